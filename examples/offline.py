@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, ToolCall
 
-ORIGINAL = "langchain_workingmem_original"
+MARK = "langchain_workingmem"  # of a copy that memory shows the model
 
 
 class RuleBasedModel(BaseChatModel):
@@ -33,7 +33,9 @@ class RuleBasedModel(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         last = messages[-1]
         # the question is a copy with memory before the user's words; the copy keeps the user's words here
-        text = "" if isinstance(last, ToolMessage) else str(last.additional_kwargs.get(ORIGINAL, last.text))
+        text = (
+            "" if isinstance(last, ToolMessage) else str(last.additional_kwargs.get(MARK, {}).get("content", last.text))
+        )
         prompt = "\n".join(str(message.text) for message in messages)
         answers = (rule(text, prompt) for rule in self.rules)
         answer = next((found for found in answers if found is not None), "Noted.")

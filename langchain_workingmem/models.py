@@ -76,7 +76,7 @@ class _Kept:
         elif name == "message":
             made = message_of(self.record["type"], self.record["data"])
         elif name == "place":  # a row of a program's own, or one that was pickled
-            made = self.seq  # type: ignore[attr-defined]
+            made = self.seq
         elif name == "record":  # of a row that a program has made
             data = {"content": self.message.content, "tool_calls": getattr(self.message, "tool_calls", None)}
             made = {
@@ -112,7 +112,7 @@ class StoredMessage(_Kept):
             record: dict[str, Any] = orjson.loads(text)
         except orjson.JSONDecodeError:  # an escaped lone surrogate
             record = json.loads(text)
-        record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]  # noqa: B018 - raise for what is no message
+        record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
         row, put = object.__new__(cls), object.__setattr__
         put(row, "record", record)
         put(row, "place", place)

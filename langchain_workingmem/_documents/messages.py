@@ -37,10 +37,8 @@ KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
-_USUAL, PLAIN = (
-    {"human", "ai"},
-    {"content", "id", "name"},
-)  # types and fields of the usual message, which needs no check
+_USUAL = {"human", "ai"}
+PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of what was stored
 _WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
 _EMPTY: tuple[Any, ...] = (None, [], {})
@@ -72,7 +70,7 @@ def _encoded(value: object) -> bytes:
             return dump(value).encode()
         if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
             check_depth(text.decode())
-        return text
+        return text  # noqa: TRY300 - it may hold what is refused below
     except (TypeError, RecursionError):  # a lone surrogate, a large int, a key that is no str
         # orjson would read a large int as a float; what holds NaN, it leaves to json
         return json.dumps({**json.loads(dump(value)), "wide": float("nan")}, separators=(",", ":")).encode()

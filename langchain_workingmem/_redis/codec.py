@@ -171,8 +171,9 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     text = to_utf8(structured_text(message) if structured else words_in(message))
     is_own = message.type == "tool" and is_memory_tool(message.name)
     embeddable = recall is not None and message.type in recall.roles and not is_own
-    name = to_utf8(message.name or "")
+    name = to_utf8(str(message.name or ""))
     author = author_tag(name, message.type)
+    labels, metadata = _filterable(message, recall) if recall and recall.filterable else ("", "")
     tokens, words = count_tokens(text), words_of(message, structured=structured)
     body, media = body_of(message, words[:1])
     return Draft(
@@ -181,7 +182,8 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
         body=body,
         role=message.type,
         name=name,
-        **_filterable(message, recall),
+        labels=labels,
+        metadata=metadata,
         size=f"{tokens}~{author}" if author else str(tokens),
         words=words,
         weight=weight_of([message]),
@@ -190,13 +192,11 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     )
 
 
-def _filterable(message: BaseMessage, recall: RecallOptions | None) -> dict[str, str]:
-    """Return the fields of vectors by which recall filters on metadata."""
-    if recall is None or not recall.filterable:
-        return {"labels": "", "metadata": ""}
+def _filterable(message: BaseMessage, recall: RecallOptions) -> tuple[str, str]:
+    """Return the labels and the metadata by which recall filters."""
     found = metadata_of(message, recall.filterable)
     labels = [label(key, value) for key, value in found.items()]
-    return {"labels": ",".join(labels), "metadata": json.dumps(found, separators=(",", ":"))}
+    return ",".join(labels), json.dumps(found, separators=(",", ":"))
 
 
 def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:

@@ -80,12 +80,9 @@ class ThreadKeys(NamedTuple):
 def _keys_of(prefix: str, thread_id: str) -> ThreadKeys:
     tag = f"{{{encode(thread_id)}}}"
     kinds = ("thread", "order", "superseded", "messages", "ids", "media", "dropped")
-    return ThreadKeys(
-        *(f"{prefix}:{kind}:{tag}" for kind in kinds),
-        vector=f"{prefix}:vector:{tag}:",
-        memory=f"{prefix}:memory:t:{tag}",
-        revisions=f"{prefix}:revisions:t:{tag}",
-    )
+    names = [f"{prefix}:{kind}:{tag}" for kind in kinds]
+    names += [f"{prefix}:vector:{tag}:", f"{prefix}:memory:t:{tag}", f"{prefix}:revisions:t:{tag}"]
+    return ThreadKeys(*names)
 
 
 class Keys:

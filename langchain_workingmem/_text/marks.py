@@ -129,6 +129,6 @@ class Marks:
 
     def opened(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
-        if not any([message.additional_kwargs for message in messages]):
+        if not any(message.additional_kwargs for message in messages):
             return list(messages)
         return [self.original(message) for message in messages if not self.is_inserted(message)]

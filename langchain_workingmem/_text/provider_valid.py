@@ -1,4 +1,4 @@
-"""Lists of messages that providers accept and that fit the options: pure functions, no I/O.
+"""Lists of messages that providers accept: pure functions, no I/O.
 
 Providers refuse a tool result without its call, a call without all of its results, the same id twice, and messages without
 content. Every list that memory puts together passes through `provider_valid`.
@@ -12,29 +12,23 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
 
 from langchain_workingmem._text.marks import SOURCE
-from langchain_workingmem._text.names import acceptable_name, is_memory_tool
+from langchain_workingmem._text.names import acceptable_name
 from langchain_workingmem._text.said import (
     function_call_id,
     has_content,
-    structured_text,
     tool_call_ids,
 )
 from langchain_workingmem._text.unicode import is_utf8, without_surrogates
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
-
-    from langchain_workingmem.options import HistoryOptions
 
 _SENT = ("content", "name", "tool_calls", "invalid_tool_calls")
 _RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a message has no calls of its own
-# types of content blocks: of Anthropic, of OpenAI's Responses, of LangChain
-_CALLS = {"tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call"}
 _RESULTS = (ToolMessage, FunctionMessage)
 _TALK = (HumanMessage, AIMessage)
-_REASONING = {"thinking", "redacted_thinking", "reasoning"}
 
 
 def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, list[BaseMessage]]]:
@@ -50,10 +44,11 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
-        kind = type(message)
-        if kind is HumanMessage or (
-            kind is AIMessage and not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
-        ):  # most call nothing, and are told apart quickly
+        calls_nothing = type(message) is HumanMessage or (  # as most
+            isinstance(message, AIMessage)
+            and not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
+        )
+        if calls_nothing:
             found.append((message, {}))
         elif isinstance(message, _RESULTS):
             answered = function_call_id(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
@@ -126,105 +121,3 @@ def sendable(message: BaseMessage) -> BaseMessage:
             remedy="pass content and arguments of tools as plain JSON",
         ) from error
     return message.model_copy(update=clean)
-
-
-def history_slice(
-    messages: Sequence[BaseMessage],
-    options: HistoryOptions,
-    new: Sequence[BaseMessage] = (),
-    said: Container[str | None] = (),
-) -> list[BaseMessage]:
-    """Leave out roles and tools as the options say, whole groups at a time.
-
-    A stored call whose results are among the `new` messages belongs to the present turn, and always stays. `said` are ids of
-    questions and answers: a structured answer whose tool is left out is shown as text.
-    """
-    excluded = options.exclude_tools
-    fresh = {id(message) for message in new}
-    present: list[BaseMessage] = []
-    kept: list[list[BaseMessage]] = []
-    answered = [_as_answer(one, excluded) if one.id in said else one for one in messages]
-    for head, group in headed_groups([*answered, *new]):
-        if id(head) in fresh:
-            continue
-        old = [message for message in group if id(message) not in fresh]
-        if len(old) < len(group):
-            present += old
-        else:
-            kept += _without_tools(group, excluded)
-    if options.roles is not None:
-        kept = [group for group in kept if all(message.type in options.roles for message in group)]
-    return [*chain(*kept), *present]
-
-
-def is_sliced(messages: Iterable[BaseMessage], options: HistoryOptions) -> bool:
-    """Tell whether `history_slice` may leave out any of these messages; usually it leaves out none."""
-    excluded = options.exclude_tools
-    if options.roles is not None or excluded is True:
-        return True
-    # each turn asks this of each message that it shows, so the usual ones are told apart without a call
-    calling = [message for message in messages if isinstance(message, AIMessage) and message.tool_calls]
-    return any(_is_lean(message, excluded) for message in calling)
-
-
-def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001
-    call, *results = group
-    if not results or not isinstance(call, AIMessage):
-        return [group]
-    kept = [one for one in call.tool_calls if not _is_excluded(one["name"], excluded)]
-    if len(kept) == len(call.tool_calls) and excluded is not True:
-        return [group]
-    is_own = excluded is not True and all(one in kept or is_memory_tool(one["name"]) for one in call.tool_calls)
-    broken = call.invalid_tool_calls if is_own else []
-    ids = {one["id"] for one in (*kept, *broken)}
-    content: str | list[Any] | None = None
-    if isinstance(call.content, list) and (kept or is_own):
-        content = [block for block in call.content if _calls_only(block, ids)]
-    lean = with_calls(call, kept, content).model_copy(update={"invalid_tool_calls": broken})
-    if not ids and (not has_content(lean) or _is_reasoning(content)):
-        return []
-    if is_own and _is_signed(call):
-        return [group]  # providers refuse reasoning whose answer was changed
-    left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
-    return [[lean, *left]]
-
-
-def _is_lean(message: BaseMessage, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
-    """Tell whether a history leaves out a tool call of the message."""
-    if excluded is False or not isinstance(message, AIMessage):
-        return False
-    return any(_is_excluded(one["name"], excluded) for one in message.tool_calls)
-
-
-def _as_answer(message: BaseMessage, excluded: bool | str | Sequence[str]) -> BaseMessage:  # noqa: FBT001
-    """Write a structured answer as text where its tool is left out."""
-    return with_calls(message, content=structured_text(message)) if _is_lean(message, excluded) else message
-
-
-def _is_excluded(tool: str, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
-    """Tell whether `HistoryOptions.exclude_tools` leaves out the calls of a tool in later turns."""
-    return excluded is True or is_memory_tool(tool) or (excluded != "memory" and tool in (excluded or ()))
-
-
-def _is_reasoning(content: str | list[Any] | None) -> bool:
-    """Tell whether content blocks hold nothing but reasoning."""
-    return isinstance(content, list) and all(
-        isinstance(block, dict) and (block.get("type") in _REASONING or not has_content(AIMessage([block])))
-        for block in content
-    )
-
-
-def _is_signed(message: AIMessage) -> bool:
-    """Tell whether a message has reasoning that the provider has signed, or refers to."""
-    blocks = [block for block in message.content if isinstance(block, dict)]
-    return any(
-        block.get("type") in _REASONING or "signature" in block or "signature" in (block.get("extras") or {})
-        for block in blocks
-    ) or any("signature" in key or key == "reasoning" for key in message.additional_kwargs)
-
-
-def _calls_only(block: str | dict[Any, Any], ids: Collection[str | None]) -> bool:
-    """Tell whether a content block is no tool call, or the call with one of these ids."""
-    return (
-        not isinstance(block, dict) or block.get("type") not in _CALLS or block.get("call_id", block.get("id")) in ids
-    )

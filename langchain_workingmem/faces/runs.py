@@ -12,7 +12,6 @@ from langgraph.config import get_config
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.provider_valid import history_slice, is_sliced
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.faces.ids import Owner, outer_run, owned, required_ids, resolve
@@ -21,7 +20,7 @@ from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.faces.refusals import is_refusal
 from langchain_workingmem.history import Known, save_turn, write
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn import Gathered, Turn, question, turn_of
+from langchain_workingmem.turn import Gathered, Turn, history_slice, is_sliced, question, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
 if TYPE_CHECKING:
@@ -247,11 +246,16 @@ class Runs:
             _log.warning("a run that has failed is not saved: %s", failure)
 
     def note_answer(self, call: HookCall, answer: Any) -> None:
-        """Note what the model has answered, with copies: other middleware may change it in place."""
-        response = getattr(answer, "model_response", answer)
-        self._find(call).answers += [
-            (one, _snapshot(one)) for one in getattr(response, "result", ()) if isinstance(one, AIMessage)
-        ]
+        """Note what the model has answered, with copies: other middleware may change it in place.
+
+        An answer is new, also where its id stands in the state already, as with caches and fakes: there it would replace a message.
+        """
+        response, known = getattr(answer, "model_response", answer), {one.id for one in call.messages if one.id}
+        result, answers = getattr(response, "result", []), self._find(call).answers
+        for at, one in enumerate(result):
+            if isinstance(one, AIMessage):
+                result[at] = one.model_copy(update={"id": self._core.new_id()}) if one.id in known else one
+                answers.append((result[at], _snapshot(result[at])))
 
 
 def _snapshot(message: BaseMessage) -> BaseMessage:

@@ -2,7 +2,7 @@
 
 from langchain_workingmem.history.api import History
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Kind, Known, follow
-from langchain_workingmem.history.read import PageOfThread, made, page_command, read_page, selection, with_media
+from langchain_workingmem.history.read import PageOfThread, fill, made, page_command, read_page, selection, with_media
 from langchain_workingmem.history.save import append, embedded, heal, known_in, list_head, rows_at, save_turn, write
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "PageOfThread",
     "append",
     "embedded",
+    "fill",
     "follow",
     "heal",
     "known_in",

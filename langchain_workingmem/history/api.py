@@ -262,7 +262,8 @@ def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until
         while True:
             wanted = {"limit": 2 * _STEP, "until": until, **({"superseded": True} if superseded else {})}
             page, _ = yield from read_page(state, thread_id, user_id, wanted)
-            rows = [row for row in page.rows() if row.superseded == superseded]
+            readable = {row.place: row for row in page.rows()}
+            rows = [readable.get(one.seq) for one in page.facts]
             beyond, _ = yield from read_page(
                 state,
                 thread_id,
@@ -281,21 +282,20 @@ def _is_result(rows: Sequence[StoredMessage]) -> bool:
 
 
 def _oldest(
-    rows: Sequence[StoredMessage], facts: Sequence[Facts], *, is_end: bool, next_is_result: bool, now: int
+    rows: Sequence[StoredMessage | None], facts: Sequence[Facts], *, is_end: bool, next_is_result: bool, now: int
 ) -> list[str]:
     """Return the ids of at most 100 of the oldest messages: a tool call goes with its results.
 
     Calls at the end of the thread stay for a day, because they may still be under way.
     """
     ids, last = [one.id for one in facts], len(rows)
-    while (
-        last
-        and (rows[last - 1].role == "tool" or facts[last - 1].words == "")
-        and (next_is_result or (is_end and rows[last - 1].record["at"] > now - _DAY))
-    ):
-        last -= 1
+    results = [row is not None and row.role == "tool" for row in rows]
+    if next_is_result or (last and is_end and (newest := rows[-1]) and newest.record["at"] > now - _DAY):
+        while last and results[last - 1]:
+            last -= 1
+        last -= bool(last and (calling := rows[last - 1]) and calling.record["data"].get("tool_calls"))
     if last > _STEP:
         last = _STEP
-        while last < len(rows) and rows[last].role == "tool":
+        while last < len(rows) and results[last]:
             last += 1
     return ids[:last]

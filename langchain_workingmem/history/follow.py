@@ -39,10 +39,12 @@ class Known:
     rows: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
     deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id
     seen: float = inf  # the next seq of the thread when it was first read: what is newer was unknown to the caller
+    own: frozenset[int] = frozenset()  # seqs that the caller has written since
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
     is_all: bool = True  # `rows` hold all that was said, not only the newest
+    branch: Followed | None = None  # what the list of a context has meant, of which perhaps only the last turn is saved
 
     def ranges(self, drop: Collection[int]) -> list[list[int]]:
         """Join seqs to ranges that hold no other known message, each with the tool traffic in front, of which `rows` may have none."""
@@ -63,8 +65,9 @@ class Known:
             row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows if row.seq not in fresh
         ]
         next_seq = max([self.next_seq, *(seq + 1 for seq in fresh)])
-        seen = max(self.seen, next_seq) if self.seen != inf else inf
-        return replace(self, rows=[*kept, *fresh.values()], version=version, next_seq=next_seq, seen=seen)
+        return replace(
+            self, rows=[*kept, *fresh.values()], version=version, next_seq=next_seq, own=self.own | fresh.keys()
+        )
 
 
 @dataclass(slots=True)
@@ -96,8 +99,9 @@ class _Thread:
         self.said = [row for row in self.rows if _said(row) and row.is_current]
         self.superseded = [row for row in self.rows if _said(row) and not row.is_current]
         self.seqs = [row.seq for row in self.said]
-        self.seen, self.is_all = known.seen, known.is_all
-        self.end = max((row.seq for row in self.said if row.writer and row.seq < self.seen), default=inf)
+        self.is_all = known.is_all
+        self.unseen = {row.seq for row in self.rows if row.seq >= known.seen and row.seq not in known.own}
+        self.end = max((row.seq for row in self.said if row.writer and row.seq not in self.unseen), default=inf)
         self.by_id: dict[str, list[Facts]] = {}
         for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):
             self.by_id.setdefault(row.id, []).append(row)
@@ -115,7 +119,7 @@ class _Thread:
         for row in self.said[bisect_right(self.seqs, position) :]:
             if _said(row) == words:
                 return row
-            if row.seq < self.seen and (row.writer or is_program):
+            if row.seq not in self.unseen and (row.writer or is_program):
                 break  # notes of programs, and what the caller could not know, are skipped
         others = self.superseded if superseded else ()
         return next((row for row in others if row.seq > position and _said(row) == words), None)
@@ -165,7 +169,7 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
         if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")
     }
     found = [thread.find(entry) for entry in entries]
-    if any([entry.words == AS_STORED for entry in entries]):
+    if any(entry.words == AS_STORED for entry in entries):
         gone |= {at for at, entry in enumerate(entries) if entry.words == AS_STORED and not found[at]}
         pairs = zip(entries, found, strict=True)
         entries = [
@@ -185,8 +189,8 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
     done.aliases = {at: row.id for at, row in enumerate(found) if row and row.id != entries[at].id}
     done.seqs = {at: row.seq for at, row in enumerate(found) if row}
     held = _last_list(entries, found)
-    if held or edit:  # an edited question begins a branch, too
-        done.start = min(row.seq for row in (*held, *([edit] if edit else ())))
+    if held or edit:  # an edited question begins a branch, too; its older words may begin the thread's
+        done.start = min(one.seq for row in (*held, *([edit] if edit else ())) for one in thread.by_id[row.id])
     if kind == "state":
         own = next((row.writer for row in (*held, *([edit] if edit else [])) if row.writer.startswith("s")), None)
         done.writer = own or f"s{known.next_seq}"
@@ -228,12 +232,20 @@ def _recognise(
         if newest and _said(newest) == entries[rest[0]].words and not entries[rest[0]].id:
             found[rest[0]] = newest
     best: dict[int, Facts] = {}
-    for number, at in enumerate(rest if len(rest) > 1 and edited_at < 0 else ()):  # one message is a new question
+    has_answer = any(entry.words.startswith("a") for entry in entries)
+    is_new = len(rest) == 1 or edited_at >= 0 or (kind == "list" and has_answer and is_one_turn(entries))
+    for number, at in enumerate(() if is_new else rest):  # one message is a new question
         if len(best) >= len(rest) - number:
             break
         best = max(best, thread.begin(entries, found, at), key=len)
     for index, row in best.items():
         found[index] = row
+
+
+def is_one_turn(entries: Sequence[Entry]) -> bool:
+    """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
+    kinds = "".join(entry.words[:1] for entry in entries)
+    return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")
 
 
 def _last_list(entries: Sequence[Entry], found: Sequence[Facts | None]) -> list[Facts]:
@@ -274,7 +286,7 @@ def _left(
             continue
         if row.seq in seqs:
             waiting = [] if _said(row) and rides else waiting
-        elif (row.seq < thread.seen or asked < row.seq < until) and is_own:
+        elif (row.seq not in thread.unseen or asked < row.seq < until) and is_own:
             waiting.append(row.seq)
             if _said(row):
                 left, waiting = [*left, *waiting], []

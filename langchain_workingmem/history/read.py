@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ class PageOfThread:
         """Read a reply; raise what it refuses."""
         found = read_reply(reply, thread_id, user_id)
         facts = [Facts.read(text, is_current=not superseded) for text in found.get("shown") or ()]
-        bodies, vectors = reply[1], [*(reply[2] if len(reply) > 2 else ())]  # noqa: PLR2004
+        bodies, vectors = reply[1], [*(reply[2] if len(reply) > 2 else ())]
         order = slice(None, None, -1 if newest else 1)
         return cls(
             thread_id,
@@ -111,4 +112,14 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage]) -> Plan[None]:
         for row in waiting
     ]
     for row, texts in zip(waiting, (yield from send(*commands)), strict=True):
-        put_media(row.record, [text or b"" for text in texts])
+        if None in texts:  # deleted meanwhile, or evicted: the message cannot be read
+            row.record["type"] = "gone"
+        else:
+            fill(row, texts)
+
+
+def fill(row: StoredMessage, texts: list[bytes]) -> None:
+    """Put its media into a row; its message is made again then."""
+    put_media(row.record, texts)
+    with suppress(AttributeError):
+        object.__delattr__(row, "message")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow
+from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def append(
     if not must_exist:
         check_id(user_id, "user_id")
     given = as_messages(messages)
-    size, is_marked = count_characters(given), any([has_mark(message) for message in given])
+    size, is_marked = count_characters(given), any(has_mark(message) for message in given)
 
     def prepare(given: list[BaseMessage]) -> list[Draft]:
         return drafts(given, core.state.recall, core.new_id, structured_answers(given, is_over=False))
@@ -314,14 +315,15 @@ class _SavingTurn:
         self.left_out = left_out
         self.entries = [Entry(draft.id if not draft.numbered else None, _said(draft)) for draft in ready]
         self.known: Known | None = None
+        self.branch: Followed | None = None
         self.followed = Followed(new=[*range(len(ready))])
         self.is_gone = False
 
     def run(self, known: Known | None, title_model: BaseChatModel | None) -> Plan[Exception | None]:
         """Follow the list and write, until nobody was faster."""
-        self.known = known
+        self.known, self.branch = known, known.branch if known else None
         guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": self.asked}
-        if known is None and not _is_one_turn(self.entries):
+        if known is None and not is_one_turn(self.entries):
             yield from self._read()
         for attempt in range(ATTEMPTS):
             if self.known is not None:
@@ -363,12 +365,16 @@ class _SavingTurn:
         return [_with_id(draft, done.aliases.get(at, draft.id)) for at, draft in enumerate(self.ready) if at in kept]
 
     def _read(self) -> Plan[None]:
-        seen = None if self.known is None else self.known.seen
-        self.known = yield from read_known(self.state, self.thread_id, self.user_id, self.entries, seen)
+        seen, own = (None, frozenset[int]()) if self.known is None else (self.known.seen, self.known.own)
+        found = yield from read_known(self.state, self.thread_id, self.user_id, self.entries, seen)
+        self.known = replace(found, own=own)
 
     def _follow(self, known: Known) -> None:
         self._rename(known)
-        self.followed = follow(self.entries, self.kind, known, self.left_out)
+        self.followed = done = follow(self.entries, self.kind, known, self.left_out)
+        if self.branch is not None:
+            done.drop = sorted({*done.drop, *self.branch.drop} - {*done.seqs.values()})
+            done.back = sorted({*done.back, *self.branch.back})
         if self.followed.is_older:
             raise OptionError(
                 f"the messages begin with some that are older than thread {self.thread_id!r}, which grows only at its end",
@@ -427,15 +433,7 @@ class _SavingTurn:
             more, _ = yield from write(self.state, todo[start : start + STEP], self.thread_id, self.user_id)
             seqs += more.get("seqs") or [-1] * len(todo[start : start + STEP])
         pairs = zip(todo, seqs, strict=False)
-        return [
-            Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "", True) for one, seq in pairs if seq >= 0
-        ]
-
-
-def _is_one_turn(entries: Sequence[Entry]) -> bool:
-    """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
-    kinds = "".join(entry.words[:1] for entry in entries)
-    return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")
+        return [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

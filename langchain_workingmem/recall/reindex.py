@@ -13,7 +13,7 @@ from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
-from langchain_workingmem.history.save import heal
+from langchain_workingmem.history import heal
 from langchain_workingmem.threads import all_threads, get_existing_thread
 
 if TYPE_CHECKING:

@@ -106,7 +106,7 @@ def find_candidates(
         number = search.count()
         ranked, again = search.ranked(replies[:number])
         if not again:
-            return ranked, (replies if beside is None else replies)[number:]
+            return ranked, replies[number:]
         if again == "author":
             vector = yield from search.embedded()
         replies = [*(yield from search.sent(vector, ())), *replies[number:]]

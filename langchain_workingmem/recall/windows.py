@@ -104,7 +104,8 @@ def fetch_hits(
             _log.warning("%s; this turn goes on without it", error)
     result = result_of(query, hits[: query.keep], page, options.chunk_tokens, ranked)
     if with_media:
-        yield from media_in(state, [row for row in page.rows.values() if row in result.rows])
+        shown = {*map(id, result.rows)}  # not the copies with excerpts
+        yield from media_in(state, [row for row in page.rows.values() if id(row) in shown])
     return result
 
 

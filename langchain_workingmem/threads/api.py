@@ -10,10 +10,10 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError
-from langchain_workingmem.history.read import selection
+from langchain_workingmem.history import selection
 from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
-from langchain_workingmem.working_memory.operations import NOTHING, check_document, find_scope_key, write_revision_into
+from langchain_workingmem.working_memory import NOTHING, check_document, find_scope_key, write_revision_into
 
 if TYPE_CHECKING:
     import builtins

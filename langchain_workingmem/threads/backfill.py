@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import messages_from_dict
-from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langchain_workingmem._engine.plan import Call, Plan, compute, send
 from langchain_workingmem._redis.access import check_owner
@@ -30,7 +29,7 @@ from langchain_workingmem.errors import (
     Remedy,
     WorkingMemError,
 )
-from langchain_workingmem.history.save import embedded
+from langchain_workingmem.history import embedded
 from langchain_workingmem.reports import BackfillReport
 from langchain_workingmem.threads.restoring import Row, Writer
 
@@ -213,6 +212,8 @@ class Saver:
 
         That is where only the async twin of a method exists, or only the method, or, if it is `needed`, none of them.
         """
+        from langgraph.checkpoint.base import BaseCheckpointSaver
+
         if not isinstance(saver, BaseCheckpointSaver):
             raise wrong_type(saver, "checkpointer", "pass the checkpointer of your graph, such as InMemorySaver()")
         names = method, f"a{method}"

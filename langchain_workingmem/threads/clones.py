@@ -14,11 +14,11 @@ from langchain_workingmem._redis.access import change_thread, check_owner, owner
 from langchain_workingmem._redis.codec import as_dict, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
-from langchain_workingmem.history.read import read_page
+from langchain_workingmem.history import read_page
 from langchain_workingmem.models import ClonedThread, StoredMessage
 from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
 from langchain_workingmem.threads.restoring import BATCH, Row, Writer
-from langchain_workingmem.working_memory.operations import (
+from langchain_workingmem.working_memory import (
     NOTHING,
     find_scope_key,
     read_working_memory,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Argument, Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.facts import Facts
-    from langchain_workingmem.history.read import PageOfThread
+    from langchain_workingmem.history import PageOfThread
 
 
 @dataclass(slots=True, kw_only=True)

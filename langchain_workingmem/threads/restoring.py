@@ -55,21 +55,27 @@ class Writer:
     deleted: Sequence[str] = ()  # ids that it does not take
     created_at: str | None = None  # of the thread, which must exist then
     seqs: dict[str, int] = field(default_factory=dict)  # of the messages that were new, by id
+    written: int = 0
     skipped: int = 0
     is_new: bool = False
     title: tuple[str, str] | None = None  # that a model has made from a message, and the id of that
     _rows: list[Row] = field(default_factory=list)
-    _ids: set[str] = field(default_factory=set)
+    _again: dict[str, str] = field(default_factory=dict)  # seqs of the other words of edited questions, by id
+    _ids: dict[str, bool] = field(default_factory=dict)  # of what was added; whether a current one was
     _size: int = 0
     _steps: int = 0
     _has_written: bool = False
 
     def add(self, row: Row) -> Plan[None]:
         """Add a message to the next step."""
-        if row.head["id"] in self._ids:
-            self.skipped += 1
-            return
-        self._ids.add(row.head["id"])
+        id, is_current = row.head["id"], "is_superseded" not in row.head
+        if id in self._ids:
+            yield from self.flush()
+            if id not in self.seqs or (is_current and self._ids[id]):
+                self.skipped += 1
+                return
+            self._again[id] = f"{self.seqs[id]} {self._again.get(id, '')}".strip()
+        self._ids[id] = is_current or self._ids.get(id, False)
         more, chunks = count_bytes(row.parts), sum(one.head["chunks"] for one in self._rows)
         is_full = (
             len(self._rows) >= BATCH or self._size + more > STEP_BYTES or chunks + row.head["chunks"] > MOST_CHUNKS
@@ -125,6 +131,7 @@ class Writer:
                 ttl=self.state.ttl_ms,
                 settings=rows[0].settings,
                 messages=[row.head for row in rows],
+                again={row.head["id"]: again for row in rows if (again := self._again.get(row.head["id"]))} or None,
                 **head,
             )
             (found, *_), deleted = yield from guarded_write(self.state, self.thread_id, [self.owner], call)
@@ -140,5 +147,6 @@ class Writer:
             known = {at for at, *_ in found.pop("known")}
             self.skipped += len(known)
             rows = [row for at, row in enumerate(rows) if at not in known]
+        self.written += len(rows)
         self.is_new |= bool(found.get("is_new"))
         self.seqs.update(zip((row.head["id"] for row in rows), found.get("seqs", ()), strict=True))

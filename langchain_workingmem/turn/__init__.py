@@ -2,6 +2,7 @@
 
 from langchain_workingmem.turn.api import Notes, Turn
 from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.fit import history_slice, is_sliced
 from langchain_workingmem.turn.gather import Gathered, read_history
 from langchain_workingmem.turn.made import collect_contexts
 from langchain_workingmem.turn.messages import opened, question, turn_of
@@ -13,6 +14,8 @@ __all__ = [
     "Turn",
     "assemble",
     "collect_contexts",
+    "history_slice",
+    "is_sliced",
     "opened",
     "question",
     "read_history",

@@ -61,7 +61,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
             return None
         words = words_of(asked)
         found = self.get((thread_id, f"{asked.id or ''}{words}"))
-        self.pop((thread_id, words))
+        self.pop((thread_id, words))  # the next turn with these words may stand on more
         if found is None:
             return None
         if asked.id is None:
@@ -122,7 +122,8 @@ class Turn:
                     gathered.seqs[id] = gathered.seqs[message.id or ""]
                     message.id = id
         if not read_only and gathered.known is not None:
-            self.core.state.room(Notes).note(thread_id, question(new), gathered.known)
+            branch = done if done.changes_branch else None
+            self.core.state.room(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
         return assemble(self.core.state, self.history, gathered, new, Shown(read_only=read_only))
 
     def opened(
@@ -130,7 +131,7 @@ class Turn:
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
         state = self.core.state
-        if state.secret is None and any([has_mark(message) for message in messages]):
+        if state.secret is None and any(has_mark(message) for message in messages):
             yield from check_layout(state)
         marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
         return opened(messages, marks, {*appeared})

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._text.provider_valid import history_slice, is_sliced, provider_valid
+from langchain_workingmem._text.provider_valid import provider_valid
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import is_blank
 from langchain_workingmem.models import MemoryContext
-from langchain_workingmem.turn.fit import fit, fit_present
+from langchain_workingmem.turn.fit import fit, fit_present, history_slice, is_sliced
 from langchain_workingmem.turn.made import note_made
 from langchain_workingmem.turn.media import media_begin, with_names
 from langchain_workingmem.turn.messages import in_order, is_users, turn_of
@@ -111,7 +111,10 @@ def _begun_by_user(
 ) -> tuple[list[BaseMessage], list[BaseMessage]]:
     """Return a history that begins with the user, and what the assistant said before the user's first word in the thread."""
     own = {id(message) for message in given}
-    at = next((at for at, one in enumerate(past) if isinstance(one, HumanMessage) or id(one) in own), len(past))
+    at = next(
+        (at for at, one in enumerate(past) if (isinstance(one, HumanMessage) and not is_blank(one)) or id(one) in own),
+        len(past),
+    )
     first: list[BaseMessage]
     first = [one for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls and str(one.text).strip()]
     return list(past[at:]), first if gathered.begins == -float("inf") else []

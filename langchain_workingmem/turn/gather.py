@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import SystemMessage
 
-from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
@@ -20,12 +19,11 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
 from langchain_workingmem._text.marks import has_mark
-from langchain_workingmem._text.provider_valid import history_slice
 from langchain_workingmem._text.said import structured_answers, words_of
-from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, follow, known_in
+from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
-from langchain_workingmem.turn.fit import fit
+from langchain_workingmem.turn.fit import fit, history_slice
 from langchain_workingmem.turn.media import media_begin, named
 from langchain_workingmem.turn.messages import in_order
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
@@ -306,7 +304,7 @@ def _recalled(
 def _make_history(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[None]:
     """Make the messages of the history. One round trip where media that are shown lie beside them."""
     short: set[int] = set()
-    if any(["media" in row.record for row in rows]):
+    if any("media" in row.record for row in rows):
         short = yield from _with_media(state, found, turn, rows)
     if found.is_long:
         rows = yield from Call(partial(_readable, rows))
@@ -333,16 +331,9 @@ def _with_media(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[
         ("HMGET", keys.media, *(f"{row.place}:{number}" for number in range(len(row.record["media"])))) for row in read
     ]
     for row, texts in zip(read, (yield from send(*commands)) if commands else [], strict=True):
-        put_media(row.record, [text or b"" for text in texts])
-        object.__setattr__(row, "message", replace_message(row))
-    return {row.place for row in waiting if row not in read}
-
-
-def replace_message(row: StoredMessage) -> BaseMessage:
-    """Make the message of a row again, whose media were read."""
-    from langchain_workingmem._documents.messages import message_of
-
-    return message_of(row.record["type"], row.record["data"])
+        if None not in texts:  # else they are named
+            fill(row, texts)
+    return {row.place for row in waiting if "media" in row.record}
 
 
 def read_history(

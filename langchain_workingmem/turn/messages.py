@@ -42,7 +42,7 @@ def opened(messages: Sequence[BaseMessage], marks: Marks, appeared: Container[st
     says in this turn, unless its id is among those that have `appeared` during the run.
     """
     found = marks.opened(messages)
-    if not any([message.additional_kwargs for message in found]):
+    if not any(message.additional_kwargs for message in found):
         return found
     last = next((at for at in range(len(found) - 1, -1, -1) if isinstance(found[at], HumanMessage)), -1)
     for at in range(last, -1, -1):

@@ -34,7 +34,7 @@ def _deletion(
 
     saver = None
     if checkpointer is not None:
-        from langchain_workingmem.threads.backfill import Saver
+        from langchain_workingmem.threads import Saver
 
         callers = "users.delete()", "users.adelete()"
         saver = Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)

@@ -17,7 +17,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.errors import ThreadOwnershipError
-from langchain_workingmem.history.read import PageOfThread, made, page_command
+from langchain_workingmem.history import PageOfThread, made, page_command
 from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users.sections import END, header
 

@@ -30,10 +30,9 @@ from langchain_workingmem._text.marks import MARK
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.recall.reindex import reindex_messages
+from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads import thread_fields
-from langchain_workingmem.threads.restoring import MOST_CHUNKS, Row, Writer
+from langchain_workingmem.threads import MOST_CHUNKS, Row, Writer, thread_fields
 from langchain_workingmem.users.sections import (
     END,
     FORMAT,
@@ -49,7 +48,7 @@ from langchain_workingmem.users.sections import (
     check_size,
     model_of,
 )
-from langchain_workingmem.working_memory.operations import ScopeKey, run_memory
+from langchain_workingmem.working_memory import ScopeKey, run_memory
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -175,7 +174,7 @@ class Import:
         """Finish the present thread, and begin another one."""
         if (done := self.writer) is not None:
             yield from done.finish()
-            self.counts.update(threads=int(done.is_new), messages=len(done.seqs), skipped=done.skipped)
+            self.counts.update(threads=int(done.is_new), messages=done.written, skipped=done.skipped)
         self.writer = writer
 
     def read(self, record: object) -> list[Record]:

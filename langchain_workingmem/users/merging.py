@@ -20,11 +20,11 @@ from langchain_workingmem.errors import (
     WorkingMemError,
 )
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.recall.authors import Authors
+from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import MergeReport
 from langchain_workingmem.threads import all_threads, transfer
 from langchain_workingmem.users.operations import claim, lift
-from langchain_workingmem.working_memory.operations import ScopeKey, change_at_scope_key
+from langchain_workingmem.working_memory import ScopeKey, change_at_scope_key
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState

@@ -17,7 +17,7 @@ from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least, at_most
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
-from langchain_workingmem.recall.authors import Authors
+from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport, UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, list_threads, search_threads
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import CheckpointsOutcome
-    from langchain_workingmem.threads.backfill import Saver
+    from langchain_workingmem.threads import Saver
 
 TOMBSTONE = Script("tombstone")
 

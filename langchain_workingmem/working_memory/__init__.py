@@ -3,20 +3,28 @@
 from langchain_workingmem.working_memory.answers import describe_change, describe_no_change, parse_document
 from langchain_workingmem.working_memory.api import WorkingMemory
 from langchain_workingmem.working_memory.operations import (
+    NOTHING,
+    ScopeKey,
     change_at_scope_key,
     change_working_memory,
+    check_document,
     check_writable,
     find_scope_key,
     read_commands,
     read_state,
     read_working_memory,
+    run_memory,
+    write_revision_into,
 )
 from langchain_workingmem.working_memory.prompt import update_rules, working_memory_block
 
 __all__ = [
+    "NOTHING",
+    "ScopeKey",
     "WorkingMemory",
     "change_at_scope_key",
     "change_working_memory",
+    "check_document",
     "check_writable",
     "describe_change",
     "describe_no_change",
@@ -25,6 +33,8 @@ __all__ = [
     "read_commands",
     "read_state",
     "read_working_memory",
+    "run_memory",
     "update_rules",
     "working_memory_block",
+    "write_revision_into",
 ]

@@ -99,6 +99,16 @@ def test_an_edited_question_can_go_back_to_its_older_words(bench: Bench) -> None
     assert not {"first", "edited"} & set(spoken(memory, superseded=True))
 
 
+def test_the_last_turn_of_a_list_without_ids_follows_what_its_context_has_edited(bench: Bench) -> None:
+    memory = bench.memory()
+    memory.save_turn([HumanMessage("hi"), AIMessage("hello")], **TURN)
+    memory.save_turn([HumanMessage("first"), AIMessage("one")], **TURN)
+    edited = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("edited")]
+    memory.context(edited, **TURN)
+    memory.save_turn([HumanMessage("edited"), AIMessage("two")], **TURN)
+    assert spoken(memory) == ["hi", "hello", "edited", "two"]
+
+
 def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
     memory = bench.memory()
     x, y = HumanMessage("x", id="x"), HumanMessage("y", id="y")
@@ -108,6 +118,7 @@ def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
     memory.save_turn([HumanMessage("z"), AIMessage("to z")], **TURN)
     memory.save_turn([y, AIMessage("to y")], **TURN)
     assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y"]
+    memory.context([y], **TURN)
     memory.save_turn([y, AIMessage("to y again")], **TURN)
     assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y again"]
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_workingmem._text.copies import with_memory
 
 from langchain_workingmem import (
     Diagnosis,
@@ -21,6 +20,7 @@ from langchain_workingmem import (
     MemoryContext,
     Page,
 )
+from langchain_workingmem._text.marks import Marks
 from langchain_workingmem.display.safe import clean, cut
 from tests.display.samples import (
     EMPTY,
@@ -116,7 +116,8 @@ def test_a_recall_shows_hits_inside_their_windows(look: Look) -> None:
 
 @seen
 def test_a_context_shows_its_parts_in_the_order_of_the_prompt(look: Look) -> None:
-    question = with_memory(HumanMessage("Which hut?", id="3"), ["<recalled_messages>", "<working_memory>"])
+    said = HumanMessage("Which hut?", id="3")
+    question = Marks(b"secret", "t", "u").with_memory(said, ["<recalled_messages>", "<working_memory>"])
     context = MemoryContext(
         messages=[HumanMessage("Hello", id="4"), AIMessage("Hi", id="5"), question],
         system=["<rules>"],

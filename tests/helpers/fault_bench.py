@@ -142,5 +142,9 @@ class FaultBench:
         return "\n".join(sorted(found))
 
     def _forget(self, trial: Trial) -> None:
-        if keys := self._keys(trial):
+        keys = self._keys(trial)
+        for thread in self.raw.keys("f:thread:*"):  # copies under new ids
+            if self.raw.hget(thread, "user") == f"u-{trial.number:05d}-".encode():
+                keys += self.raw.keys(thread.replace(b":thread:", b":*:") + b"*")
+        if keys:
             self.raw.unlink(*keys)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
+from langchain_workingmem._redis.scripts import PAGE
 from langchain_workingmem.history import timeline
 from tests.helpers.odd_ids import BAD_IDS, NASTY_IDS
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
@@ -125,10 +127,9 @@ def test_a_page_of_a_user_reads_its_own_messages_only(
         before = trips.count
         page = plain.history.for_user("u", limit=limit, cursor=cursor)
         assert page.items == everything.items[place : place + limit]
-        reads = [command for command in commands if command[1] == READ.sha]
-        whole = [command for command in reads if "times" not in command]
-        assert sum(int(command[command.index("limit") + 1]) for command in whole) == limit
-        told = sum(int(command[command.index("limit") + 1]) for command in reads if "times" in command)
+        reads = [json.loads(command[-1]) for command in commands if command[1] == PAGE.sha]  # type: ignore[arg-type]
+        assert sum(head["limit"] for head in reads if "times" not in head) == limit
+        told = sum(head["limit"] for head in reads if "times" in head)
         assert told <= threads + 20 * limit
         assert trips.count - before <= 8
         cursor, place = page.next_cursor, place + limit

@@ -18,7 +18,7 @@ from langchain_workingmem.turn import gather
 pytestmark = pytest.mark.in_turn("face")
 
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
-SPIED = [(codec, "body_of"), (read, "is_readable"), (gather, "is_readable")]
+SPIED = [(codec, "body_of"), (read, "is_readable"), (gather, "_readable")]
 
 
 @pytest.fixture
@@ -49,15 +49,9 @@ def picture(size: int) -> list[Any]:
     return [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * size}"}}]
 
 
-def written(size: int) -> AIMessage:
-    call = {"name": "write_file", "args": {"text": text(size)}, "id": "1"}
-    return AIMessage("", id="1", tool_calls=[call])
-
-
 MESSAGES: dict[str, Callable[[int], BaseMessage]] = {
     "a text": lambda size: HumanMessage(text(size), id="1"),
     "a picture": lambda size: HumanMessage(picture(size), id="1"),
-    "a file": written,
 }
 
 
@@ -75,9 +69,9 @@ def test_a_long_message_is_saved_and_read_beside_the_event_loop(
         lambda: plain.history.messages("t", superseded=True),
         lambda: [row.message for row in plain.history.page("t").items],
     ]
-    for read in reads:
+    for look in reads:
         threads.clear()
-        assert read() == [message]
+        assert look() == [message]
         assert threads == {place}
 
 
@@ -92,4 +86,5 @@ def test_a_turn_with_a_long_message_is_put_together_beside_the_event_loop(
     threads.clear()
     context = memory.context("And now?", **IDS)
     assert [message.content for message in context.messages[:2]] == [text(size), "Oil it."]
-    assert threads == {place}
+    assert threads <= {place}
+    assert threads or size <= LONG

@@ -1,4 +1,4 @@
-"""Media of messages lie once beside the messages of their thread, come back on every way out, and go with the last message."""
+"""Long media of messages lie beside the messages of their thread, come back on every way out, and go with their message."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from typing import Any
 import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_workingmem.history.operations import refuse_messages
 
 from langchain_workingmem import (
     Memory,
     MessageNotFoundError,
     WorkingMemError,
 )
-from langchain_workingmem._text.media import SHORT
-from langchain_workingmem.history import references
+from langchain_workingmem.history import read, write
 from tests.helpers.archives import unsealed
 from tests.helpers.examples import sample
-from tests.helpers.media import asks, forms, kept, spied
+from tests.helpers.media import NAMED, forms, kept
+from tests.helpers.media import asks as asks_of
 from tests.helpers.trips import counted_trips
 from tests.helpers.types import Make
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}
+LONG = 50_000  # bytes, whose base64 lies beside the message
 
 
-def test_five_equal_pictures_are_stored_once(plain: Memory, raw: redis.Redis, prefix: str) -> None:
-    for at in range(5):
-        plain.save_turn([asks(f"what is this? {at}", 1), AIMessage(f"a map {at}")], **TURN)
-    assert kept(raw, prefix) == 1
+def asks(text: str, *seeds: int, id: str | None = None) -> HumanMessage:
+    return asks_of(text, *seeds, id=id, size=LONG)
+
+
+def test_long_media_lie_beside_their_messages(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    plain.save_turn([asks("what are these?", 1, 2), AIMessage("maps")], **TURN)
+    assert kept(raw, prefix) == 2
     stored: Any = raw.hgetall(f"{prefix}:messages:{{t}}")
-    assert sum(map(len, stored.values())) < 6_000  # 10,000 of base64
-    assert [one.content for one in plain.history.messages("t")[::2]] == [
-        asks(f"what is this? {at}", 1).content for at in range(5)
-    ]
+    assert sum(map(len, stored.values())) < 1_000
+    assert plain.history.messages("t")[0].content == asks("what are these?", 1, 2).content
 
 
 @pytest.mark.both_faces
@@ -53,6 +54,9 @@ def test_media_come_back_on_every_way_out(memory: Memory) -> None:
     whole(one.message for one in memory.history.page("t").items)
     whole(one.message for one in memory.history.for_user("u").items)
     whole(memory.history.messages("t", superseded=True))
+    memory.history.append([asks("the red tractor", 7, id="long")], thread_id="other", user_id="u")
+    (hit, *_) = memory.recall.search("the red tractor", user_id="u")
+    assert hit.message == asks("the red tractor", 7, id="long")
     (hit,) = [one for one in memory.recall.search("look at several", **TURN, top_k=30) if one.message.id == "several"]
     assert hit.message == forms()["several"]
     assert forms()["langchain 0"] in [*hit.before, *hit.after]
@@ -66,7 +70,7 @@ def test_media_come_back_on_every_way_out(memory: Memory) -> None:
 
 
 @pytest.mark.both_faces
-def test_an_archive_holds_media_and_an_import_stores_them_once(
+def test_an_archive_holds_media_and_a_second_import_changes_nothing(
     plain: Memory, make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:
     given = [*forms().values()]
@@ -77,14 +81,14 @@ def test_an_archive_holds_media_and_an_import_stores_them_once(
     for _ in range(2):
         other.users.load(unsealed(plain.users.export("u")))
         assert other.history.messages("t") == given
-        assert kept(raw, f"{prefix}o") == 4
+        assert kept(raw, f"{prefix}o") == 1
         assert unsealed(other.users.export("u"))[2:] == unsealed(plain.users.export("u"))[2:]
 
 
 def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redis.Redis, prefix: str) -> None:
     plain.history.append([asks("a", 1, 2, id="a"), asks("b", 1, id="b")], **TURN)
     plain.threads.transfer("t", user_id="u", to="v")
-    assert kept(raw, prefix) == 2
+    assert kept(raw, prefix) == 3
     plain.history.delete(["a"], thread_id="t")
     assert kept(raw, prefix) == 1
     assert plain.history.messages("t") == [asks("b", 1, id="b")]
@@ -97,7 +101,7 @@ def test_media_expire_with_their_thread(make_memory: Make, raw: redis.Redis, pre
     memory.history.append([asks("a", 1, id="a")], **TURN)
     first = raw.pexpiretime(f"{prefix}:messages:{{t}}")
     assert first == raw.pexpiretime(f"{prefix}:thread:{{t}}") > 0
-    assert len(raw.keys(f"{prefix}:*t}}")) == 4  # as for any question
+    assert first == raw.pexpiretime(f"{prefix}:media:{{t}}")
 
 
 def test_an_equal_message_changes_nothing_and_an_edit_takes_its_old_media(
@@ -108,35 +112,18 @@ def test_an_equal_message_changes_nothing_and_an_edit_takes_its_old_media(
         plain.history.append([said], **TURN)
         assert kept(raw, prefix) == 2
     plain.history.update([asks("a", 2, 2, 3, id="a")], thread_id="t")
-    assert kept(raw, prefix) == 2
+    assert kept(raw, prefix) == 3
     plain.history.update([HumanMessage("words", id="a")], thread_id="t")
     assert kept(raw, prefix) == 0
 
 
-def test_one_round_trip_saves_media_and_another_reads_them_once(
-    plain: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other, asked = make_memory(), spied(monkeypatch)
+def test_one_round_trip_saves_media_and_a_second_one_reads_them(plain: Memory) -> None:
+    plain.threads.create(user_id="u", thread_id="t")
     with counted_trips() as trips:
         assert trips.of(lambda: plain.history.append([asks("b", 2)], **TURN)) == 1
-        for _ in range(3):
-            assert plain.history.messages("t")
-            assert len(asked) == 1
-        plain.history.append([asks("c", 1, 2)], **TURN)
-        assert plain.history.messages("t") == other.history.messages("t")
-        assert [*map(len, asked)] == [1, 1, 2]
+        assert trips.of(lambda: plain.history.messages("t")) == 2
         plain.history.append([HumanMessage("c")], thread_id="words", user_id="u")
         assert trips.of(lambda: plain.history.messages("words")) == 1
-
-
-@pytest.mark.parametrize("words", ["", "q0123456789ab", "a0123456789ab", "as01"])
-def test_a_client_that_says_it_shows_a_copy_loses_no_words(plain: Memory, words: str) -> None:
-    said = HumanMessage(
-        [{"type": "text", "text": "I am Bo"}, *asks("", 1).content[1:]], additional_kwargs={SHORT: words}
-    )
-    plain.save_turn([said, AIMessage("hello")], **TURN)
-    assert [one.content for one in plain.history.messages("t")] == [said.content, "hello"]
-    assert len(plain.context("and?", last_messages=2, **TURN).messages) == 3
 
 
 # ---------------------------------------------------------------------- random lives
@@ -178,7 +165,7 @@ def step(rng: random.Random, memory: Memory, ids: list[str]) -> None:
         case 8:
             memory.users.load(unsealed(memory.users.export("u")))
         case 9:
-            memory._core.run(refuse_messages(memory._core.state, "t", "u", [some]))
+            memory._core.run(write(memory._core.state, [], "t", "u", refused=[some]))
         case 10 if rng.random() < 0.2:
             history.clear("t")
 
@@ -207,14 +194,15 @@ def test_no_life_of_a_thread_leaves_media_without_a_message(
 
 def before_media(monkeypatch: pytest.MonkeyPatch, *changes: Any) -> None:
     """Change the thread between the round trip that reads messages and the one that reads their media."""
-    read, waiting = references._read, [*changes]
+    module: Any = read
+    send, waiting = module.send, [*changes]
 
-    def changed(*arguments: Any) -> Any:
-        if waiting:
+    def changed(*commands: Any) -> Any:
+        if waiting and commands[0][0] == "HMGET":
             waiting.pop(0)()
-        return (yield from read(*arguments))
+        return (yield from send(*commands))
 
-    monkeypatch.setattr(references, "_read", changed)
+    monkeypatch.setattr(read, "send", changed)
 
 
 def test_a_message_that_is_deleted_while_it_is_read_is_left_out(
@@ -224,47 +212,19 @@ def test_a_message_that_is_deleted_while_it_is_read_is_left_out(
     reads: tuple[Callable[[], list[Any]], ...] = (
         lambda: memory.history.messages("t"),
         lambda: [one.message for one in memory.history.page("t").items],
-        lambda: memory.context("c", **TURN).messages[:-1],
-        lambda: memory.recall.search("b", **TURN).messages,
-        lambda: memory.history.messages(memory.threads.clone("t").thread.id),
         lambda: [
             one for one in unsealed(memory.users.export("u")) if one["kind"] == "message" and one["thread_id"] == "t"
         ],
     )
-    for seed, read in enumerate(reads):
+    for seed, look in enumerate(reads):
         memory.history.append([asks("a", seed, id="a"), asks("b", 100, id="b")], **TURN)
         with monkeypatch.context() as patch:
             before_media(patch, lambda: other.history.delete(["a"], thread_id="t"))
-            assert len(read()) == 1
+            assert len(look()) == 1
 
 
-def test_a_message_that_is_edited_while_it_is_read_is_the_new_one(
-    plain: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = make_memory()
-    other.history.append([asks("a", 1, id="a")], **TURN)
-    newer, newest = asks("b", 2, id="a"), HumanMessage("only words", id="a")
-    edits = [lambda one=one: other.history.update([one], thread_id="t") for one in (newer, newest)]
-    with monkeypatch.context() as patch:
-        before_media(patch, *edits)
-        assert plain.history.messages("t") == [newest]
-    plain.history.update([newer], thread_id="t")
-    with monkeypatch.context() as patch:
-        before_media(patch, lambda: other.history.update([asks("c", 3, id="a")], thread_id="t"))
-        (copy,) = plain.history.messages(plain.threads.clone("t").thread.id)
-        assert copy.content == asks("c", 3).content
-
-
-def test_lost_media_are_an_error(plain: Memory, raw: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_names_media_that_are_lost(plain: Memory, raw: redis.Redis, prefix: str) -> None:
     plain.history.append([asks("a", 1, id="a")], **TURN)
-    assert plain.history.messages("t")
-    monkeypatch.setattr(references, "MOST_KEPT", 0)
-    plain.history.append([asks("b", 2, id="b")], **TURN)
-    assert plain.history.messages("t")  # nothing is kept in the process then
-    plain.history.delete(["b"], thread_id="t")
-    key = f"{prefix}:messages:{{t}}"
-    stored: Any = raw.hkeys(key)
-    raw.hdel(key, *[field for field in stored if field[:1] == b"\0"])
-    for read in (lambda: plain.history.messages("t"), lambda: plain.threads.clone("t")):
-        with pytest.raises(WorkingMemError, match="the media of message 'a' in thread 't' are lost"):
-            read()
+    raw.delete(f"{prefix}:media:{{t}}")
+    assert plain.context("b", **TURN).messages[0].content == [{"type": "text", "text": "a"}, NAMED]
+    assert plain.history.messages("t") == []

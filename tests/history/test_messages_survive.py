@@ -231,6 +231,6 @@ def test_the_message_that_was_passed_keeps_what_is_not_stored(plain: Memory) -> 
 
 
 def test_content_that_is_not_json_is_refused_and_nothing_is_stored(plain: Memory) -> None:
-    with pytest.raises(OptionError, match=r"message 'm' cannot be stored as JSON .* use JSON values in it"):
-        through(plain, HumanMessage("first"), HumanMessage([{"type": "image", "data": b"\xff"}], id="m"))
+    with pytest.raises(OptionError, match=r"message 'm' cannot be stored .* use JSON values"):
+        through(plain, HumanMessage("first"), HumanMessage([{"type": "image", "data": object()}], id="m"))
     assert plain.threads.get("t") is None

@@ -130,7 +130,7 @@ def test_a_state_does_not_bring_back_what_was_deleted(bench: Bench) -> None:
     bench.run(agent, ask("how are you?"), config)
     assert texts(memory) == ["how are you?", "fine"]
     bench.run(agent, ask("look"), config)
-    assert texts(memory) == ["", "seen", "well"]
+    assert texts(memory) == []  # its question was deleted while the model answered
     bench.run(agent, ask("and now?"), config)
     assert texts(memory)[-2:] == ["and now?", "good"]
     assert "hello" not in texts(memory)
@@ -149,7 +149,7 @@ def test_calls_that_are_mistakes(plain: Memory) -> None:
     assert texts(plain) == ["q"]
 
 
-@pytest.mark.parametrize("kept", [0, 2, 4])  # how many of its messages the client has trimmed off in front
+@pytest.mark.parametrize("kept", [2, 4])  # how many of its messages the client has trimmed off in front
 def test_a_list_without_ids_that_repeats_itself_brings_nothing_back(plain: Memory, kept: int) -> None:
     talk = [
         HumanMessage("yes"),

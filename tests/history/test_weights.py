@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, Functio
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_workingmem import Memory
+from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._text.said import weight_of
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}
@@ -35,17 +35,9 @@ def turn() -> list[BaseMessage]:
     return [HumanMessage("how is it?", id="q"), ask(), result(), AIMessage("it is sunny", id="a")]
 
 
-def headers(raw: redis.Redis, prefix: str, thread_id: str = "t") -> dict[str, str]:
-    """Return the part `said` of each header, by id."""
-    stored: Any = raw.hgetall(f"{prefix}:messages:{{{thread_id}}}")
-    found = {id: re.search(rb'"said":"([^"]*)"', value) for id, value in stored.items()}
-    return {id.decode(): match[1].decode() for id, match in found.items() if match}
-
-
-def counted(raw: redis.Redis, prefix: str, thread_id: str = "t") -> list[str]:
-    """Return what the history counts, in order."""
-    members: Any = raw.zrange(f"{prefix}:said:{{{thread_id}}}", 0, -1)
-    return [member.decode().split("/", 1)[1] for member in members]
+def facts_of(raw: redis.Redis, prefix: str) -> dict[str, Facts]:
+    members: Any = raw.zrange(f"{prefix}:order:{{t}}", 0, -1)
+    return {one.id: one for one in (Facts.read(member.decode()) for member in members)}
 
 
 @given(
@@ -83,22 +75,26 @@ def test_tool_traffic_has_a_weight_and_is_not_counted_as_said(
     plain: Memory, raw: redis.Redis, prefix: str, save: str
 ) -> None:
     (plain.history.append if save == "append" else plain.save_turn)(turn(), **TURN)
-    said = headers(raw, prefix)
+    found = facts_of(raw, prefix)
     question, call, answered, answer = (weight_of([message]) for message in turn())
-    assert said["ask"] == f"/{call}/0"
-    assert said["result"] == f"/{answered}/0"
+    assert [found[id].tokens for id in ("ask", "result")] == [call, answered]
     assert call > 40  # with its arguments
-    assert counted(raw, prefix) == [f"{question}/{question}", f"{answer}/{question + answer}"]
+    assert not found["ask"].words + found["result"].words
+    assert [(one.tokens, one.upto) for one in found.values() if one.words] == [
+        (question, question),
+        (answer, question + answer),
+    ]
 
 
 def test_edited_tool_traffic_is_weighed_again_and_nothing_else_changes(
     plain: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     plain.save_turn(turn(), **TURN)
-    before, sums = headers(raw, prefix), counted(raw, prefix)
+    before = facts_of(raw, prefix)
     longer = result("sunny, later rain " * 20)
     plain.history.update([longer], thread_id="t")
-    assert headers(raw, prefix) == before | {"result": f"/{weight_of([longer])}/0"}
-    plain.save_turn(turn(), **TURN)
-    assert headers(raw, prefix) == before
-    assert counted(raw, prefix) == sums
+    after = facts_of(raw, prefix)
+    assert after.pop("result").tokens == weight_of([longer])
+    assert after == {id: one for id, one in before.items() if id != "result"}
+    plain.history.update([result()], thread_id="t")
+    assert facts_of(raw, prefix) == before

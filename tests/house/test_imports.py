@@ -95,7 +95,10 @@ FIRST = (
 
 def test_memory_loads_what_messages_need_and_our_modules() -> None:
     needed, loaded = loaded_by(f"{NEEDED}\nnote()\nfrom langchain_workingmem import Memory")
-    assert packages(loaded) - packages(needed) == {"filetype"}  # by all messages of LangChain, beside AIMessage
+    assert packages(loaded) - packages(needed) == {
+        "filetype",
+        "orjson",
+    }  # by all messages of LangChain, beside AIMessage; and our JSON
     assert len([name for name in loaded - needed if not name.startswith("langchain_workingmem")]) <= 50
 
 

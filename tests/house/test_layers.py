@@ -138,11 +138,9 @@ def test_a_module_imports_only_from_its_own_and_lower_layers() -> None:
     assert wrong == []
 
 
-def test_a_room_is_entered_by_its_front() -> None:
+def test_what_is_private_stays_in_its_room() -> None:
     wrong = []
     for path, own, parts, name in each_own_import():
-        if parts and parts[0] in ROOMS and parts[0] != own and len(parts) > 1:
-            wrong.append(f"{path} imports {'.'.join(parts)}: take {name} from the room's __init__")
         if name.startswith("_") and name not in SHARED and parts[:1] != [own]:
             wrong.append(f"{path} imports the private {name} from elsewhere")
     assert wrong == []

@@ -23,9 +23,9 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis import scripts
-from langchain_workingmem._redis.layout import HAS_CLOCK
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history import operations as history
+from langchain_workingmem.history import save
+from langchain_workingmem.threads import restoring
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -60,7 +60,7 @@ def deeper(frames: int, call: Callable[[], Any]) -> Any:
 
 
 def written(commands: list[Command]) -> list[Command]:
-    return [command for command in commands if command[0] in {"EVALSHA", "EVAL"} and command != HAS_CLOCK]
+    return [command for command in commands if command[0] in {"EVALSHA", "EVAL"}]
 
 
 # ---------------------------------------------------------------------- sizes
@@ -92,13 +92,12 @@ def test_what_is_larger_than_redis_takes_is_refused(
     monkeypatch.setattr(scripts, "MOST_BYTES", 1000)
     tries: list[Callable[[], Any]] = [
         lambda: plain.history.append([HumanMessage("x" * 1000)], **IDS),
-        lambda: plain.history.append([HumanMessage("x" * 300)] * 3, **IDS),
+        lambda: plain.history.append([HumanMessage("x" * 300) for _ in range(3)], **IDS),
         lambda: plain.history.append([HumanMessage("🍒" * 250)], **IDS),
         lambda: plain.threads.create(user_id="u", title="x" * 1000),
         lambda: plain.threads.create(user_id="u", title="é" * 501),
         lambda: plain.threads.update("t", metadata={"k": "x" * 1000}),
         lambda: plain.threads.update("t", metadata={"x" * 1000: 1}),
-        lambda: plain.history.delete([str(at) for at in range(1000)], thread_id="t"),
     ]
     for attempt in tries:
         with pytest.raises(OptionError, match="bytes, one step 1,000 at most: save less at a time"):
@@ -109,7 +108,7 @@ def test_what_is_larger_than_redis_takes_is_refused(
 def test_a_clone_of_large_messages_goes_in_steps(quick: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[BaseMessage] = [HumanMessage("x" * 3000 + str(at), id=str(at)) for at in range(30)]
     quick.history.append(messages, **IDS)
-    monkeypatch.setattr(scripts, "STEP_BYTES", 10_000)
+    monkeypatch.setattr(restoring, "STEP_BYTES", 10_000)
     monkeypatch.setattr(scripts, "MOST_BYTES", 15_000)
     copy = quick.threads.clone("t")
     assert copy.thread.message_count == 30
@@ -136,10 +135,10 @@ def test_50_000_messages_in_one_append(server: EmbeddedRedis, prefix: str) -> No
 def test_too_many_messages_for_one_step_are_refused(
     make_memory: Make, algorithm: Any, most: int, commands: list[Command]
 ) -> None:
-    assert history.MOST_AT_ONCE[algorithm] == most
+    assert save.MOST[algorithm] == most
     memory = make_memory(embeddings=Constant(), recall=RecallOptions(index=IndexOptions(algorithm=algorithm)))
     with pytest.raises(OptionError, match=r"messages and chunks in one atomic step.*save them in several calls"):
-        memory.history.append([HumanMessage("hi")] * (most // 2 + 1), **IDS)
+        memory.history.append([HumanMessage("hi") for _ in range(most // 2 + 1)], **IDS)
     assert commands == []
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def test_the_defaults_are_those_of_the_contract() -> None:
     history, recall, index = HistoryOptions(), RecallOptions(), IndexOptions()
-    assert (history.last_messages, history.max_tokens, history.token_counter) == (10, None, "approximate")
+    assert (history.last_messages, history.max_tokens, history.token_counter) == (10, 32_000, "approximate")
     assert (history.exclude_tools, history.roles) == ("memory", None)
     assert (recall.top_k, recall.message_range, recall.scope, recall.threshold) == (4, 1, "user", None)
     assert (recall.roles, recall.embedding_cache_size, recall.filterable) == (("human", "ai"), 1000, ())

@@ -17,6 +17,7 @@ OWN = {  # classes that know their remedy, with arguments for them
     "MessageNotFoundError": ("m", "t"),
     "ThreadExistsError": ("t",),
     "ThreadOwnershipError": ("t", "ann"),
+    "ThreadConflictError": ("t",),
     "UserDeletedError": ("ann",),
     "RevisionNotFoundError": (3,),
     "FileMissingError": ("/a.md",),

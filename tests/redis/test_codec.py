@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
 from langchain_workingmem._documents.messages import body_of
 from langchain_workingmem._documents.metadata import canonical_json, check_key, label
-from langchain_workingmem._redis.codec import Draft, as_messages, drafts, is_storable, record_of
+from langchain_workingmem._redis.codec import Draft, as_messages, drafts, is_storable
 from langchain_workingmem._text.chunks import count_tokens, split
 from langchain_workingmem._text.clock import from_micros, to_micros
 
@@ -33,7 +33,7 @@ def stored(message: BaseMessage) -> bytes:
 
 
 def read(message: BaseMessage) -> StoredMessage:
-    return StoredMessage.of(record_of(stored(message)), "t", 4096)
+    return StoredMessage.of(stored(message), "t", 4096)
 
 
 # ---------------------------------------------------------------------- times

@@ -53,7 +53,7 @@ end
 local dropped, bare, lacking = 0, {}, 0
 if head.after then
   local seq = locate(redis.call('HGET', KEYS[5], head.after))[1]
-  if not seq then return {cjson.encode({refused = 'message', missing = head.after})} end
+  if not seq or not select(2, facts_at(seq)) then return {cjson.encode({refused = 'message', missing = head.after})} end
   head.drop, head.writer = {{seq + 1, 9e15}}, 'all'
 end
 for _, range in ipairs(head.drop or {}) do
@@ -143,7 +143,7 @@ for number, message in ipairs(head.messages) do
       .. '{"at":' .. whole(last_at) .. ',"number":' .. whole(next_number) .. ',' .. body
     next_number = next_number + 1
     local older = head.again and head.again[message.id]
-    names[#names + 1], names[#names + 2] = message.id, type(older) == 'string' and seq .. ' ' .. older or seq
+    names[#names + 1], names[#names + 2] = message.id, type(older) ~= 'string' and seq or message.is_superseded and older .. ' ' .. seq or seq .. ' ' .. older
     if not message.is_superseded then
       count(message.words, 1)
       if vectors == '' then lacking = lacking + 1 end

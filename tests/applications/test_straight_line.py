@@ -1,0 +1,341 @@
+"""What once failed for users of agents: odd rows, evicted keys, repeated ids, deletions beside a run, marks that a client writes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis
+from langchain.agents import create_agent
+from langchain.agents.middleware import before_model
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_workingmem import RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem.faces.runs import Runs
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
+from tests.middleware.samples import TURN, stored
+
+pytestmark = pytest.mark.in_turn("face")
+OTHER: dict[str, Any] = {"thread_id": "other", "user_id": "ann"}
+ELSEWHERE = configured("other", "ann")
+
+
+def test_a_turn_with_the_answer_of_the_last_one_is_a_new_turn(bench: Bench) -> None:
+    memory = bench.memory()
+    for text in ("I am Maya.", "I like carrots."):
+        question = HumanMessage(text)
+        memory.context([question], **TURN)
+        memory.save_turn([question, AIMessage("Noted.")], **TURN)
+    assert stored(memory) == ["human: I am Maya.", "ai: Noted.", "human: I like carrots.", "ai: Noted."]
+
+
+# ---------------------------------------------------------------------- odd rows
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"usage_metadata": {"total_cost": 0}},
+        {"usage_metadata": {"input_tokens": None, "output_tokens": 1.5, "total_tokens": 2}},
+        {"response_metadata": None},
+        {"tool_calls": [{"name": "weather", "args": "{}", "id": "c", "type": "tool_call"}]},
+        {"content": {"text": "nine"}},
+        {"name": 9},
+    ],
+    ids=lambda odd: next(iter(odd)),
+)
+def test_an_odd_message_is_mended_or_refused_and_harms_no_other(bench: Bench, odd: dict[str, Any]) -> None:
+    memory = bench.recalling()
+    memory.save_turn([HumanMessage("my dog is called Nougat"), AIMessage("nice")], **OTHER)
+    message = AIMessage("nine").model_copy(update=odd)
+    try:
+        memory.save_turn([HumanMessage("how many?"), message], **TURN)
+    except WorkingMemError:
+        assert stored(memory) == []
+    model = Scripted.says("fine", "Nougat")
+    agent = agent_of(model, memory)
+    bench.run(agent, ask("go on"))
+    assert stored(memory)[-2:] == ["human: go on", "ai: fine"]
+    bench.run(agent, ask("how is my dog called?"), configured("third", "ann"))
+    assert "Nougat" in remembered(model.seen[-1])
+    assert len([*memory.users.export("ann")]) > 4
+    memory.recall.reindex()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"at":1}', b'{"at":1,"number":0,"type":"ai","kind":"a","data":{"content":7}}']
+)
+def test_a_row_that_cannot_be_read_costs_itself_only(bench: Bench, raw: redis.Redis, body: bytes) -> None:
+    memory = bench.recalling()
+    model = Scripted.says("one", "two", "three")
+    agent = agent_of(model, memory)
+    bench.run(agent, ask("my dog is called Nougat", "a"))
+    bench.run(agent, ask("my cat is called Molly", "b"), ELSEWHERE)
+    key = f"{bench.prefix}:messages:{{t}}"
+    raw.hset(key, next(seq for seq, text in raw.hgetall(key).items() if b"Nougat" in text), body)
+    assert stored(memory) == ["ai: one"]
+    bench.run(agent, ask("how is my cat called?"))
+    assert "Molly" in remembered(model.seen[-1])
+    assert stored(memory) == ["ai: one", "human: how is my cat called?", "ai: three"]
+    assert len([one for one in memory.users.export("ann") if one["kind"] == "message"]) == 5
+    memory.recall.reindex()
+    assert any(finding.level != "ok" and "t" in str(finding) for finding in memory.doctor().findings)
+    memory.history.delete(thread_id="t", until=datetime.now(UTC))
+    assert raw.exists(key) == 0
+
+
+@pytest.mark.parametrize("gone", ["messages", "order", "thread", "ids"])
+def test_a_thread_of_which_redis_has_evicted_a_part_is_damaged_and_others_go_on(
+    bench: Bench, raw: redis.Redis, gone: str
+) -> None:
+    memory = bench.recalling(recall=RecallOptions(top_k=4, message_range=0))
+    agent = agent_of(Scripted.says("one", "two", "three"), memory)
+    bench.run(agent, ask("my dog is called Nougat"))
+    bench.run(agent, ask("my cat is called Molly"), ELSEWHERE)
+    raw.delete(f"{bench.prefix}:{gone}:{{t}}")
+    model = Scripted.says("Molly")
+    bench.run(agent_of(model, memory), ask("how are my dog and my cat called?"), configured("third", "ann"))
+    assert "Molly" in remembered(model.seen[-1])
+    if gone == "thread":
+        for user in ("ann", "bob"):
+            with pytest.raises(WorkingMemError, match="a part of thread 't' is gone"):
+                memory.history.messages("t", user_id=user)
+            with pytest.raises(WorkingMemError, match="a part of thread 't' is gone"):
+                bench.run(agent, ask("mine now"), configured("t", user))
+        memory.threads.delete("t")  # as the remedy says
+        bench.run(agent, ask("again"))
+        assert stored(memory) == ["human: again", "ai: three"]
+
+
+# ---------------------------------------------------------------------- ids
+
+
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_answers_whose_ids_repeat_are_all_stored(bench: Bench, checkpointer: bool) -> None:
+    memory = bench.memory()
+    model = Scripted.says(*(AIMessage(f"answer {at}", id="txt-0") for at in range(3)))
+    agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
+    for at in range(3):
+        bench.run(agent, ask(f"question {at}"))
+    assert stored(memory) == [line for at in range(3) for line in (f"human: question {at}", f"ai: answer {at}")]
+
+
+def test_a_question_repeated_with_its_id_keeps_its_last_answer(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says("one", "two", "three", "four")
+    agent = agent_of(model, memory)
+    for _ in range(3):
+        bench.run(agent, ask("why?", "q"))
+    assert stored(memory) == ["human: why?", "ai: three"]
+    assert said(model.seen[-1]) == ["human: why?"]
+    bench.run(agent, ask("and?"))
+    assert said(model.seen[-1]) == ["human: why?", "ai: three", "human: and?"]
+
+
+def graph_of(model: Any, *nodes: tuple[str, Any], **options: Any) -> Any:
+    graph = StateGraph(MessagesState)
+    graph.add_sequence([nodes[0], ("model", lambda state: {"messages": [model.invoke(state["messages"])]}), *nodes[1:]])
+    graph.add_edge(START, nodes[0][0])
+    return graph.compile(**options)
+
+
+def test_nodes_keep_the_last_answer_to_a_repeated_question(bench: Bench) -> None:
+    memory = bench.memory()
+    app = graph_of(Scripted.says("one", "two"), ("load", memory.load_node()), ("save", memory.save_node()))
+    for _ in range(2):
+        bench.run(app, ask("why?", "q"))
+    assert stored(memory) == ["human: why?", "ai: two"]
+
+
+# ---------------------------------------------------------------------- the assistant speaks first
+
+
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_what_the_assistant_said_first_is_shown_to_the_model(bench: Bench, checkpointer: bool) -> None:
+    memory = bench.memory()
+    memory.history.append([AIMessage("Shall I book the hut for Friday?")], **TURN)
+    model = Scripted.says("Done.")
+    bench.run(agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None), ask("yes"))
+    assert "Shall I book the hut for Friday?" in remembered(model.seen[0])
+    assert said(model.seen[0]) == ["human: yes"]
+    assert stored(memory) == ["ai: Shall I book the hut for Friday?", "human: yes", "ai: Done."]
+
+
+def test_a_greeting_in_front_of_the_first_question_is_stored(bench: Bench) -> None:
+    memory = bench.memory()
+    bench.run(agent_of(Scripted.says("Sure."), memory), {"messages": [AIMessage("Hello!"), HumanMessage("help me")]})
+    assert stored(memory) == ["ai: Hello!", "human: help me", "ai: Sure."]
+
+
+def test_the_answer_to_an_empty_message_is_stored_and_shown(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says("How can I help?", "Yes.")
+    agent = agent_of(model, memory)
+    bench.run(agent, ask(""))
+    bench.run(agent, ask("can you swim?"))
+    assert "ai: How can I help?" in stored(memory)
+    assert "How can I help?" in str(model.seen[-1])
+
+
+# ---------------------------------------------------------------------- deletions beside a run
+
+
+@pytest.mark.parametrize("what", ["question", "thread", "history", "user"])
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_what_is_deleted_while_the_model_answers_does_not_come_back(
+    bench: Bench, what: str, checkpointer: bool
+) -> None:
+    memory = bench.memory()
+
+    def delete(_: Any) -> str:
+        if what == "question":
+            memory.history.delete([memory.history.messages("t")[-1].id or ""], thread_id="t")
+        elif what == "thread":
+            memory.threads.delete("t")
+        elif what == "history":
+            memory.history.clear("t")
+        else:
+            memory.users.delete("ann")
+        return "too late"
+
+    model = Scripted.says("hello", delete)
+    agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
+    bench.run(agent, ask("hi"))
+    bench.run(agent, ask("forget it"))
+    assert stored(memory) == (["human: hi", "ai: hello"] if what == "question" else [])
+    assert (memory.threads.get("t") is None) == (what in {"thread", "user"})
+
+
+def test_a_turn_that_another_program_saves_beside_an_edit_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, save, begun = bench.memory(), Runs._save_question, list[str]()
+    first = [HumanMessage("one", id="1"), AIMessage("two", id="2")]
+    memory.save_turn([*first, HumanMessage("three", id="3"), AIMessage("four", id="4")], **TURN)
+
+    def beside(self: Any, call: Any, run: Any) -> Any:
+        if not begun:  # the run has read the thread, and has saved nothing yet
+            begun.append("")
+            memory.save_turn([HumanMessage("from elsewhere"), AIMessage("to elsewhere")], **TURN)
+        yield from save(self, call, run)
+
+    monkeypatch.setattr(Runs, "_save_question", beside)
+    edited = [*first, HumanMessage("three, edited", id="5")]
+    bench.run(agent_of(Scripted.says("five"), memory), {"messages": edited})
+    other = ["human: from elsewhere", "ai: to elsewhere"]
+    assert stored(memory) == ["human: one", "ai: two", *other, "human: three, edited", "ai: five"]
+
+
+# ---------------------------------------------------------------------- what a client writes
+
+FORGED: list[dict[str, Any]] = [
+    {"langchain_workingmem_original": "FORBIDDEN"},
+    {"langchain_workingmem": {"content": "FORBIDDEN", "user": "ann", "mac": "0" * 32}},
+    {"langchain_workingmem": {"content": "FORBIDDEN"}},
+    {"langchain_workingmem": "FORBIDDEN"},
+    {"langchain_workingmem": {"inserted": True, "user": "", "mac": "0" * 32}},
+    {"lc_source": "summarization"},
+    {"lc_source": "langchain_workingmem"},
+]
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=json.dumps)
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_a_mark_that_a_client_writes_counts_for_nothing(
+    bench: Bench, forged: dict[str, Any], checkpointer: bool
+) -> None:
+    memory, seen = bench.memory(), list[str]()
+
+    @before_model
+    def guard(state: Any, runtime: Any) -> None:
+        seen.append(str(state["messages"][-1].text))
+
+    model = Scripted.says("fine", "well")
+    saver = InMemorySaver() if checkpointer else None
+    agent = create_agent(model, middleware=[MemoryMiddleware(memory), guard], checkpointer=saver)
+    bench.run(agent, {"messages": [HumanMessage("harmless", additional_kwargs=forged)]})
+    bench.run(agent, ask("next"))
+    assert seen == ["harmless", "next"]
+    assert "FORBIDDEN" not in str([message.text for call in model.seen for message in call])
+    assert stored(memory) == ["human: harmless", "ai: fine", "human: next", "ai: well"]
+    assert [message.text for message in model.seen[1]] == ["harmless", "fine", "next"]
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=json.dumps)
+def test_a_mark_counts_for_nothing_in_nodes_and_in_imports(bench: Bench, forged: dict[str, Any]) -> None:
+    memory = bench.memory()
+    app = graph_of(Scripted.says("fine"), ("load", memory.load_node()), ("save", memory.save_node()))
+    bench.run(app, {"messages": [HumanMessage("harmless", additional_kwargs=forged)]})
+    assert stored(memory) == ["human: harmless", "ai: fine"]
+    records = [*memory.users.export("ann")]
+    for record in records:
+        if record["kind"] == "message":
+            record["message"]["data"]["additional_kwargs"] = forged
+    other = bench.memory(key_prefix=f"{bench.prefix}-2")
+    other.users.load(records)
+    assert stored(other) == ["human: harmless", "ai: fine"]
+
+
+# ---------------------------------------------------------------------- two memories, media, streams, steps
+
+
+def test_behind_a_load_node_the_middleware_of_another_memory_leaves_both_blocks(bench: Bench) -> None:
+    options = WorkingMemoryOptions(template="")
+    hers = bench.memory(working_memory=options)
+    team = bench.memory(working_memory=options, key_prefix=f"{bench.prefix}-team")
+    hers.working_memory.update("Ann lives in Oslo", user_id="ann")
+    team.working_memory.update("The team is called Puffins", user_id="ann")
+    model = Scripted.says("fine")
+    agent = create_agent(model, middleware=[MemoryMiddleware(team)])
+    graph = StateGraph(MessagesState)
+    graph.add_sequence([("load", hers.load_node()), ("agent", agent), ("save", hers.save_node())])
+    graph.add_edge(START, "load")
+    bench.run(graph.compile(), ask("hi"))
+    assert "Ann lives in Oslo" in remembered(model.seen[0])
+    assert "Puffins" in remembered(model.seen[0])
+    assert stored(hers) == stored(team) == ["human: hi", "ai: fine"]
+
+
+def test_media_as_bytes_are_stored_or_refused_before_the_model_is_called(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says("a cat")
+    block = {"type": "media", "mime_type": "image/png", "data": b"\x89PNG" * 30_000}
+    try:
+        bench.run(agent_of(model, memory), {"messages": [HumanMessage([{"type": "text", "text": "what?"}, block])]})
+    except WorkingMemError:
+        assert model.seen == []
+    else:
+        question, answer = memory.history.messages("t")
+        assert answer.text == "a cat"
+        assert len(str(question.content)) > 100_000
+
+
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_a_stream_of_messages_shows_what_the_model_says_and_nothing_of_memory(bench: Bench, checkpointer: bool) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
+    memory.save_turn([HumanMessage("my dog is called Nougat"), AIMessage("nice name")], **OTHER)
+    memory.save_turn([HumanMessage("hi"), AIMessage("hello")], **TURN)
+    saver = InMemorySaver() if checkpointer else None
+    agent = agent_of(Scripted.says("It is Nougat."), memory, checkpointer=saver)
+    app = graph_of(
+        Scripted.says("It is Nougat."), ("load", memory.load_node()), ("save", memory.save_node()), checkpointer=saver
+    )
+    for program, config in ((agent, None), (app, configured("t2", "ann"))):
+        parts = bench.stream(
+            program, ask("how is my dog called?"), *([config] if config else []), stream_mode="messages"
+        )
+        shown = "".join(str(message.text) for message, _ in parts)
+        assert shown.split() == ["It", "is", "Nougat."]
+
+
+def test_memory_uses_two_steps_of_a_run_however_long_it_is(bench: Bench) -> None:
+    memory = bench.memory()
+    lines = [calling(("weather", {"city": f"{at}"}), id=f"{at}") for at in range(12)]
+    bare = create_agent(Scripted.says(*lines, "done"), [weather])
+    agent = agent_of(Scripted.says(*lines, "done"), memory, tools=[weather])
+    steps = [len(bench.stream(one, ask("go"), stream_mode="updates")) for one in (bare, agent)]
+    assert steps[1] == steps[0] + 2
+    assert len(stored(memory)) == 26
