@@ -45,7 +45,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The state defines the conversation: other branches, and messages that were edited or removed, are not shown.
 
     Each message is saved once. The user's message is saved before the model is called, so that it is stored even if the run is
-    abandoned; the rest is saved when the run is over, or an error of the model or a tool ends it. Recall and history are read once a run, working memory before every model call.
+    abandoned; the rest is saved when the run is over, or an error of the model or a tool ends it.
+    Recall and history are read once a run, working memory before every model call.
     List this middleware first: then it saves messages as other middleware has redacted or edited them. If the question, the thread, its
     messages or the user are deleted while the model answers, the answer is not stored.
 
