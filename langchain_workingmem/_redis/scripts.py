@@ -14,7 +14,7 @@ from langchain_workingmem._engine.plan import SCRIPT_SOURCES
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.plan import Argument, Command
 
@@ -64,20 +64,6 @@ class Script:
         """Build the call of a script over a thread; what is None is left out of its head."""
         given = {name: value for name, value in head.items() if value is not None}
         return self.call(keys, orjson.dumps(given), *arguments)
-
-
-def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
-    """Join the arguments of rows into steps of about STEP_BYTES at most; at least one step."""
-    step: list[Argument] = []
-    size = 0
-    for row in rows:
-        more = count_bytes(row)
-        if step and size + more > STEP_BYTES:
-            yield step
-            step, size = [], 0
-        step += row
-        size += more
-    yield step
 
 
 READ, PAGE = Script("read", *READING), Script("page", *READING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -222,11 +222,6 @@ class ShownToModel:
         """Note the messages that a model is shown, and the text and the id of the question that it answers."""
         shown = ShownMessages(_storable(message_ids), question_text.strip(), owner, question_id)
         self._messages.put(thread_id, shown)
-
-    def add_shown_messages(self, thread_id: str, message_ids: Iterable[str | None]) -> None:
-        """Note further messages, where some were noted for the thread."""
-        ids = _storable(message_ids)
-        self._messages.change(thread_id, lambda known: known and replace(known, ids=known.ids | ids))
 
     def shown_messages(self, thread_id: str | None) -> ShownMessages | None:
         """Return the messages that a model was shown, None if that is unknown."""

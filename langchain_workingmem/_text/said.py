@@ -87,11 +87,6 @@ def structured_text(message: BaseMessage) -> str:
     return "\n".join(filter(None, (words_in(message), *lines)))
 
 
-def answer_text(message: BaseMessage) -> str:
-    """Return the words of a message that was said: of an answer that is data alone, its arguments."""
-    return words_in(message) or structured_text(message)
-
-
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 

@@ -208,12 +208,11 @@ def _recognise(
 ) -> None:
     """Find by their words the messages that have other ids, or none."""
     located = [at for at, row in enumerate(found) if row]
-    for at, first in [(at, row) for at, row in enumerate(found) if row][:1]:
-        for index, row in thread.walk(entries, found, at, first).items():
+    first = found[located[0]] if located else None
+    if first is not None:
+        for index, row in thread.walk(entries, found, located[0], first).items():
             found[index] = row
-    if (
-        kind == "list" and located and (first := found[located[0]])
-    ):  # it may have got other ids for what stands in front
+    if kind == "list" and first is not None:  # it may have got other ids for what stands in front
         before = [row for row in thread.said if row.seq < first.seq and (row.writer or not first.writer)]
         for at in reversed(range(located[0])):
             if entries[at].words and (not before or _said(before[-1]) != entries[at].words):

@@ -14,7 +14,6 @@ def test_nothing_is_known_of_what_nobody_noted() -> None:
         None,
         None,
     )
-    sight.add_shown_messages("t", ["m"])
     assert sight.shown_messages("t") is None
 
 
@@ -54,12 +53,10 @@ def test_what_a_tool_says_counts_behind_its_step() -> None:
     assert (sight.shown_document("t", "k", 3), sight.document_after_step("t", "k")) == ("new prompt", "new prompt")
 
 
-def test_messages_in_sight_are_replaced_added_and_forgotten() -> None:
+def test_messages_in_sight_are_replaced_and_forgotten() -> None:
     sight = ShownToModel()
     sight.note_shown_messages("t", ["a", None, "", "\ud800", "b"], " why?\n", "ann")
     assert sight.shown_messages("t") == ShownMessages(frozenset("ab"), "why?", "ann")
-    sight.add_shown_messages("t", ["c"])
-    assert sight.shown_messages("t") == ShownMessages(frozenset("abc"), "why?", "ann")
     sight.note_shown_messages("t", ["d"], "", "ann")
     assert sight.shown_messages("t") == ShownMessages(frozenset("d"), "", "ann")
     sight.forget_shown_messages("t")
