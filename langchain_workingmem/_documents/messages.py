@@ -156,7 +156,8 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
             _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
     content = data.get("content", "")
     if not isinstance(content, str):
-        data["content"] = _with_text([content] if isinstance(content, dict) else content)
+        scalar = isinstance(content, bool | int | float)
+        data["content"] = str(content) if scalar else _with_text([content] if isinstance(content, dict) else content)
     if "status" in data and data["status"] not in {"success", "error"}:
         data["status"] = "error"
     if "usage_metadata" in data:

@@ -171,7 +171,8 @@ def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> d
         head["ids"] = [entry.id for entry in given]
         head["spoken"] = [bool(entry.words) for entry in given]
         head["said"] = sum(1 for _, entry in entries if entry.words) - sum(1 for entry in given if entry.words)
-        head["asked"] = next((entry.id for entry in reversed(given) if entry.words.startswith("q")), None)
+        asked = next((entry.id for _, entry in reversed(entries) if entry.words.startswith("q")), None)
+        head["asked"] = None if asked in turn.numbered else asked
     return head
 
 

@@ -66,7 +66,7 @@ NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "asyncio": {"_engine", "faces", "mcp", "studio"},
-    "time": {"_engine", "embedded", "telemetry"},
+    "time": {"_engine", "embedded", "faces", "telemetry"},
     "uuid": {"memory", "cli", "importers"},
     "random": {"_engine"},
     "langchain": {"faces", "adapters", "chat_models", "embeddings", "cli"},
