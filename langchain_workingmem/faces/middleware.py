@@ -199,7 +199,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 )
         read_only = self._read_only or call.limits.read_only
         hidden = {name for name in own if read_only and name.startswith(WRITING)}
-        gathered = run.gathered or Gathered("")
+        gathered = run.gathered or Gathered(*required_ids(call.ids))
         marks = self._core.state.marks(*required_ids(call.ids))
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
         messages = [marks.original(message, own=True) for message in request.messages]

@@ -49,7 +49,7 @@ def load_node(
         left_out = core.state.marks(*ids).left_out(given)
         gathering = limits.gather(turn, messages, *ids, kind_of(config), now=now, left_out=left_out)
         found = yield from core.with_fallback(
-            gathering, Gathered("", kind=kind_of(config)), "the graph goes on without memory"
+            gathering, Gathered(*ids, kind=kind_of(config)), "the graph goes on without memory"
         )
         if not read_only and limits.saves and found.known is not None:
             core.state.room(Notes).note(ids[0], question(messages), found.known)

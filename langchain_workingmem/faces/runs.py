@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 
+from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
@@ -18,7 +19,7 @@ from langchain_workingmem.faces.ids import Owner, outer_run, owned, required_ids
 from langchain_workingmem.faces.nodes import kind_of
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.faces.refusals import is_refusal
-from langchain_workingmem.history import Known, save_turn, write
+from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn import Gathered, Turn, history_slice, is_sliced, question, turn_of
 from langchain_workingmem.working_memory import read_working_memory
@@ -145,7 +146,7 @@ class Runs:
             if self._core.on_error == "raise":
                 raise
             _log.warning("the agent answers without memory: %s", error)
-            run.gathered, run.is_failed = run.gathered or Gathered(""), True
+            run.gathered, run.is_failed = run.gathered or Gathered(*required_ids(call.ids)), True
         if not run.saved and self.saves(call) and not run.is_failed:
             yield from self._save_question(call, run)
         return run
@@ -240,7 +241,7 @@ class Runs:
                 known = {row.id for row in run.known.rows} if run.known else set()
                 refused = [one.id for one in turn_of(call.messages) if one.id in known]
                 if refused:
-                    plan = write(self._core.state, [], *ids, refused=refused, exists=True)
+                    plan = change_thread(self._core.state, *ids, "refuse", refused=refused)
                     yield from self._core.with_breaker(plan)
         except WorkingMemError as failure:
             _log.warning("a run that has failed is not saved: %s", failure)

@@ -15,10 +15,10 @@ from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least, check_declared
-from langchain_workingmem.errors import IdError, OptionError
+from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
 from langchain_workingmem.history import timeline
 from langchain_workingmem.history.read import made, read_page, selection
-from langchain_workingmem.history.save import append, write
+from langchain_workingmem.history.save import append
 from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
@@ -218,10 +218,14 @@ class History(Operations):
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
-        found, _ = yield from write(
-            self._core.state, [], thread_id, user_id, after=check_id(after, "after"), exists=True
-        )
-        return int(found["dropped"])
+        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+        call = DELETE.on(keys, user=owner_tag(user_id), what="after", after=check_id(after, "after"), most=SWEEP)
+        found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
+        if "deleted" not in found:
+            raise ThreadNotFoundError(thread_id)
+        if found.get("is_left"):
+            yield from sweep_now(self._core.state, thread_id, "the messages are superseded", "recall.reindex() goes on")
+        return int(found["deleted"])
 
     atruncate = twin(truncate)
 

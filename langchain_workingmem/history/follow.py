@@ -39,6 +39,7 @@ class Known:
     rows: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
     deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id
     seen: float = inf  # the next seq of the thread when it was first read: what is newer was unknown to the caller
+    until: float = inf  # the next seq when its turn was saved: what is newer than that is known again
     own: frozenset[int] = frozenset()  # seqs that the caller has written since
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
@@ -100,7 +101,7 @@ class _Thread:
         self.superseded = [row for row in self.rows if _said(row) and not row.is_current]
         self.seqs = [row.seq for row in self.said]
         self.is_all = known.is_all
-        self.unseen = {row.seq for row in self.rows if row.seq >= known.seen and row.seq not in known.own}
+        self.unseen = {row.seq for row in self.rows if known.seen <= row.seq < known.until} - known.own
         self.end = max((row.seq for row in self.said if row.writer and row.seq not in self.unseen), default=inf)
         self.by_id: dict[str, list[Facts]] = {}
         for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):

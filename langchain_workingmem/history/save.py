@@ -6,6 +6,7 @@ import hashlib
 import logging
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.messages import UNREADABLE
@@ -78,8 +79,7 @@ def write(
         messages=heads,
         **head,
     )
-    # only the first reply says how many messages a truncation has superseded
-    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once="after" in head)
+    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
     if deleted is not None:
         if found.get("new"):  # else nothing was written, or only what is stored has changed
             new = [draft.id for draft in ready if draft.seq is None]
@@ -155,7 +155,8 @@ def append(
             own = core.state.marks(check_id(thread_id, "thread_id"), user_id or "").opened(given)
             own = [one for one in own if not has_mark(one)]  # what is stored stands for it
         ready = (yield from compute(partial(prepare, own), size)) if prepared is None else prepared
-        failure = yield from _append(core.state, ready, thread_id, user_id, must_exist=must_exist)
+        is_edit = True if must_exist else None
+        failure = yield from _append(core.state, ready, thread_id, user_id, exists=is_edit, is_edit=is_edit)
         _tell(core, failure, thread_id, on_error)
         return [draft.message for draft in ready]
 
@@ -163,16 +164,22 @@ def append(
 
 
 def _append(
-    state: MemoryState, ready: Sequence[Draft], thread_id: str, user_id: str | None, *, must_exist: bool
+    state: MemoryState,
+    ready: Sequence[Draft],
+    thread_id: str,
+    user_id: str | None,
+    *,
+    exists: bool | None = None,
+    is_edit: bool | None = None,
 ) -> Plan[Exception | None]:
+    """Write messages; what is stored already is replaced where it differs. Return why there are no vectors."""
     todo, head = list({draft.id: draft for draft in ready}.values()), dict[str, Any]()
-    edit = True if must_exist else None
     for _ in range(ATTEMPTS):
-        found, failure = yield from write(state, todo, thread_id, user_id, exists=edit, edit=edit, **head)
+        found, failure = yield from write(state, todo, thread_id, user_id, exists=exists, edit=is_edit, **head)
         if "known" not in found:
             yield from after_write(state, thread_id, user_id, found)
             return failure
-        todo, head = _differing(state, todo, found["known"], is_edit=must_exist)
+        todo, head = _differing(state, todo, found["known"], is_edit=bool(is_edit))
         if not todo and not head["back"]:
             return None
     raise ThreadConflictError(thread_id)
@@ -227,13 +234,11 @@ def _said(draft: Draft) -> str:
     return AS_STORED if has_mark(draft.message) else "" if draft.words.startswith("as") else draft.words
 
 
-def read_known(
-    state: MemoryState, thread_id: str, user_id: str | None, entries: Sequence[Entry], seen: float | None
-) -> Plan[Known]:
+def read_known(state: MemoryState, thread_id: str, user_id: str | None, entries: Sequence[Entry]) -> Plan[Known]:
     """Read what the thread knows of a list. One round trip."""
     keys, head = state.keys.of(check_id(thread_id, "thread_id")), list_head(entries)
     (reply,) = yield from send(READ.on(keys, user=owner_tag(user_id), **head))
-    return known_in(read_reply(reply, thread_id, user_id), seen)
+    return known_in(read_reply(reply, thread_id, user_id))
 
 
 def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -246,10 +251,10 @@ def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def known_in(found: Mapping[str, Any], seen: float | None = None) -> Known:
-    """Read the facts in a reply of `read.lua`; `seen` is the next seq when the thread was first read, None: now."""
+def known_in(found: Mapping[str, Any]) -> Known:
+    """Read the facts in a reply of `read.lua`."""
     if "next_seq" not in found:
-        return Known(seen=0 if seen is None else seen)
+        return Known(seen=0)
     rows = {text: Facts.read(text, is_current=True) for text in found.get("rows") or ()}
     rows |= {text: Facts.read(text, is_current=False) for text in found.get("others") or ()}
     if newest := found.get("newest"):
@@ -257,7 +262,7 @@ def known_in(found: Mapping[str, Any], seen: float | None = None) -> Known:
     return Known(
         rows=list(rows.values()),
         deleted=dict(found.get("deleted") or {}),
-        seen=found["next_seq"] if seen is None else seen,
+        seen=found["next_seq"],
         next_seq=found["next_seq"],
         version=found["version"],
         created_at=found["created_at"],
@@ -323,7 +328,7 @@ class _SavingTurn:
         """Follow the list and write, until nobody was faster."""
         self.known, self.branch = known, known.branch if known else None
         guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": self.asked}
-        if known is None and not is_one_turn(self.entries):
+        if not is_one_turn(self.entries) if known is None else known.until < inf:
             yield from self._read()
         for attempt in range(ATTEMPTS):
             if self.known is not None:
@@ -340,10 +345,10 @@ class _SavingTurn:
                 if self._is_stored(todo, found["known"]):
                     return None
             elif not found.get("stale"):
-                rows = yield from self._written(todo, found["seqs"])
+                rows = _facts_of(todo, found["seqs"])
                 self.known = (self.known or Known()).with_written(rows, self.followed, found["version"])
                 yield from after_write(self.state, self.thread_id, self.user_id, found, title_model)
-                return failure
+                return (yield from self._rest(todo[STEP:], failure))
             yield Sleep(0.01 * attempt, jitter=True)
             yield from self._read()
             guard["back"] = []  # the list was read: it says whether the question is current
@@ -365,9 +370,10 @@ class _SavingTurn:
         return [_with_id(draft, done.aliases.get(at, draft.id)) for at, draft in enumerate(self.ready) if at in kept]
 
     def _read(self) -> Plan[None]:
-        seen, own = (None, frozenset[int]()) if self.known is None else (self.known.seen, self.known.own)
-        found = yield from read_known(self.state, self.thread_id, self.user_id, self.entries, seen)
-        self.known = replace(found, own=own)
+        found, before = (yield from read_known(self.state, self.thread_id, self.user_id, self.entries)), self.known
+        if before is not None:
+            found = replace(found, seen=before.seen, until=before.until, own=before.own)
+        self.known = found
 
     def _follow(self, known: Known) -> None:
         self._rename(known)
@@ -421,19 +427,22 @@ class _SavingTurn:
             "again": {**done.again, **dict.fromkeys(known.deleted if known else (), True)} or None,
         }
         if done.changes_branch and known is not None:
-            head |= {"version": known.version, "drop": known.ranges(done.drop), "writer": "all", "back": done.back}
+            head |= {"version": known.version, "drop": known.ranges(done.drop), "back": done.back}
         return (
             yield from write(self.state, some, self.thread_id, self.user_id, aliases=self._aliases() or None, **head)
         )
 
-    def _written(self, todo: Sequence[Draft], seqs: Sequence[int]) -> Plan[list[Facts]]:
-        """Write what is left of a long list; return the facts of all that was written."""
-        seqs = [*seqs]
-        for start in range(STEP, len(todo), STEP):
-            more, _ = yield from write(self.state, todo[start : start + STEP], self.thread_id, self.user_id)
-            seqs += more.get("seqs") or [-1] * len(todo[start : start + STEP])
-        pairs = zip(todo, seqs, strict=False)
-        return [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
+    def _rest(self, todo: Sequence[Draft], failure: Exception | None) -> Plan[Exception | None]:
+        """Write what is left of a long list; stored messages are replaced where they differ."""
+        for start in range(0, len(todo), STEP):
+            more = yield from _append(self.state, todo[start : start + STEP], self.thread_id, self.user_id, exists=True)
+            failure = failure or more
+        return failure
+
+
+def _facts_of(ready: Sequence[Draft], seqs: Sequence[int]) -> list[Facts]:
+    pairs = zip(ready, seqs, strict=False)
+    return [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

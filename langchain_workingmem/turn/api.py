@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import HistoryOptions, RecallArguments
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_LIMITS = ("now", "metadata")
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
@@ -67,6 +66,11 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
         if asked.id is None:
             asked.id = found[0]
         return found[1]
+
+    def note_saved(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
+        """Note what is known of a thread behind a turn, which may be saved once more with its question under its id."""
+        if asked is not None and asked.id:
+            self.put((thread_id, asked.id + words_of(asked)), (asked.id, known))
 
     def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
         """Forget what was read for a question whose turn is saved: a run from an earlier checkpoint takes a fresh look."""
@@ -179,8 +183,11 @@ class Turn:
     ) -> Plan[list[BaseMessage]]:
         """Plan `Memory.save_turn`; what `context` has read for the same question is used."""
         given = yield from self.opened(_given(messages), thread_id, user_id)
-        known = self.core.state.room(Notes).take(thread_id, question(given))
-        stored, _ = yield from save_turn(self.core, given, thread_id, user_id, known=known)
+        notes, asked = self.core.state.room(Notes), question(given)
+        known = notes.take(thread_id, asked)
+        stored, saved = yield from save_turn(self.core, given, thread_id, user_id, known=known)
+        if known is not None and saved is not None:
+            notes.note_saved(thread_id, asked, replace(saved, until=saved.next_seq))
         return stored
 
 

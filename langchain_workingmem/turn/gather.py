@@ -277,7 +277,7 @@ def _read_again(
     (reply,) = yield from send(
         READ.on(state.keys.of(turn.thread_id), **{**head, "without": found.gone or None, "said": 0})
     )
-    kept = found.seqs
+    kept, found.tokens = found.seqs, 0
     found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}
     return _rows(found, turn, read_reply(reply, turn.thread_id, turn.user_id), reply[1])
 

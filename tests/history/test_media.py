@@ -17,7 +17,8 @@ from langchain_workingmem import (
     MessageNotFoundError,
     WorkingMemError,
 )
-from langchain_workingmem.history import read, write
+from langchain_workingmem._redis.access import change_thread
+from langchain_workingmem.history import read
 from tests.helpers.archives import unsealed
 from tests.helpers.examples import sample
 from tests.helpers.media import NAMED, forms, kept
@@ -165,7 +166,7 @@ def step(rng: random.Random, memory: Memory, ids: list[str]) -> None:
         case 8:
             memory.users.load(unsealed(memory.users.export("u")))
         case 9:
-            memory._core.run(write(memory._core.state, [], "t", "u", refused=[some]))
+            memory._core.run(change_thread(memory._core.state, "t", "u", "refuse", refused=[some]))
         case 10 if rng.random() < 0.2:
             history.clear("t")
 

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, TitleOptions
-from langchain_workingmem.history import write
+from langchain_workingmem._redis.access import change_thread
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, configured, remembered
 from tests.helpers.types import Make
 
@@ -53,7 +53,7 @@ WAYS: dict[str, Callable[[Memory], object]] = {
     "cleared": lambda memory: memory.history.clear("t"),
     "superseded": lambda memory: memory.history.truncate("t", after="w"),
     "refused by a provider": lambda memory: memory._core.run(
-        write(memory._core.state, [], "t", None, refused=["q"], exists=True)
+        change_thread(memory._core.state, "t", None, "refuse", refused=["q"])
     ),
 }
 

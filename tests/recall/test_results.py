@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions, RecallResult
-from langchain_workingmem.history import write
+from langchain_workingmem._redis.access import change_thread
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_recall import FRUIT, Make, ids, say
 
@@ -81,7 +81,7 @@ def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> No
     memory.history.truncate("t", after="t-3")
     (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-2"]
-    memory._core.run(write(memory._core.state, [], "t", "ann", refused=["t-2"], exists=True))
+    memory._core.run(change_thread(memory._core.state, "t", "ann", "refuse", refused=["t-2"]))
     (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-1"]
 

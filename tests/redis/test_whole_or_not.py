@@ -11,8 +11,9 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.history import save_turn, write
+from langchain_workingmem.history import save_turn
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -26,7 +27,7 @@ WRITES: dict[str, Callable[[Memory], object]] = {
         save_turn(memory._core, [SAID[0], AIMessage("other", id="c")], "t", "u", kind="state")
     ),
     "update": lambda memory: memory.history.update([HumanMessage("changed", id="q")], thread_id="t"),
-    "refuse": lambda memory: memory._core.run(write(memory._core.state, [], "t", "u", refused=["q"])),
+    "refuse": lambda memory: memory._core.run(change_thread(memory._core.state, "t", "u", "refuse", refused=["q"])),
     "delete one": lambda memory: memory.history.delete(["q"], thread_id="t"),
     "clear": lambda memory: memory.history.clear("t"),
     "truncate": lambda memory: memory.history.truncate("t", after="q"),

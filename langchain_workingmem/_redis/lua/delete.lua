@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Deletes messages, all of a thread, or vectors that are left of them.
 -- ARGV  1 {user, what, ids, most, version}
---   what   'messages' (ids; their ids stay as deleted), 'all' messages, 'thread', 'sweep' (vectors), 'undo': of a write that met the deletion
+--   what   'messages' (ids; their ids stay as deleted), 'all' messages, 'after' (supersedes what stands behind the id `after`), 'thread', 'sweep' (vectors), 'undo': of a write that met the deletion
 --          of its user; then the thread goes if it is new and has not changed since (`version`), else the messages
 -- Reply {deleted, vectors, memories, revisions, is_left}; {} if there is no thread
 local owner, version, left = unpack(redis.call('HMGET', KEYS[1], 'user', 'version', 'ttl'))
@@ -36,6 +36,14 @@ if head.what == 'messages' then
     if value and string.sub(value, 1, 1) ~= 'x' then redis.call(head.forget and 'HDEL' or 'HSET', KEYS[5], target, unpack({not head.forget and said or nil})) end
   end
   if deleted > 0 then finish({'updated_at', whole(now)}, tonumber(left)) end
+elseif head.what == 'after' then
+  local seq = locate(redis.call('HGET', KEYS[5], head.after))[1]
+  if not seq or not select(2, facts_at(seq)) then return {cjson.encode({refused = 'message', missing = head.after})} end
+  for _, facts in ipairs(redis.call('ZRANGE', KEYS[2], seq + 1, '+inf', 'BYSCORE')) do
+    supersede(facts)
+    deleted = deleted + 1
+  end
+  finish({'updated_at', whole(now)}, tonumber(left))
 else
   deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
   if head.what == 'thread' then memories, revisions = redis.call('EXISTS', KEYS[9]), redis.call('XLEN', KEYS[10]) end -- may fail

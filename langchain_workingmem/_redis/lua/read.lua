@@ -37,7 +37,12 @@ end
 
 if head.ids then
   local located, deleted, rows, others, first = {}, {}, {}, {}, nil
-  local values = #head.ids > 0 and redis.call('HMGET', KEYS[5], unpack(head.ids)) or {}
+  local values = {}
+  for start = 1, #head.ids, 1000 do
+    for _, value in ipairs(redis.call('HMGET', KEYS[5], unpack(head.ids, start, math.min(start + 999, #head.ids)))) do
+      values[#values + 1] = value
+    end
+  end
   for at, id in ipairs(head.ids) do
     local seqs, words = locate(values[at])
     located[at] = seqs

@@ -1,7 +1,8 @@
 -- Creates a thread, or changes one.
--- ARGV  1 {user, what, set, unset, ttl, to, facts, title, after, most, is_own}
---   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`), 'update' (`set`, `unset`: field and value pairs, fields), 'title' (unless it has one;
---          made from the message with these `facts`), 'transfer' (to the owner `to`; `most` vectors from the seq `after` on)
+-- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most, is_own}
+--   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`), 'update' (`set`, `unset`: field and
+--          value pairs, fields), 'title' (unless it has one; made from the message with these `facts`), 'refuse' (the ids `refused`, which
+--          no model is shown any more), 'transfer' (to the owner `to`; `most` vectors from the seq `after` on)
 -- Reply {is_left: the seq to go on with}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
@@ -32,6 +33,18 @@ elseif head.what == 'transfer' then
     is_left, number = seq + 1, number + 1
   end
   if number < head.most then is_left = nil end
+end
+for _, id in ipairs(head.refused or {}) do
+  local facts, is_current = facts_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
+  local seq, words, rest = string.match(facts or '', '^(%d+):([^:!]*)(:.*)$')
+  if seq and is_current then
+    redis.call('ZREM', KEYS[2], facts)
+    redis.call('ZADD', KEYS[2], seq, seq .. ':' .. words .. '!' .. rest)
+    sign(seq, '!')
+    forget_title(seq)
+    count(words, -1)
+    count(words .. '!', 1)
+  end
 end
 add(head.set or {})
 finish(fields, head.ttl or tonumber(own_ttl))

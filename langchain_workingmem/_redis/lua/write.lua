@@ -7,19 +7,18 @@
 --   version    of the thread that was read: {stale} if it is another one      created_at  the same for the thread itself: {gone}
 --   asked      id of a message that must be stored: {gone} if it was deleted meanwhile; without `back` {stale} if it is superseded
 --   exists     the thread must exist
---   drop, writer   ranges of seqs to supersede: of this writer; 'list': of all but programs; 'all'      back    seqs to bring back
---   after      id behind which all is superseded      aliases   other ids, each with the stored one
---   deleted    ids that imports do not store      refused   ids that no model is shown any more      fields    of a new thread
+--   drop       ranges of seqs to supersede      back      seqs to bring back      aliases   other ids, each with the stored one
+--   deleted    ids that imports do not store      fields    of a new thread
 --   again      ids that may be stored a second time: deleted ones (true), or the seqs of older messages of the id
 --   edit       all messages must be stored, else {refused = 'message', missing}
--- Reply {new, count, version, at, seqs, is_new, dropped, bare (brought back), lacking (new without vectors), is_left, renew, is_titled}; {known}: place, facts ('': deleted), whether it is current
---       and SHA1 of the body of each message without `seq` whose id is stored or was deleted: then nothing is written
-local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between: so neighbours are known without a look
-local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until', 'count',
+-- Reply {new, count, version, at, seqs, is_new, bare (brought back), is_left, renew, is_titled}; {known}: index, facts ('': deleted),
+--       whether it is current and SHA1 of the body of each message without `seq` whose id is stored or was deleted: nothing is written
+local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between: recall reads neighbours by their numbers
+local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until',
   'next_number', 'updated_at')
 local no = refusal(head.user, thread[1])
 local is_new = not thread[1]
-if is_new and (head.exists or head.after or head.refused) then no = no or 'thread' end
+if is_new and head.exists then no = no or 'thread' end
 if no then return {cjson.encode({refused = no})} end
 if head.created_at and head.created_at ~= thread[6] then return {cjson.encode({gone = true})} end
 if head.version and head.version ~= tonumber(thread[5]) then return {cjson.encode({stale = true})} end
@@ -46,23 +45,15 @@ if #known > 0 then return {cjson.encode({known = known})} end
 
 local owner, ttl = thread[1] or head.user, head.ttl or tonumber(thread[8])
 local next_seq, last_at, upto = tonumber(thread[2] or 0), tonumber(thread[3] or 0), tonumber(thread[4] or 0)
-local next_number = tonumber(thread[11] or 0)
+local next_number = tonumber(thread[10] or 0)
 if is_new then -- above what is dropped of an older thread of this id, whose vectors have the same keys
   next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
 end
-local dropped, bare, lacking = 0, {}, 0
-if head.after then
-  local seq = locate(redis.call('HGET', KEYS[5], head.after))[1]
-  if not seq or not select(2, facts_at(seq)) then return {cjson.encode({refused = 'message', missing = head.after})} end
-  head.drop, head.writer = {{seq + 1, 9e15}}, 'all'
-end
+local dropped, bare = 0, {}
 for _, range in ipairs(head.drop or {}) do
   for _, facts in ipairs(redis.call('ZRANGE', KEYS[2], whole(range[1]), whole(range[2]), 'BYSCORE')) do
-    local writer = select(5, string.match(facts, FACTS))
-    if head.writer == 'all' or (head.writer == 'list' and writer ~= '') or writer == head.writer then
-      supersede(facts)
-      dropped = dropped + 1
-    end
+    supersede(facts)
+    dropped = dropped + 1
   end
 end
 for _, seq in ipairs(head.back or {}) do
@@ -71,7 +62,11 @@ for _, seq in ipairs(head.back or {}) do
   while facts do -- with the tool traffic that led to it, which a client may not send
     seq = seq - 1
     facts = redis.call('ZRANGE', KEYS[3], seq, '(' .. whole(seq - seq % STRIDE), 'BYSCORE', 'REV', 'LIMIT', 0, 1)[1]
-    if facts then bring_back(facts) seq = tonumber(string.match(facts, '^%d+')) end
+    if facts then
+      seq = tonumber(string.match(facts, '^%d+'))
+      bring_back(facts)
+      bare[#bare + 1] = seq
+    end
   end
 end
 
@@ -144,10 +139,7 @@ for number, message in ipairs(head.messages) do
     next_number = next_number + 1
     local older = head.again and head.again[message.id]
     names[#names + 1], names[#names + 2] = message.id, type(older) ~= 'string' and seq or message.is_superseded and older .. ' ' .. seq or seq .. ' ' .. older
-    if not message.is_superseded then
-      count(message.words, 1)
-      if vectors == '' then lacking = lacking + 1 end
-    end
+    if not message.is_superseded then count(message.words, 1) end
     seqs[number], new = number_of, new + 1
     if #bodies > 900 then flush() end
   end
@@ -156,23 +148,12 @@ end
 flush()
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
-for _, id in ipairs(head.refused or {}) do
-  local facts, is_current = facts_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
-  local seq, words, rest = string.match(facts or '', '^(%d+):([^:!]*)(:.*)$')
-  if seq and is_current then
-    redis.call('ZREM', KEYS[2], facts)
-    redis.call('ZADD', KEYS[2], seq, seq .. ':' .. words .. '!' .. rest)
-    sign(seq, '!')
-    forget_title(seq)
-    count(words, -1)
-    count(words .. '!', 1)
-  end
-end
 if is_new and new == 0 and not head.fields then return {cjson.encode({new = 0, count = 0, version = 0, seqs = seqs})} end
 
 local at = whole(math.max(now, last_at))
-local is_heal = head.messages[1] and head.messages[1].facts -- new vectors are no change of the thread
-local fields = {'updated_at', is_heal and thread[12] or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
+local is_heal = #head.messages > 0 -- new vectors alone are no change that listings show
+for _, message in ipairs(head.messages) do is_heal = is_heal and message.facts end
+local fields = {'updated_at', is_heal and thread[11] or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
   'next_number', whole(next_number)}
 if is_new then
   for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', ''}) do
@@ -185,5 +166,5 @@ if ttl and is_new then fields[#fields + 1], fields[#fields + 2] = 'vectors_until
 finish(fields, ttl)
 local _, is_left = sweep(dropped > 0 and 500 or 0)
 return {cjson.encode({new = new, count = counts.count, version = counts.version, at = at, seqs = seqs, is_new = is_new or nil,
-  dropped = dropped, lacking = lacking, bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
+  bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
   renew = ttl and not is_new and tonumber(thread[9] or 0) < now / 1000 + 1.5 * ttl or nil})}
