@@ -225,7 +225,7 @@ class Memory(Faces, SetUpOnEntry):
         user_id: str,
         **arguments: Unpack[ContextArguments],
     ) -> Plan[MemoryContext]:
-        """Assemble what the model is shown in this turn; nothing is written.
+        """Assemble what the model is shown in this turn; nothing of the turn is stored.
 
         `messages` are the new messages, the whole conversation, or a str as the user's message; messages without an id get
         one. `.messages` holds the history and the new messages, on the branch that the new messages define, in a form that
@@ -247,7 +247,8 @@ class Memory(Faces, SetUpOnEntry):
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
-        """Save the messages of a turn, and return those that are stored. One round trip, atomic, safe to repeat.
+        """Save the messages of a turn, and return those that are stored. One round trip, two more where a list
+        of several turns was not passed to `context` before; atomic up to 500 messages, safe to repeat.
 
         It does what `history.append` does, and compares the list with the thread. Pass the turn, or the whole conversation:
         messages without ids that the thread holds already are recognised by their text, without blanks at both ends, and

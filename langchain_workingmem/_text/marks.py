@@ -67,7 +67,10 @@ class Marks:
     user_id: str  # empty: of any user
 
     def put(self, message: BaseMessage, update: dict[str, Any], **kept: Any) -> BaseMessage:
-        """Copy a message with changes, and with a mark that keeps what it was: content, name, or words of the stored one.
+        """Copy a message with changes, and with a mark that keeps what it was.
+
+        `kept` are its former `content` and `name`; `inserted` by memory; `short`: its media were not read; `left_out`: seqs that a
+        load node has taken out of the state.
 
         A mark that is there already stays: it keeps the first message.
         """

@@ -152,7 +152,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Tell agents that run inside the tool the thread and the user of this one; save the run so far if the tool ends it."""
         try:
-            with self._turn_of(request), outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
+            with self._in_call_order(request), outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
                 return handler(request)
         except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
@@ -163,7 +163,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
         try:
-            async with self._turn_of(request):
+            async with self._in_call_order(request):
                 with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
                     return await handler(request)
         except GraphBubbleUp:
@@ -180,7 +180,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     aafter_agent = twin(after_agent)
 
-    def _turn_of(self, request: ToolCallRequest) -> InOrder:
+    def _in_call_order(self, request: ToolCallRequest) -> InOrder:
         return InOrder(request, get_config().get("configurable", {}).get("thread_id"), WRITING)
 
     def _call(self, state: Any, runtime: Any) -> HookCall:

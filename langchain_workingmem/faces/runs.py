@@ -118,12 +118,18 @@ class Runs:
 
     def __init__(self, turn: Turn, *, persist: bool) -> None:
         self._turn, self._core, self._persist = turn, turn.core, persist
-        self._runs: Recent[Key, Run] = Recent(MOST_RUNS)
+        self._runs: Recent[tuple[Key, str | None], Run] = Recent(MOST_RUNS)  # by key and question; and the last of a key
 
     def begin(self, call: HookCall) -> None:
         """Keep the messages with which a run begins: other middleware may trim them before the model is called."""
+        self._keep(call)
+
+    def _keep(self, call: HookCall) -> Run:
         asked = question(call.messages)
-        self._runs.put(call.key, Run([*call.messages], question=asked.id if asked else None))
+        run = Run([*call.messages], question=asked.id if asked else None)
+        for id in (run.question, None):
+            self._runs.put((call.key, id), run)
+        return run
 
     def saves(self, call: HookCall) -> bool:
         """Tell whether messages may be saved: an agent in a tool does not write into the outer conversation."""
@@ -131,7 +137,7 @@ class Runs:
 
     def prepare(self, call: HookCall, model: BaseChatModel) -> Plan[Run]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
-        run = self._find(call)
+        run = self._find_or_begin(call)
         run.model, run.seen = model, self._all_messages(call, run)
         try:
             if run.gathered is None or run.is_failed:
@@ -151,13 +157,18 @@ class Runs:
             yield from self._save_question(call, run)
         return run
 
-    def _find(self, call: HookCall) -> Run:
-        """Return the run of these messages; a summary may have removed its question from them."""
-        run, asked = self._runs.get(call.key), question(call.messages)
-        if run is None or (asked is not None and asked.id != run.question and run.gathered is not None):
-            run = Run([*call.messages], question=asked.id if asked else None)
-            self._runs.put(call.key, run)
-        return run
+    def _find_or_begin(self, call: HookCall) -> Run:
+        """Return the run of these messages by its question, as several may be under way; a summary may have removed that."""
+        asked = question(call.messages)
+        if asked is not None and (run := self._runs.get((call.key, asked.id))) is not None:
+            return run
+        run = self._runs.get((call.key, None))
+        return run if run is not None and (asked is None or run.gathered is None) else self._keep(call)
+
+    def _forget(self, call: HookCall, run: Run) -> None:
+        self._runs.pop((call.key, run.question))
+        if self._runs.get((call.key, None)) is run:
+            self._runs.pop((call.key, None))
 
     def _gather(self, call: HookCall, run: Run) -> Plan[None]:
         # as other middleware has redacted them by now; those that it has trimmed away count, too
@@ -213,9 +224,9 @@ class Runs:
 
     def end(self, call: HookCall) -> Plan[list[BaseMessage]]:
         """Save the rest of the run, and forget it; return the answers that were changed in place."""
-        run = self._find(call)
+        run = self._find_or_begin(call)
         changed = run.changed(call.messages)
-        self._runs.pop(call.key)
+        self._forget(call, run)
         thread_id = call.ids.thread_id
         try:
             if self.saves(call):
@@ -230,8 +241,8 @@ class Runs:
 
     def fail(self, call: HookCall, error: Exception | None) -> Plan[None]:
         """Save the run so far, because it may never go on; a question that the provider refuses with `error` is not sent again."""
-        run = self._find(call)
-        self._runs.pop(call.key)
+        run = self._find_or_begin(call)
+        self._forget(call, run)
         if not self.saves(call):
             return
         try:
@@ -252,7 +263,7 @@ class Runs:
         An answer is new, also where its id stands in the state already, as with caches and fakes: there it would replace a message.
         """
         response, known = getattr(answer, "model_response", answer), {one.id for one in call.messages if one.id}
-        result, answers = getattr(response, "result", []), self._find(call).answers
+        result, answers = getattr(response, "result", []), self._find_or_begin(call).answers
         for at, one in enumerate(result):
             if isinstance(one, AIMessage):
                 result[at] = one.model_copy(update={"id": self._core.new_id()}) if one.id in known else one

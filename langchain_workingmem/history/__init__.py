@@ -2,8 +2,17 @@
 
 from langchain_workingmem.history.api import History
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Kind, Known, follow
-from langchain_workingmem.history.read import PageOfThread, fill, made, page_command, read_page, selection, with_media
-from langchain_workingmem.history.save import append, embedded, heal, known_in, list_head, rows_at, save_turn, write
+from langchain_workingmem.history.read import (
+    PageOfThread,
+    fill,
+    made,
+    page_command,
+    read_page,
+    readable,
+    selection,
+    with_media,
+)
+from langchain_workingmem.history.save import append, embedded, heal, known_in, save_turn, write
 
 __all__ = [
     "AS_STORED",
@@ -19,11 +28,10 @@ __all__ = [
     "follow",
     "heal",
     "known_in",
-    "list_head",
     "made",
     "page_command",
     "read_page",
-    "rows_at",
+    "readable",
     "save_turn",
     "selection",
     "with_media",

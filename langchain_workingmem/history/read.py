@@ -95,10 +95,11 @@ def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredM
     """Make the messages of rows, with their media; without those that cannot be read. One round trip a thread where some have media."""
     yield from with_media(state, rows)
     size = sum(len(str(row.record["data"]["content"])) for row in rows)
-    return (yield from compute(partial(_readable, rows), size))
+    return (yield from compute(partial(readable, rows), size))
 
 
-def _readable(rows: Iterable[StoredMessage]) -> list[StoredMessage]:
+def readable(rows: Iterable[StoredMessage]) -> list[StoredMessage]:
+    """Make the messages of rows; return the rows where that is possible."""
     return [row for row in rows if is_readable(row)]
 
 

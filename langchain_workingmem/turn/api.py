@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping  # noqa: TC003
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,8 +22,7 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.assemble import Shown, assemble
-from langchain_workingmem.turn.gather import Gathered, gather
-from langchain_workingmem.turn.gather import Turn as Asked
+from langchain_workingmem.turn.gather import Gathered, Request, gather
 from langchain_workingmem.turn.messages import opened, question
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class Turn:
                 f"recall={shown(recall)}", remedy=f"pass {', '.join(recall) or 'them'} as arguments of their own"
             )
         one_of(recall, (False, None), "recall")
-        given = [HumanMessage(messages)] if isinstance(messages, str) else _given(messages)
+        given = as_messages([HumanMessage(messages)] if isinstance(messages, str) else messages)
         new = yield from self.opened(given, thread_id, user_id)
         numbered = [message for message in new if message.id is None]
         for message in numbered:
@@ -116,15 +115,10 @@ class Turn:
             arguments=arguments,
             numbered=frozenset([message.id or "" for message in numbered]),
         )
+        for message in numbered:  # those that are stored get their ids back
+            if (id := gathered.stored_ids.get(message.id)) is not None:
+                gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id
         done = gathered.followed
-        for at, id in done.aliases.items() if numbered else ():
-            stored = [
-                message for message in new if message.id in gathered.seqs and gathered.seqs[message.id] == done.seqs[at]
-            ]
-            for message in stored:
-                if any(message is one for one in numbered):
-                    gathered.seqs[id] = gathered.seqs[message.id or ""]
-                    message.id = id
         if not read_only and gathered.known is not None:
             branch = done if done.changes_branch else None
             self.core.state.room(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
@@ -174,26 +168,21 @@ class Turn:
         history = self.history
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
-        turn = Asked(thread_id, user_id, new, kind, history, query, self.core.on_error, numbered, zone, left_out)
+        request = Request(thread_id, user_id, new, kind, history, query, self.core.on_error, numbered, zone, left_out)
         inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
-        return (yield from traced("chain", "memory_context", inputs, gather(state, turn), Gathered.output))
+        return (yield from traced("chain", "memory_context", inputs, gather(state, request), Gathered.output))
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
         """Plan `Memory.save_turn`; what `context` has read for the same question is used."""
-        given = yield from self.opened(_given(messages), thread_id, user_id)
+        given = yield from self.opened(as_messages(messages), thread_id, user_id)
         notes, asked = self.core.state.room(Notes), question(given)
         known = notes.take(thread_id, asked)
         stored, saved = yield from save_turn(self.core, given, thread_id, user_id, known=known)
         if known is not None and saved is not None:
             notes.note_saved(thread_id, asked, replace(saved, until=saved.next_seq))
         return stored
-
-
-def _given(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
-    given: Any = list(messages) if isinstance(messages, Iterator) else messages
-    return as_messages(given)
 
 
 def _check_unused(core: Core, arguments: Mapping[str, Any], *, is_off: bool) -> None:

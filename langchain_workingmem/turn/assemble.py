@@ -1,4 +1,4 @@
-"""What a model is shown in a turn, made of what was gathered: pure functions."""
+"""What a model is shown in a turn, made of what was gathered, without I/O."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import structured_answers, words_of
-from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in
+from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, readable
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
 from langchain_workingmem.turn.fit import fit, history_slice
@@ -47,8 +47,8 @@ MOST_SPARE = 1000  # more candidates of recall than are wanted, because the hist
 
 
 @dataclass(slots=True)
-class Turn:
-    """A turn to gather: the caller's list and whose it is."""
+class Request:
+    """What to gather: for which list of the caller, and whose it is."""
 
     thread_id: str
     user_id: str
@@ -71,6 +71,9 @@ class Gathered:
     known: Known | None = None  # what the thread knows of the caller's list
     followed: Followed = field(default_factory=Followed)
     history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
+    stored_ids: dict[str | None, str] = field(
+        default_factory=dict
+    )  # of the caller's messages that are stored under other ids
     seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
     uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
@@ -99,10 +102,10 @@ class Gathered:
         return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
 
 
-def gather(state: MemoryState, turn: Turn) -> Plan[Gathered]:
+def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
 
-    A third one reads the history again where the caller's list has left messages of the thread behind, or media. With on_error="log" a
+    One more reads the history again where the list has left messages of the thread behind, one more the media. With on_error="log" a
     turn goes without recall when the embedding model fails.
     """
     entries = entries_of(turn.messages)
@@ -152,7 +155,7 @@ def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry
     ]
 
 
-def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> dict[str, Any]:
+def _history_head(turn: Request, entries: Sequence[tuple[BaseMessage, Entry]]) -> dict[str, Any]:
     """Return the head of `read.lua`."""
     options = turn.history
     last, roles = options.last_messages, options.roles
@@ -176,7 +179,7 @@ def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> d
     return head
 
 
-def _spare(turn: Turn) -> int:
+def _spare(turn: Request) -> int:
     options = turn.history
     return min(
         (options.last_messages or 0) + (options.step or options.last_messages or 0) + len(turn.messages), MOST_SPARE
@@ -185,7 +188,7 @@ def _spare(turn: Turn) -> int:
 
 def _read(
     found: Gathered,
-    turn: Turn,
+    turn: Request,
     entries: Sequence[tuple[BaseMessage, Entry]],
     reply: dict[str, Any],
     bodies: Sequence[bytes | None],
@@ -199,6 +202,7 @@ def _read(
     found.followed = done = follow(listed, turn.kind, found.known, turn.left_out)
     ids = [message.id or "" for message, _ in entries]
     found.seqs = {ids[at]: seq for at, seq in done.seqs.items()}
+    found.stored_ids = {ids[at]: id for at, id in done.aliases.items()}
     rows = {row.seq: row for row in found.known.rows}
     asked = max((at for at, (_, entry) in enumerate(entries) if entry.words.startswith("q")), default=-1)
     refused = {ids[at] for at, seq in done.seqs.items() if seq in rows and rows[seq].is_refused and at != asked}
@@ -243,7 +247,7 @@ def _is_resent(done: Followed, at: int) -> bool:
     return sum(1 for seq in done.seqs.values() if seq == done.seqs[at]) > 1
 
 
-def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
+def _rows(found: Gathered, turn: Request, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
     """Return the rows of the history, without those of the caller's list, and those that it has left behind or trimmed."""
     known, waiting, some = {*found.seqs.values()}, iter(bodies), list[tuple[int, int, bytes | None]]()
     gone, own, end = found.gone, found.own, found.end
@@ -271,7 +275,11 @@ def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[b
 
 
 def _read_again(
-    state: MemoryState, found: Gathered, turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]], head: dict[str, Any]
+    state: MemoryState,
+    found: Gathered,
+    turn: Request,
+    entries: Sequence[tuple[BaseMessage, Entry]],
+    head: dict[str, Any],
 ) -> Plan[list[StoredMessage]]:
     """Read the history without what the list has left behind. One round trip."""
     (reply,) = yield from send(
@@ -283,7 +291,7 @@ def _read_again(
 
 
 def _recalled(
-    state: MemoryState, found: Gathered, turn: Turn, query: Query, ranked: Sequence[Any]
+    state: MemoryState, found: Gathered, turn: Request, query: Query, ranked: Sequence[Any]
 ) -> Plan[RecallResult]:
     """Fetch the best candidates, without what the model is shown anyway. Messages are compared by seq."""
     here, end = encode(turn.thread_id).encode(), found.end
@@ -302,24 +310,20 @@ def _recalled(
     return result
 
 
-def _make_history(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[None]:
+def _make_history(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[None]:
     """Make the messages of the history. One round trip where media that are shown lie beside them."""
     short: set[int] = set()
     if any("media" in row.record for row in rows):
         short = yield from _with_media(state, found, turn, rows)
     if found.is_long:
-        rows = yield from Call(partial(_readable, rows))
+        rows = yield from Call(partial(readable, rows))
     marks = state.marks(turn.thread_id, turn.user_id)
     found.history = [
         marks.put(named(row.message), {}, short=True) if row.place in short else row.message for row in rows
     ]
 
 
-def _readable(rows: Sequence[StoredMessage]) -> list[StoredMessage]:
-    return [row for row in rows if is_readable(row)]
-
-
-def _with_media(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[set[int]]:
+def _with_media(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[set[int]]:
     """Read the media that a turn shows; return the seqs of messages whose media are only named. At most one round trip."""
     fresh = [one for one in turn.messages if not isinstance(one, SystemMessage)]
     together = in_order([row.message for row in rows if is_readable(row)], found.seqs, fresh)
@@ -341,7 +345,7 @@ def read_history(
     state: MemoryState, thread_id: str, user_id: str | None, options: HistoryOptions
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
-    turn = Turn(thread_id, user_id or "", (), "part", options, None)
+    turn = Request(thread_id, user_id or "", (), "part", options, None)
     head = {**_history_head(turn, ()), "user": owner_tag(user_id)}
     (reply,) = yield from send(READ.on(state.keys.of(check_id(thread_id, "thread_id")), **head))
     found = Gathered(thread_id)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from langchain_core.messages import HumanMessage
-
-from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.media import has_media, named_media
+from langchain_workingmem.turn.messages import is_users
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,15 +21,11 @@ def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] |
     has_some = False
     for at in range(len(messages) - 1, -1, -1):
         has_some = has_some or has_media(messages[at])
-        if has_some and _is_users(messages[at]) and not (at and _is_users(messages[at - 1])):
+        if has_some and is_users(messages[at]) and not (at and is_users(messages[at - 1])):
             left, has_some = left - 1, False
             if not left:
                 return at
     return 0
-
-
-def _is_users(message: BaseMessage) -> bool:
-    return isinstance(message, HumanMessage) and is_storable(message)
 
 
 def with_names(messages: Sequence[BaseMessage], end: int) -> list[BaseMessage]:

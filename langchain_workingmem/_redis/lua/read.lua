@@ -1,19 +1,19 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
--- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, below, without}
+-- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without}
 --   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, and `rows` the facts of all
 --           current messages from the first of them on, `others` of the superseded ones among them
 --   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one: where more than one is
 --           unknown, the facts of the newest 200 current and 200 superseded ones are added; `is_all`: these are all current ones
 --   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, with the tool traffic between; fewer
---           when they have more than `tokens`; nothing at or behind the message `asked` or the seq `below`, nothing in the ranges `without`
--- Reply {user, next_seq, version, created_at, questions, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest}, bodies of
+--           when they have more than `tokens`; nothing at or behind the message `asked`, nothing in the ranges `without`
+-- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest}, bodies of
 --       those `shown` (facts) that the caller's list does not have
 -- The cost follows what is shown, and the ids.
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at', 'questions', 'answers')
 local no = refusal(head.user, thread[1])
 if no or not thread[1] then return {cjson.encode({refused = no}), {}} end
-local found = {user = thread[1], next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4],
-  questions = tonumber(thread[5])}
+local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4]}
+local below = nil -- the seq of the message `asked`
 local has = {} -- seqs that the caller has
 
 local function add_rows(rows, key, ...)
@@ -47,7 +47,7 @@ if head.ids then
     local seqs, words = locate(values[at])
     located[at] = seqs
     if words then deleted[id] = words end
-    if id == head.asked then head.below = seqs[1] end
+    if id == head.asked then below = seqs[1] end
     for _, seq in ipairs(seqs) do
       has[seq], first = true, math.min(first or seq, seq)
       if redis.call('ZCOUNT', KEYS[2], seq, seq) == 0 then add_rows(others, KEYS[3], seq, seq, 'BYSCORE') end
@@ -83,11 +83,11 @@ end
 -- Returns how many questions and answers the history has to show.
 local function wanted_number()
   if not head.last or head.last == 0 then return head.last or math.huge end
-  local total = (string.find(head.kinds, 'q') and found.questions or 0) + (string.find(head.kinds, 'a') and tonumber(thread[6]) or 0)
-  local first = math.min(head.below or math.huge, head.without and head.without[1][1] or math.huge)
+  local total = (string.find(head.kinds, 'q') and tonumber(thread[5] or 0)) + (string.find(head.kinds, 'a') and tonumber(thread[6]) or 0)
+  local first = math.min(below or math.huge, head.without and head.without[1][1] or math.huge)
   for _, facts in ipairs(first < math.huge and redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE') or {}) do
     local seq, words = string.match(facts, FACTS)
-    local is_out = tonumber(seq) >= (head.below or math.huge) or is_left_out(tonumber(seq))
+    local is_out = tonumber(seq) >= (below or math.huge) or is_left_out(tonumber(seq))
     if is_out and counts(words) and string.sub(words, -1) ~= '!' then total = total - 1 end
   end
   return head.last + math.max(0, total - head.last) % head.step
@@ -124,7 +124,7 @@ local function read_history()
   end
   local from, is_done = 0, wanted == 0
   while not is_done do
-    local some = redis.call('ZRANGE', KEYS[2], head.below and '(' .. head.below or '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', from, 50)
+    local some = redis.call('ZRANGE', KEYS[2], below and '(' .. below or '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', from, 50)
     for _, facts in ipairs(some) do
       is_done = is_beginning(facts)
       if is_done then break end
@@ -143,11 +143,12 @@ local function read_history()
   local ordered = {}
   for at = last, 1, -1 do ordered[#ordered + 1] = shown[at] end
   shown = ordered
-  if is_done or edge then found.begins = shown[1] and tonumber(string.match(shown[1], '^%d+')) or head.below or found.next_seq end
+  if is_done or edge then found.begins = shown[1] and tonumber(string.match(shown[1], '^%d+')) or below or found.next_seq end
   found.cut = cut
 end
 
 if head.kinds then read_history() end
+-- so that a thread is known not to be empty, also where no id of the list is
 found.newest = redis.call('ZRANGE', KEYS[2], -1, -1)[1]
 found.shown = shown
 local bodies, seqs = {}, {}
