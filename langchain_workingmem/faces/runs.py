@@ -118,7 +118,9 @@ class Runs:
 
     def __init__(self, turn: Turn, *, persist: bool) -> None:
         self._turn, self._core, self._persist = turn, turn.core, persist
-        self._runs: Recent[tuple[Key, str | None], Run] = Recent(MOST_RUNS)  # by key and question; and the last of a key
+        self._runs: Recent[tuple[Key, str | None], Run] = Recent(
+            MOST_RUNS
+        )  # by key and question; and the last of a key
 
     def begin(self, call: HookCall) -> None:
         """Keep the messages with which a run begins: other middleware may trim them before the model is called."""

@@ -102,6 +102,7 @@ class _Thread:
         self.seqs = [row.seq for row in self.said]
         self.is_all = known.is_all
         self.unseen = {row.seq for row in self.rows if known.seen <= row.seq < known.until} - known.own
+        self.opening = max((row.seq for row in self.said if row.writer == "b"), default=-1)
         self.end = max((row.seq for row in self.said if row.writer and row.seq not in self.unseen), default=inf)
         self.by_id: dict[str, list[Facts]] = {}
         for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):
@@ -120,8 +121,8 @@ class _Thread:
         for row in self.said[bisect_right(self.seqs, position) :]:
             if _said(row) == words:
                 return row
-            if row.seq not in self.unseen and (row.writer or is_program):
-                break  # notes of programs, and what the caller could not know, are skipped
+            if row.seq not in self.unseen and (row.writer or is_program) and position > self.opening:
+                break  # notes of programs, what the caller could not know, and turns behind perhaps examples are skipped
         others = self.superseded if superseded else ()
         return next((row for row in others if row.seq > position and _said(row) == words), None)
 

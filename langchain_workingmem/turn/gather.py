@@ -84,6 +84,7 @@ class Gathered:
     begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
     end: float = inf  # seq of the question, where it is stored: later messages are not its history
     gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
+    repeated: set[str] = field(default_factory=set)  # what the list says that was not found in the thread as a branch
     own: list[tuple[float, float]] = field(
         default_factory=list
     )  # ranges of seqs in which the list has its own tool traffic
@@ -219,6 +220,8 @@ def _read(
     found.uptos = {ids[at]: rows[seq].upto for at, seq in done.seqs.items() if seq in rows and rows[seq].words}
     found.end = done.seqs.get(asked, inf)
     found.gone = found.known.ranges(done.drop)
+    if turn.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
+        found.repeated = {entry.words for at, entry in enumerate(listed) if at not in done.seqs and at < asked} - {""}
     if turn.kind == "list" and done.seqs:
         found.own = [*_own_traffic(listed, done)]
     return _rows(found, turn, reply, bodies)
@@ -263,7 +266,12 @@ def _rows(found: Gathered, turn: Request, reply: dict[str, Any], bodies: Sequenc
             own and not words and any(first < seq < last for first, last in own)
         ):
             continue
-        if seq not in known and seq < end and (writer != trimming or seq in turn.left_out):
+        if (
+            seq not in known
+            and seq < end
+            and words not in found.repeated
+            and (writer != trimming or seq in turn.left_out)
+        ):
             some.append((seq, int(upto) if words else 0, body))
             found.seqs[id], found.tokens = seq, found.tokens + int(tokens)
             if words:

@@ -83,7 +83,7 @@ end
 -- Returns how many questions and answers the history has to show.
 local function wanted_number()
   if not head.last or head.last == 0 then return head.last or math.huge end
-  local total = (string.find(head.kinds, 'q') and tonumber(thread[5] or 0)) + (string.find(head.kinds, 'a') and tonumber(thread[6]) or 0)
+  local total = (string.find(head.kinds, 'q') and tonumber(thread[5] or 0) or 0) + (string.find(head.kinds, 'a') and tonumber(thread[6]) or 0)
   local first = math.min(below or math.huge, head.without and head.without[1][1] or math.huge)
   for _, facts in ipairs(first < math.huge and redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE') or {}) do
     local seq, words = string.match(facts, FACTS)
