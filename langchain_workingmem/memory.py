@@ -287,7 +287,10 @@ class Memory(Faces, SetUpOnEntry):
         await self._core.runner.asettled()
 
     def close(self) -> None:
-        """Wait as `settled` does; close the sync connections, and the embedded server unless others use it."""
+        """Wait as `settled` does; close the sync connections, and the embedded server unless others use it.
+
+        The next call connects again, but starts no embedded server.
+        """
         with self._core.state.while_closing():
             self._core.runner.close()
         if self._server is not None:

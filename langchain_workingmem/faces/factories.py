@@ -81,12 +81,11 @@ class Faces:
         """Return a StateGraph node that shows memory to the model node after it; sync and async.
 
         `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, the history, then the
-        new messages, with memory before the user's last words. These additions are removed at the next turn, and never saved.
-        stream_mode="messages" also streams the messages that the node loads. Another name puts a `MemoryContext` into that
-        channel of your state, and changes no message. Ids come from the run, as for `tools`;
-        `config["configurable"]["memory"]` restricts a single call. `user_id` fixes the owner of the memory, whatever user a
-        run names: an id, or a function of the `Ids` that the run names. `now` is the time of its questions, None: the clock. Two
-        round trips.
+        new messages, with memory before the user's last words. These additions are removed at the next turn, and never saved; of
+        older messages the channel keeps what is shown. Another name puts a `MemoryContext` into that channel of your state, and
+        changes no message. Ids come from the run, as for `tools`; `config["configurable"]["memory"]` restricts a single call.
+        `user_id` fixes the owner of the memory, whatever user a run names: an id, or a function of the `Ids` that the run names.
+        `now` is the time of its questions, None: the clock. Two round trips.
         """
         from langchain_workingmem.faces.nodes import load_node
 
