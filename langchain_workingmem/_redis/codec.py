@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,56 @@ def _converted(item: Any) -> BaseMessage:
             f"{type(item).__name__} is not a message",
             remedy="pass LangChain messages, (role, text) pairs or role-content dicts",
         ) from error
+
+
+def mended(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """Return messages with fields of the types that LangChain gives them, which `model_copy` and assignments do not check."""
+    odd = [dict(_odd(one)) for one in messages] if _are_odd(messages) else ()
+    return (
+        [one.model_copy(update=more) if more else one for one, more in zip(messages, odd, strict=True)]
+        if odd
+        else messages
+    )
+
+
+def _are_odd(messages: Sequence[BaseMessage]) -> bool:
+    return not all(
+        (type(one.content) is str or (isinstance(one.content, list) and all(map(_is_block, one.content))))
+        and type(one.additional_kwargs) is type(one.response_metadata) is dict
+        and type(one.name or "") is str
+        and type(getattr(one, "tool_calls", [])) is type(getattr(one, "invalid_tool_calls", [])) is list
+        and type(getattr(one, "tool_call_id", "")) is str
+        for one in messages
+    )
+
+
+def _is_block(block: object) -> bool:
+    return isinstance(block, str | dict)
+
+
+def _odd(message: BaseMessage) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that have other types, and what stands for them."""
+    content: Any = message.content
+    if isinstance(content, dict):
+        yield "content", [content]
+    elif isinstance(content, list | tuple):
+        yield "content", [one if _is_block(one) else str(one) for one in content if one is not None]
+    elif not isinstance(content, str):
+        yield (
+            "content",
+            "" if content is None else content.decode(errors="replace") if isinstance(content, bytes) else str(content),
+        )
+    for name, kind in (
+        ("additional_kwargs", dict),
+        ("response_metadata", dict),
+        ("tool_calls", list),
+        ("invalid_tool_calls", list),
+    ):
+        if not isinstance(getattr(message, name, kind()), kind):
+            yield name, kind()
+    for name in ("name", "tool_call_id"):
+        if not isinstance(value := getattr(message, name, None) or "", str):
+            yield name, str(value)
 
 
 def is_storable(message: BaseMessage) -> bool:

@@ -119,7 +119,7 @@ class Marks:
     def _read(self, message: BaseMessage, *, own: bool = False) -> dict[str, Any] | None:
         """Return what a signed mark keeps; None without one."""
         mark = message.additional_kwargs.get(MARK)
-        if not isinstance(mark, dict) or not isinstance(mac := mark.get("mac"), str):
+        if not isinstance(mark, dict) or not isinstance(mac := mark.get("mac"), str) or not mac.isascii():
             return None
         kept = {key: value for key, value in mark.items() if key not in {"user", "mac"}}
         content = message.content if "inserted" in kept else None

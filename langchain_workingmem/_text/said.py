@@ -48,7 +48,7 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
     """Return the ids of the tool calls of an answer, invalid calls included: providers receive those, too."""
     if not isinstance(message, AIMessage):
         return []
-    calls = [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
     if not calls and (former := message.additional_kwargs.get("function_call")):
         return [function_call_id(former.get("name"))]
     return calls

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import LONG, Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
-from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts
+from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts, mended
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
@@ -21,7 +21,7 @@ from langchain_workingmem._redis.scripts import READ, WRITE
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem.errors import OptionError, ThreadConflictError
+from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn
 from langchain_workingmem.models import StoredMessage
 
@@ -139,7 +139,7 @@ def append(
     """
     if not must_exist:
         check_id(user_id, "user_id")
-    given = as_messages(messages)
+    given = [*mended(as_messages(messages))]
     size, is_marked = count_characters(given), any(has_mark(message) for message in given)
 
     def prepare(given: list[BaseMessage]) -> list[Draft]:
@@ -298,7 +298,8 @@ def save_turn(
     ready = (yield from compute(prepare, size)) if size > LONG else prepare()
     saved = _SavingTurn(core, ready, thread_id, user_id, kind, asked, left_out)
     failure = yield from saved.run(known, title_model)
-    _tell(core, failure, thread_id, on_error)
+    if failure is not None:
+        _tell(core, failure, thread_id, on_error)
     return saved.stored(), saved.known
 
 
@@ -435,7 +436,12 @@ class _SavingTurn:
     def _rest(self, todo: Sequence[Draft], failure: Exception | None) -> Plan[Exception | None]:
         """Write what is left of a long list; stored messages are replaced where they differ."""
         for start in range(0, len(todo), STEP):
-            more = yield from _append(self.state, todo[start : start + STEP], self.thread_id, self.user_id, exists=True)
+            some = todo[start : start + STEP]
+            try:
+                more = yield from _append(self.state, some, self.thread_id, self.user_id, exists=True)
+            except ThreadNotFoundError:  # deleted meanwhile
+                self.is_gone = True
+                break
             failure = failure or more
         return failure
 

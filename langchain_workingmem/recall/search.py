@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Numbers
     from langchain_workingmem.recall.times import Span
@@ -119,6 +120,7 @@ class _Search:
     state: MemoryState
     query: Query
     spare: int
+    options: RecallOptions = field(init=False)
     depth: int = field(init=False)
     times: Sequence[Span] = field(init=False)
     question: str = field(init=False)
@@ -127,7 +129,8 @@ class _Search:
     words: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        options, query = self.state.recalling, self.query
+        self.options = options = self.state.recalling
+        query = self.query
         self.question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
         self.times = named_times(self.question, query.now, options.when)
         self.depth = query.depth(self.spare, hybrid=options.search == "hybrid")
@@ -140,7 +143,7 @@ class _Search:
 
     def _divide(self) -> None:
         self.put = apart(self.question, self.known)
-        self.words = words_of(self.put[1], whole=True) if self.state.recalling.search == "hybrid" else []
+        self.words = words_of(self.put[1], whole=True) if self.options.search == "hybrid" else []
 
     def embedded(self) -> Plan[np.ndarray[Any, Any]]:
         """Embed the question, and check that the index fits its vector. One call of the model."""
@@ -177,7 +180,7 @@ class _Search:
 
     def ranked(self, replies: Sequence[Any]) -> tuple[list[Ranked], str]:
         """Rank what was found; and tell why to search again: an "author" was unknown, or the list has to be longer ("depth")."""
-        query, options = self.query, self.state.recalling
+        query, options = self.query, self.options
         is_hybrid, threshold, wanted = options.search == "hybrid", query.threshold or 0.0, query.top_k + self.spare
         near = 1 + bool(self.times)
         found, nearest = self._candidates(replies, near)
@@ -218,7 +221,7 @@ class _Search:
         """Read the replies, the first `near` of vectors, without what is excluded; return also the first's similarities."""
         import numpy as np
 
-        query, metric, content = self.query, self.state.recalling.index.distance, bool(self._fields())
+        query, metric, content = self.query, self.options.index.distance, bool(self._fields())
         keys, ranks, rows = columns(replies[0], "sortkey", content=content)
         values = nearest = similarities(numbers(ranks), metric)
         count = len(keys)

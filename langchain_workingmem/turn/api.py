@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.tracing import traced
-from langchain_workingmem._redis.codec import as_messages
+from langchain_workingmem._redis.codec import as_messages, mended
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.layout import check_layout
 from langchain_workingmem._redis.state import Recent
@@ -128,7 +128,7 @@ class Turn:
         self, messages: Sequence[BaseMessage], thread_id: str, user_id: str, appeared: Iterable[str | None] = ()
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
-        state = self.core.state
+        state, messages = self.core.state, mended(messages)
         if state.secret is None and any(has_mark(message) for message in messages):
             yield from check_layout(state)
         marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
@@ -152,7 +152,6 @@ class Turn:
 
         `timezone` is the one that this call names.
         """
-        check_id(user_id, "user_id")
         state, options = self.core.state, self.core.state.recall
         zone = state.zone(thread_id, user_id, timezone)
         if (now := arguments.get("now")) is not None:

@@ -6,7 +6,7 @@
 -- Reply {deleted, vectors, memories, revisions, is_left}; {} if there is no thread
 local owner, version, left = unpack(redis.call('HMGET', KEYS[1], 'user', 'version', 'ttl'))
 local no = refusal(head.user, owner)
-if no and not (no == 'damaged' and head.what == 'thread') then return {cjson.encode({refused = no})} end
+if no and not (no == 'damaged' and head.what == 'thread' and head.user == '') then return {cjson.encode({refused = no})} end
 if head.what == 'undo' then head.what = head.version and head.version == tonumber(version) and 'thread' or 'messages' end
 if not owner and no ~= 'damaged' or head.what == 'sweep' then
   local gone, is_left = sweep(head.most)
@@ -17,7 +17,7 @@ if head.what == 'messages' then
   for _, id in ipairs(head.ids) do
     local value = redis.call('HGET', KEYS[5], id)
     local target = value and string.match(value, '^=(.*)$') or id
-    local said = 'x'
+    local said = nil -- its words; of several versions with other words none, which stands for any
     for _, seq in ipairs(locate(value)) do
       local facts, is_current = facts_at(seq)
       if facts then
@@ -25,7 +25,7 @@ if head.what == 'messages' then
         redis.call('ZREM', is_current and KEYS[2] or KEYS[3], facts)
         if vectors ~= '' then redis.call('ZADD', KEYS[7], seq, facts) end
         if is_current then count(words, -1) end
-        if said == 'x' then said = 'x' .. words end
+        said = (said == nil or said == words) and words or ''
         forget_title(seq)
         deleted = deleted + 1
       end
@@ -33,7 +33,7 @@ if head.what == 'messages' then
       local number = 0
       while redis.call('HDEL', KEYS[6], seq .. ':' .. number) == 1 do number = number + 1 end
     end
-    if value and string.sub(value, 1, 1) ~= 'x' then redis.call(head.forget and 'HDEL' or 'HSET', KEYS[5], target, unpack({not head.forget and said or nil})) end
+    if value and string.sub(value, 1, 1) ~= 'x' then redis.call(head.forget and 'HDEL' or 'HSET', KEYS[5], target, unpack({not head.forget and 'x' .. (said or '') or nil})) end
   end
   if deleted > 0 then finish({'updated_at', whole(now)}, tonumber(left)) end
 elseif head.what == 'after' then

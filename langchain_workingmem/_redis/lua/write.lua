@@ -82,7 +82,7 @@ local expiry = ttl and whole(math.min(now / 1000 + 2 * ttl, LATEST))
 
 -- Writes the vectors and media of a message, which stand behind its body; returns what facts say of the vectors.
 local function write_parts(message, seq, at)
-  for chunk = 0, message.chunks - 1 do
+  for chunk = 0, (message.is_superseded and 0 or message.chunks) - 1 do
     local key = KEYS[8] .. seq .. ':' .. chunk .. ':' .. message.size
     redis.call('HSET', key, 'user', owner, 'thread', head.thread, 'message', message.id, 'role', message.role, 'name', message.name,
       'labels', message.labels, 'created_at', at, 'text', ARGV[argument + 1 + 2 * chunk], 'vector', ARGV[argument + 2 + 2 * chunk])
