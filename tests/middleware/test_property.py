@@ -134,7 +134,13 @@ def check_sent(sent: list[BaseMessage], script: Script, before: list[BaseMessage
         return  # a summary may stand for any of the messages
     start = len(shown) - 1 - shown[::-1].index(gained[0])
     present = shown[start:]
-    assert present == gained[: len(present)]
+    assert present[0] == gained[0]
+    rest, parts = present[1:], range(1, len(gained))
+    if (
+        script.history.max_tokens is None
+    ):  # a limit that a program names gives up the oldest finished calls of the running turn
+        parts = range(1, 2)
+    assert not rest or any(rest == gained[at : at + len(rest)] for at in parts)
     if script.history == HistoryOptions(last_messages=None):
         assert shown == said(provider_valid([*before, *sent[1 + start :]]))
 
