@@ -45,7 +45,7 @@ def load_node(
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         given, limits = _messages_of(state), PerCall.of(config)
         ids = required_ids(resolve(config, user_id=owner, trust_client_ids=trust_client_ids))
-        messages = yield from turn.opened(given, *ids)
+        messages = yield from turn.opened(given, *ids, kind_of(config))
         left_out = core.state.marks(*ids).left_out(given)
         gathering = limits.gather(turn, messages, *ids, kind_of(config), now=now, left_out=left_out)
         found = yield from core.with_fallback(
@@ -93,7 +93,9 @@ def save_node(
 
     def save(state: Any, config: RunnableConfig, thread_id: str, user_id: str) -> Plan[None]:
         given = _messages_of(state)
-        messages = [one for one in (yield from turn.opened(given, thread_id, user_id)) if is_storable(one)]
+        messages = [
+            one for one in (yield from turn.opened(given, thread_id, user_id, kind_of(config))) if is_storable(one)
+        ]
         notes, asked = core.state.room(Notes), question(messages)
         known = notes.take(thread_id, asked)
         yield from save_turn(

@@ -176,7 +176,7 @@ class Runs:
         # as other middleware has redacted them by now; those that it has trimmed away count, too
         present = {one.id: one for one in call.messages}
         ids, messages = required_ids(call.ids), [present.get(one.id, one) for one in run.begun]
-        new = yield from self._turn.opened(messages, *ids)
+        new = yield from self._turn.opened(messages, *ids, call.kind)
         asked = question(new)
         run.question = asked.id if asked else None
         run.gathered = yield from call.limits.gather(self._turn, new, *ids, call.kind)
@@ -198,7 +198,7 @@ class Runs:
         ids = required_ids(call.ids)
         begun = {one.id for one in run.begun}
         appeared = [one.id for one in call.messages if one.id not in begun]
-        messages = yield from self._turn.opened(self._all_messages(call, run), *ids, appeared)
+        messages = yield from self._turn.opened(self._all_messages(call, run), *ids, call.kind, appeared)
         storable = [one for one in messages if is_storable(one)]
         structured = structured_answers(storable, is_over=is_over)
         if only_question:  # with what stands in front of it

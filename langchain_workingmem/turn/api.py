@@ -125,14 +125,19 @@ class Turn:
         return assemble(self.core.state, self.history, gathered, new, Shown(read_only=read_only))
 
     def opened(
-        self, messages: Sequence[BaseMessage], thread_id: str, user_id: str, appeared: Iterable[str | None] = ()
+        self,
+        messages: Sequence[BaseMessage],
+        thread_id: str,
+        user_id: str,
+        kind: Kind = "list",
+        appeared: Iterable[str | None] = (),
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
         state, messages = self.core.state, mended(messages)
         if state.secret is None and any(has_mark(message) for message in messages):
             yield from check_layout(state)
         marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
-        return opened(messages, marks, {*appeared})
+        return opened(messages, marks, kind, {*appeared})
 
     def gather(
         self,

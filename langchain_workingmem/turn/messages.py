@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._text.marks import Marks
+    from langchain_workingmem.history import Kind
 
 
 def is_users(message: BaseMessage) -> bool:
@@ -35,17 +36,22 @@ def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return list(messages[start:])
 
 
-def opened(messages: Sequence[BaseMessage], marks: Marks, appeared: Container[str | None] = ()) -> list[BaseMessage]:
+def opened(
+    messages: Sequence[BaseMessage], marks: Marks, kind: Kind = "list", appeared: Container[str | None] = ()
+) -> list[BaseMessage]:
     """Return messages as they were before memory changed them, without those that memory has put in.
 
     What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source` on what the user
-    says in this turn, unless its id is among those that have `appeared` during the run.
+    says in this turn, unless its id is among those that have `appeared` during the run. Of a state that is the last message, as a
+    summary of an earlier run may stand in front of it.
     """
     found = marks.opened(messages)
     if not any(message.additional_kwargs for message in found):
         return found
-    last = next((at for at in range(len(found) - 1, -1, -1) if isinstance(found[at], HumanMessage)), -1)
-    for at in range(last, -1, -1):
+    last = len(found) - 1
+    while last >= 0 and (found[last].id in appeared if kind == "state" else not isinstance(found[last], HumanMessage)):
+        last -= 1
+    for at in range(last, last - 1 if kind == "state" else -1, -1):
         message = found[at]
         if not isinstance(message, HumanMessage) or message.id in appeared:
             break

@@ -69,7 +69,7 @@ def stored(raw: redis.Redis, prefix: str) -> dict[str, str]:
 def assert_settled(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     """Nothing is left to be done, and the vectors are those of the current messages, with their owners."""
     assert list(raw.scan_iter(f"{prefix}:dropped:*", count=1000)) == []
-    wanted = {}
+    wanted: dict[str, Any] = {}
     for thread in memory.threads.list(limit=100):
         keys = memory._core.state.keys.of(thread.id)
         members: Any = raw.zrange(keys.order, 0, -1)

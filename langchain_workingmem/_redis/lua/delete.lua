@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- Deletes messages, all of a thread, or vectors that are left of them.
 -- ARGV  1 {user, what, ids, most, version}
---   what   'messages' (ids; their ids stay as deleted), 'all' messages, 'after' (supersedes what stands behind the id `after`), 'thread', 'sweep' (vectors), 'undo': of a write that met the deletion
---          of its user; then the thread goes if it is new and has not changed since (`version`), else the messages
+--   what   'messages' (ids; their ids stay as deleted), 'all' messages, 'after' (supersedes what stands behind the id `after`), 'thread',
+--          'sweep' (vectors), 'undo': of a write that met the deletion of its user; then the thread goes if it is new and has not changed
+--          since (`version`), else the messages
 -- Reply {deleted, vectors, memories, revisions, is_left}; {} if there is no thread
 local owner, version, left = unpack(redis.call('HMGET', KEYS[1], 'user', 'version', 'ttl'))
 local no = refusal(head.user, owner)
@@ -33,7 +34,11 @@ if head.what == 'messages' then
       local number = 0
       while redis.call('HDEL', KEYS[6], seq .. ':' .. number) == 1 do number = number + 1 end
     end
-    if value and string.sub(value, 1, 1) ~= 'x' then redis.call(head.forget and 'HDEL' or 'HSET', KEYS[5], target, unpack({not head.forget and 'x' .. (said or '') or nil})) end
+    if value and head.forget then
+      redis.call('HDEL', KEYS[5], target)
+    elseif value and string.sub(value, 1, 1) ~= 'x' then
+      redis.call('HSET', KEYS[5], target, 'x' .. (said or ''))
+    end
   end
   if deleted > 0 then finish({'updated_at', whole(now)}, tonumber(left)) end
 elseif head.what == 'after' then

@@ -14,18 +14,20 @@
 -- Reply {new, count, version, at, seqs, is_new, bare (brought back), is_left, renew, is_titled}; {known}: index, facts ('': deleted),
 --       whether it is current and SHA1 of the body of each message without `seq` whose id is stored or was deleted: nothing is written
 local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between: recall reads neighbours by their numbers
-local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until',
-  'next_number', 'updated_at')
-local no = refusal(head.user, thread[1])
-local is_new = not thread[1]
+local fields_of = {'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until', 'next_number', 'updated_at'}
+local thread = {}
+for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields_of))) do thread[fields_of[at]] = value or nil end
+local no = refusal(head.user, thread.user)
+local is_new = not thread.user
 if is_new and head.exists then no = no or 'thread' end
 if no then return {cjson.encode({refused = no})} end
-if head.created_at and head.created_at ~= thread[6] then return {cjson.encode({gone = true})} end
-if head.version and head.version ~= tonumber(thread[5]) then return {cjson.encode({stale = true})} end
+if head.created_at and head.created_at ~= thread.created_at then return {cjson.encode({gone = true})} end
+if head.version and head.version ~= tonumber(thread.version) then return {cjson.encode({stale = true})} end
 local asked = head.asked and locate(redis.call('HGET', KEYS[5], head.asked))[1]
 if head.asked and not asked then return {cjson.encode({gone = true})} end
 if asked and not head.back and redis.call('ZCOUNT', KEYS[2], asked, asked) == 0 then return {cjson.encode({stale = true})} end
 
+-- Which messages are stored already, or were deleted: then nothing is written, and the caller says what it means.
 local known = {}
 for start = 1, #head.messages, 1000 do
   local ids = {}
@@ -43,12 +45,13 @@ for start = 1, #head.messages, 1000 do
 end
 if #known > 0 then return {cjson.encode({known = known})} end
 
-local owner, ttl = thread[1] or head.user, head.ttl or tonumber(thread[8])
-local next_seq, last_at, upto = tonumber(thread[2] or 0), tonumber(thread[3] or 0), tonumber(thread[4] or 0)
-local next_number = tonumber(thread[10] or 0)
+local owner, ttl = thread.user or head.user, head.ttl or tonumber(thread.ttl)
+local next_seq, last_at, upto = tonumber(thread.next_seq or 0), tonumber(thread.last_at or 0), tonumber(thread.upto or 0)
+local next_number = tonumber(thread.next_number or 0)
 if is_new then -- above what is dropped of an older thread of this id, whose vectors have the same keys
   next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
 end
+-- The branch: what the list has left behind goes, what it has gone back to comes.
 local dropped, bare = 0, {}
 for _, range in ipairs(head.drop or {}) do
   for _, facts in ipairs(redis.call('ZRANGE', KEYS[2], whole(range[1]), whole(range[2]), 'BYSCORE')) do
@@ -121,6 +124,7 @@ local function replace(message, body)
   return tonumber(seq)
 end
 
+-- The messages.
 for number, message in ipairs(head.messages) do
   local body = ARGV[argument]
   if message.seq or message.facts then
@@ -138,7 +142,8 @@ for number, message in ipairs(head.messages) do
       .. '{"at":' .. whole(last_at) .. ',"number":' .. whole(next_number) .. ',' .. body
     next_number = next_number + 1
     local older = head.again and head.again[message.id]
-    names[#names + 1], names[#names + 2] = message.id, type(older) ~= 'string' and seq or message.is_superseded and older .. ' ' .. seq or seq .. ' ' .. older
+    names[#names + 1] = message.id
+    names[#names + 1] = type(older) ~= 'string' and seq or message.is_superseded and older .. ' ' .. seq or seq .. ' ' .. older
     if not message.is_superseded then count(message.words, 1) end
     seqs[number], new = number_of, new + 1
     if #bodies > 900 then flush() end
@@ -153,7 +158,7 @@ if is_new and new == 0 and not head.fields then return {cjson.encode({new = 0, c
 local at = whole(math.max(now, last_at))
 local is_heal = #head.messages > 0 -- new vectors alone are no change that listings show
 for _, message in ipairs(head.messages) do is_heal = is_heal and message.facts end
-local fields = {'updated_at', is_heal and thread[11] or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
+local fields = {'updated_at', is_heal and thread.updated_at or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
   'next_number', whole(next_number)}
 if is_new then
   for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', ''}) do
@@ -166,5 +171,5 @@ if ttl and is_new then fields[#fields + 1], fields[#fields + 2] = 'vectors_until
 finish(fields, ttl)
 local _, is_left = sweep(dropped > 0 and 500 or 0)
 return {cjson.encode({new = new, count = counts.count, version = counts.version, at = at, seqs = seqs, is_new = is_new or nil,
-  bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
-  renew = ttl and not is_new and tonumber(thread[9] or 0) < now / 1000 + 1.5 * ttl or nil})}
+  bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1,
+  renew = ttl and not is_new and tonumber(thread.vectors_until or 0) < now / 1000 + 1.5 * ttl or nil})}
