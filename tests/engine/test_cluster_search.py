@@ -174,10 +174,10 @@ def test_an_agent_goes_on_without_a_master(
     caller = Caller(memory=memory, runner=runner)
     memory.history.append(caller.said(), **caller.ids)
     state = {"messages": [HumanMessage("the pin", id="q")]}
-    remembered = caller.invoke(memory.load_node(), state)["messages"]
+    remembered = caller.invoke(memory.load_node(), state)["messages"].value
     dead = cluster.ports[1]
     cluster.kill(dead)
-    bare = caller.invoke(memory.load_node(), state)["messages"]
+    bare = caller.invoke(memory.load_node(), state)["messages"].value
     assert len(bare) < len(remembered)
     assert bare[-1].text == "the pin"
     assert "cannot be reached" in caplog.text
