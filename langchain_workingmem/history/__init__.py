@@ -12,7 +12,7 @@ from langchain_workingmem.history.read import (
     selection,
     with_media,
 )
-from langchain_workingmem.history.save import append, embedded, heal, known_in, save_turn, write
+from langchain_workingmem.history.save import append, embedded, heal, known_in, list_head, save_turn, write
 
 __all__ = [
     "AS_STORED",
@@ -28,6 +28,7 @@ __all__ = [
     "follow",
     "heal",
     "known_in",
+    "list_head",
     "made",
     "page_command",
     "read_page",

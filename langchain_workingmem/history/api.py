@@ -218,14 +218,12 @@ class History(Operations):
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
-        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
-        call = DELETE.on(keys, user=owner_tag(user_id), what="after", after=check_id(after, "after"), most=SWEEP)
-        found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
-        if "deleted" not in found:
+        check_id(after, "after")
+        words = "the messages are superseded", "recall.reindex() goes on"
+        gone = yield from _take_away(self._core.state, thread_id, user_id, *words, what="after", after=after)
+        if gone is None:
             raise ThreadNotFoundError(thread_id)
-        if found.get("is_left"):
-            yield from sweep_now(self._core.state, thread_id, "the messages are superseded", "recall.reindex() goes on")
-        return int(found["deleted"])
+        return gone
 
     atruncate = twin(truncate)
 
@@ -235,14 +233,21 @@ class History(Operations):
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
-        call = DELETE.on(keys, user=owner_tag(user_id), what="all", most=SWEEP)
-        found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
-        if found.get("is_left"):
-            yield from sweep_now(self._core.state, thread_id, "the messages are deleted", "call history.clear() again")
-        return int(found.get("deleted", 0))
+        words = "the messages are deleted", "call history.clear() again"
+        return (yield from _take_away(self._core.state, thread_id, user_id, *words, what="all")) or 0
 
     aclear = twin(clear)
+
+
+def _take_away(
+    state: MemoryState, thread_id: str, user_id: str | None, done: str, again: str, **head: Any
+) -> Plan[int | None]:
+    """Run `delete.lua`, and sweep the vectors; return how many messages there were, None without a thread."""
+    call = DELETE.on(state.keys.of(check_id(thread_id, "thread_id")), user=owner_tag(user_id), most=SWEEP, **head)
+    found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
+    if found.get("is_left"):
+        yield from sweep_now(state, thread_id, done, again)
+    return int(found["deleted"]) if "deleted" in found else None
 
 
 def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequence[str]) -> Plan[int]:

@@ -298,8 +298,7 @@ def save_turn(
     ready = (yield from compute(prepare, size)) if size > LONG else prepare()
     saved = _SavingTurn(core, ready, thread_id, user_id, kind, asked, left_out)
     failure = yield from saved.run(known, title_model)
-    if failure is not None:
-        _tell(core, failure, thread_id, on_error)
+    _tell(core, failure, thread_id, on_error)
     return saved.stored(), saved.known
 
 

@@ -48,10 +48,9 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
 
     def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
         """Note what was read for a question."""
+        self.note_saved(thread_id, asked, known)
         if asked is not None and asked.id:
-            words = words_of(asked)
-            for name in (asked.id + words, words):
-                self.put((thread_id, name), (asked.id, known))
+            self.put((thread_id, words_of(asked)), (asked.id, known))
 
     def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
         """Return what was read for a question, which gets its id back if the caller has made a new object of it."""

@@ -20,7 +20,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import structured_answers, words_of
-from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, readable
+from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, list_head, readable
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
 from langchain_workingmem.turn.fit import fit, history_slice
@@ -110,7 +110,8 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     turn goes without recall when the embedding model fails.
     """
     entries = entries_of(turn.messages)
-    history = _history_head(turn, entries)
+    listed = [entry._replace(id=None) if entry.id in turn.numbered else entry for _, entry in entries]
+    history = _history_head(turn, listed)
     calls = [READ.on(state.keys.of(turn.thread_id), **history)]
     scope_key = None
     if state.working_memory is not None:
@@ -134,7 +135,7 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         replies = yield from send(*calls)
     found = Gathered(turn.thread_id, turn.user_id, zone=turn.zone, kind=turn.kind)
     reply = read_reply(replies[0], turn.thread_id, turn.user_id)
-    rows = _read(found, turn, entries, reply, replies[0][1])
+    rows = _read(found, turn, entries, listed, reply, replies[0][1])
     if found.followed.changes_branch and found.begins > -inf:
         rows = yield from _read_again(state, found, turn, entries, history)
     if scope_key is not None:
@@ -156,7 +157,7 @@ def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry
     ]
 
 
-def _history_head(turn: Request, entries: Sequence[tuple[BaseMessage, Entry]]) -> dict[str, Any]:
+def _history_head(turn: Request, listed: Sequence[Entry]) -> dict[str, Any]:
     """Return the head of `read.lua`."""
     options = turn.history
     last, roles = options.last_messages, options.roles
@@ -170,13 +171,9 @@ def _history_head(turn: Request, entries: Sequence[tuple[BaseMessage, Entry]]) -
         "step": options.step or last or 1,
         "tokens": limit,
     }
-    given = [entry for _, entry in entries if entry.id and entry.id not in turn.numbered]
-    if given or len(entries) > 1:
-        head["ids"] = [entry.id for entry in given]
-        head["spoken"] = [bool(entry.words) for entry in given]
-        head["said"] = sum(1 for _, entry in entries if entry.words) - sum(1 for entry in given if entry.words)
-        asked = next((entry.id for _, entry in reversed(entries) if entry.words.startswith("q")), None)
-        head["asked"] = None if asked in turn.numbered else asked
+    if len(listed) > 1 or (listed and listed[0].id):
+        head |= list_head(listed)
+        head["asked"] = next((entry.id for entry in reversed(listed) if entry.words.startswith("q")), None)
     return head
 
 
@@ -191,6 +188,7 @@ def _read(
     found: Gathered,
     turn: Request,
     entries: Sequence[tuple[BaseMessage, Entry]],
+    listed: Sequence[Entry],
     reply: dict[str, Any],
     bodies: Sequence[bytes | None],
 ) -> list[StoredMessage]:
@@ -199,7 +197,6 @@ def _read(
         found.known = Known(seen=0)
         return []
     found.known = known_in(reply)
-    listed = [entry if entry.id not in turn.numbered else entry._replace(id=None) for _, entry in entries]
     found.followed = done = follow(listed, turn.kind, found.known, turn.left_out)
     ids = [message.id or "" for message, _ in entries]
     found.seqs = {ids[at]: seq for at, seq in done.seqs.items()}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
+from langchain_workingmem._documents.messages import UNREADABLE as UNREADABLE  # noqa: PLC0414 - importers take it from here
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import count_bytes
@@ -26,7 +27,6 @@ FORMAT, VERSION = "langchain-workingmem", 1
 KINDS = ("thread", "message", "working_memory", "file")  # of the records after the header
 END = "end"  # of the last record, which says how many there are of each kind
 # The errors that reading a record of any shape may raise.
-UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a double must hold later times exactly
 KEEP_ORDER = "keep the order of the export"
 

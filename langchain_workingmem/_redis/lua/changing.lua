@@ -26,10 +26,9 @@ end
 
 -- Deletes the vectors that facts name; returns how many.
 local function delete_vectors(facts)
-  local seq, _, _, _, _, vectors = string.match(facts, FACTS)
-  local size, chunks = string.match(vectors, '^%x*/([^/]*)/(%d+)$')
-  for chunk = 0, (chunks or 0) - 1 do redis.call('UNLINK', KEYS[8] .. seq .. ':' .. chunk .. ':' .. size) end
-  return tonumber(chunks or 0)
+  local keys = vector_keys(facts)
+  for _, key in ipairs(keys) do redis.call('UNLINK', key) end
+  return #keys
 end
 
 -- Deletes about `most` vectors of messages that are dropped; returns how many, and whether there are more.

@@ -30,3 +30,10 @@ local function locate(value)
   for seq in string.gmatch(value, '%d+') do seqs[#seqs + 1] = tonumber(seq) end
   return seqs
 end
+
+-- Returns the keys of the vectors that facts name.
+local function vector_keys(facts)
+  local keys, seq, size, chunks = {}, string.match(facts, '^(%d+):[^:]*:%d+:%d+:[^:]*:%x*/([^/:]*)/(%d+):')
+  for chunk = 0, (chunks or 0) - 1 do keys[#keys + 1] = KEYS[8] .. seq .. ':' .. chunk .. ':' .. size end
+  return keys
+end

@@ -70,9 +70,7 @@ for start = 1, #shown, 1000 do
   end
 end
 for at, facts in ipairs(page.vectors and shown or {}) do
-  local seq, _, _, _, _, about = string.match(facts, FACTS)
-  local size, chunks = string.match(about, '^%x*/([^/]*)/(%d+)$')
   vectors[at] = {}
-  for chunk = 0, (chunks or 0) - 1 do vectors[at][chunk + 1] = redis.call('HGETALL', KEYS[8] .. seq .. ':' .. chunk .. ':' .. size) end
+  for chunk, key in ipairs(vector_keys(facts)) do vectors[at][chunk] = redis.call('HGETALL', key) end
 end
 return {cjson.encode(found), bodies, vectors}

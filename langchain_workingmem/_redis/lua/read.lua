@@ -66,7 +66,6 @@ if head.ids then
 end
 
 local shown = {} -- facts
-
 local function is_left_out(seq)
   for _, range in ipairs(head.without or {}) do
     if seq >= range[1] and seq <= range[2] then return true end

@@ -24,13 +24,10 @@ elseif head.what == 'transfer' then
   add({'user', head.to})
   local number = 0
   for _, facts in ipairs(redis.call('ZRANGE', KEYS[2], head.after, '+inf', 'BYSCORE', 'LIMIT', 0, head.most)) do
-    local seq, _, _, _, _, vectors = string.match(facts, FACTS)
-    local size, chunks = string.match(vectors, '^%x*/([^/]*)/(%d+)$')
-    for chunk = 0, (chunks or 0) - 1 do
-      local key = KEYS[8] .. seq .. ':' .. chunk .. ':' .. size
+    for _, key in ipairs(vector_keys(facts)) do
       if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'user', head.to) end
     end
-    is_left, number = seq + 1, number + 1
+    is_left, number = string.match(facts, '^%d+') + 1, number + 1
   end
   if number < head.most then is_left = nil end
 end
