@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.faces.store import RedisMemoryStore as RedisMemoryStore
     from langchain_workingmem.files import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
     from langchain_workingmem.memory import Memory
+    from langchain_workingmem.observations import Observation, ObservationLog, ObservationOptions
     from langchain_workingmem.models import *
     from langchain_workingmem.options import *
     from langchain_workingmem.reports import *
@@ -60,6 +61,10 @@ __all__ = [
     "MergeReport",
     "MessageNotFoundError",
     "ModelError",
+    "Observation",
+    "ObservationLog",
+    "ObservationNotFoundError",
+    "ObservationOptions",
     "OptionError",
     "OutcomeUnknownError",
     "Page",
@@ -107,6 +112,7 @@ _MODULES = {
     ),
     **dict.fromkeys(("File", "FileEdit", "FileInfo", "FileRevision", "FileUsage", "LineMatch"), "files"),
     **dict.fromkeys(("HybridWeights", "Ids", "ThreadIds"), "options"),
+    **dict.fromkeys(("Observation", "ObservationLog", "ObservationOptions"), "observations"),
     "LocalEmbeddings": "embeddings",
     "MemoryMiddleware": "faces.middleware",
     "PerCall": "faces.per_call",
@@ -122,7 +128,7 @@ _MODULES = {
 def _module_of(name: str) -> str:
     if name.endswith("Error"):
         return "errors"
-    return "options" if name.endswith("Options") else _MODULES.get(name, "models")
+    return _MODULES.get(name) or ("options" if name.endswith("Options") else "models")
 
 
 if not TYPE_CHECKING:  # else a name that does not exist would pass type checks

@@ -218,6 +218,14 @@ class RevisionNotFoundError(WorkingMemError, LookupError):
         self.revision = revision
 
 
+class ObservationNotFoundError(WorkingMemError, LookupError):
+    """No observation has this id."""
+
+    def __init__(self, observation_id: str) -> None:
+        super().__init__(f"no observation has the id {observation_id!r}", remedy="use an id from memory.observations.get()")
+        self.observation_id = observation_id
+
+
 class ModelError(WorkingMemError, RuntimeError):
     """A chat model that memory calls, such as for titles, or a function before such a call, failed or did not answer in time."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import MemoryContext
+    from langchain_workingmem.observations import ObservationOptions, Observations
     from langchain_workingmem.options import ContextArguments, TimeZone
 
 _log = logging.getLogger("langchain_workingmem")
@@ -62,6 +64,7 @@ class MemoryArguments(TypedDict, total=False):
     working_memory: WorkingMemoryOptions | None
     title: TitleOptions | None
     files: FileOptions | None
+    observations: ObservationOptions | None
     thread_filters: Sequence[str]
     timezone: TimeZone
     key_prefix: str
@@ -95,6 +98,7 @@ class Memory(Faces, SetUpOnEntry):
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
         files: Limits of the files of an owner; None: the defaults.
+        observations: A log of long conversations, which a model writes in the background; None: off.
         thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
             with or without recall.
         timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a call and
@@ -124,6 +128,7 @@ class Memory(Faces, SetUpOnEntry):
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         files: FileOptions | None = None,
+        observations: ObservationOptions | None = None,
         thread_filters: Sequence[str] = (),
         timezone: TimeZone = "UTC",
         key_prefix: str = "wm",
@@ -193,7 +198,21 @@ class Memory(Faces, SetUpOnEntry):
         self.recall = Recall(core)
         self.working_memory = WorkingMemory(core)
         self.users = Users(core)
-        self._turn = Turn(core, history or HistoryOptions())
+        history = history or HistoryOptions()
+        if observations is not None:
+            from langchain_workingmem.observations import install
+
+            self.__dict__["observations"] = install(core, observations)
+            # the log decides what is shown; `last_messages=0` shows it alone
+            history = replace(history, last_messages=history.last_messages and None)
+        self._turn = Turn(core, history)
+
+    @cached_property
+    def observations(self) -> Observations:
+        """The log that stands for older messages; without `ObservationOptions` it can only be read, and changed by hand."""
+        from langchain_workingmem.observations import install
+
+        return install(self._core, None)
 
     @classmethod
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:

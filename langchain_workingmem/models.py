@@ -256,6 +256,7 @@ class MemoryContext(_Counted):
     recalled: RecallResult
     working_memory: WorkingMemoryState | None = None  # None: switched off
     omitted: int = 0  # messages that `HistoryOptions.max_tokens` left out
+    observations: Any = None  # the `ObservationLog` that stands for older messages; None: switched off
 
     @property
     def usage(self) -> ContextUsage:

@@ -72,6 +72,7 @@ class ThreadKeys(NamedTuple):
     media: str  # HASH: <seq>:<n> -> a long string of a message
     dropped: str  # ZSET: facts of messages whose vectors have still to be deleted
     vector: str  # prefix of the vectors: seq, chunk and size of the message follow
+    rows: str  # HASH: derived rows
     memory: str  # HASH: working memory of the thread
     revisions: str  # STREAM: its last revisions
 
@@ -81,7 +82,7 @@ def _keys_of(prefix: str, thread_id: str) -> ThreadKeys:
     tag = f"{{{encode(thread_id)}}}"
     kinds = ("thread", "order", "superseded", "messages", "ids", "media", "dropped")
     names = [f"{prefix}:{kind}:{tag}" for kind in kinds]
-    names += [f"{prefix}:vector:{tag}:", f"{prefix}:memory:t:{tag}", f"{prefix}:revisions:t:{tag}"]
+    names += [f"{prefix}:vector:{tag}:", f"{prefix}:rows:{tag}", f"{prefix}:memory:t:{tag}", f"{prefix}:revisions:t:{tag}"]
     return ThreadKeys(*names)
 
 
@@ -116,6 +117,10 @@ class Keys:
         """Name the keys of a user: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
         tag = f"{{{encode(user_id)}}}"
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:u:{tag}", f"{self.prefix}:revisions:u:{tag}"
+
+    def rows_of_user(self, user_id: str) -> str:
+        """Name the threads of a user that have rows (ZSET, by the time of the last commit; -1: deleted or given away)."""
+        return f"{self.prefix}:rows:u:{{{encode(user_id)}}}"
 
     def usage_of_user(self, user_id: str) -> tuple[str, str]:
         """Name the tombstone of a user, and the counters of what models do for it in the background (HASH)."""

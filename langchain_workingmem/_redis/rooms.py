@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from langchain_workingmem._engine.plan import Plan, Step
+    from langchain_workingmem._engine.plan import Command, Plan, Step
     from langchain_workingmem._redis.state import MemoryState
 
 
@@ -25,6 +25,33 @@ class Wing(Protocol):
 
     def erased(self, state: MemoryState, owner: str) -> Plan[dict[str, int]]:
         """Delete what a user has, and return counts by the fields of `DeletionReport`."""
+
+
+class Part(Protocol):
+    """What takes part in turns beside history, recall and working memory; it appends itself to `MemoryState.parts`."""
+
+    def narrow(self, head: dict[str, Any]) -> None:
+        """Change what `read.lua` reads of the history."""
+
+    def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
+        """Return what is read beside the history, in the same round trip."""
+
+    def gathered(
+        self, state: MemoryState, found: Any, head: dict[str, Any], reply: dict[str, Any], asked: Sequence[Command], replies: list[Any]
+    ) -> Plan[bool]:
+        """Take the replies into what was `Gathered`, with that of `read.lua`; tell whether the history has to be read again by `head`."""
+
+    def renewed(self, state: MemoryState, found: Any, *, waits: bool) -> Plan[None]:
+        """Do the same before a further call of the model in the run of an agent; a part that `waits` may let it wait."""
+
+    def overflowed(self, state: MemoryState, found: Any) -> Plan[bool]:
+        """Make room after a model has refused a prompt as too long; tell whether it is worth another try."""
+
+    def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:
+        """Return blocks of a prompt, each with its place: "question", "system", or "first", in front of the conversation."""
+
+    def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
+        """Take notice of messages that were written."""
 
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of wings by name

@@ -23,7 +23,7 @@ MOST_BYTES = 512 * 2**20  # of a command: Redis's limit of one value (proto-max-
 STEP_BYTES = 64 * 2**20  # of a step that we may cut smaller
 _FLAGS = re.compile("((?:#![^\n]*\n)?)(.*)", re.DOTALL)  # Redis reads flags of a script only in its first line
 _SIZED = (str, bytes)  # a union takes longer to ask
-READING, CHANGING = ("common",), ("common", "changing")  # the parts before a script
+READING, CHANGING = ("common",), ("common", "derived/rows", "changing")  # the parts before a script
 
 
 def count_bytes(arguments: Iterable[Argument]) -> int:

@@ -21,6 +21,7 @@ from langchain_workingmem.checks import one_of, wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of, required_ids
+from langchain_workingmem.faces.refusals import is_overflow
 from langchain_workingmem.faces.runs import HookCall, Run, Runs
 from langchain_workingmem.faces.tools import WRITING, memory_tools
 from langchain_workingmem.faces.tools.order import InOrder
@@ -128,7 +129,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(request.state, request.runtime)
         run = self._core.run(self._runs.prepare(call, request.model))
         try:
-            answer = handler(self._with_memory(request, call, run))
+            try:
+                answer = handler(self._with_memory(request, call, run))
+            except Exception as error:
+                if not is_overflow(error) or not self._core.run(self._runs.make_room(call, run)):
+                    raise
+                answer = handler(self._with_memory(request, call, run))
         except Exception as error:
             self._core.run(self._runs.fail(call, error))
             raise
@@ -142,7 +148,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(request.state, request.runtime)
         run = await self._core.arun(self._runs.prepare(call, request.model))
         try:
-            answer = await handler(self._with_memory(request, call, run))
+            try:
+                answer = await handler(self._with_memory(request, call, run))
+            except Exception as error:
+                if not is_overflow(error) or not await self._core.arun(self._runs.make_room(call, run)):
+                    raise
+                answer = await handler(self._with_memory(request, call, run))
         except Exception as error:
             await self._core.arun(self._runs.fail(call, error))
             raise

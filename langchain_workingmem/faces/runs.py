@@ -142,12 +142,12 @@ class Runs:
         run = self._find_or_begin(call)
         run.model, run.seen = model, self._all_messages(call, run)
         try:
-            if run.gathered is None or run.is_failed:
+            had = run.gathered is not None and not run.is_failed
+            if not had:
                 yield from self._core.with_breaker(self._gather(call, run))
                 run.is_failed = False
-            elif run.gathered.working_memory is not None:
-                plan = read_working_memory(self._core.state, *required_ids(call.ids))
-                run.gathered.working_memory = yield from self._core.with_breaker(plan)
+            if run.gathered is not None and (had or run.gathered.limit is not None):
+                yield from self._core.with_breaker(self._renew(call, run, run.gathered))
         except (IdError, OptionError, ThreadOwnershipError):
             raise  # a mistake of the program or of the client: it fails the same way every time
         except WorkingMemError as error:
@@ -158,6 +158,27 @@ class Runs:
         if not run.saved and self.saves(call) and not run.is_failed:
             yield from self._save_question(call, run)
         return run
+
+    def _renew(self, call: HookCall, run: Run, found: Gathered) -> Plan[None]:
+        """Read what may have changed within the run; what takes part in turns may work on its messages, so these are saved first."""
+        state = self._core.state
+        if state.parts and run.saved and self.saves(call):
+            yield from self._save(call, run)
+            found.seqs |= {row.id: row.seq for row in (run.known.rows if run.known else ())}
+        for part in state.parts:
+            yield from part.renewed(state, found, waits=self.saves(call))
+        if found.working_memory is not None:
+            found.working_memory = yield from read_working_memory(state, *required_ids(call.ids))
+
+    def make_room(self, call: HookCall, run: Run) -> Plan[bool]:
+        """Let those who take part in turns make room, because the prompt is too long; tell whether another try makes sense."""
+        if run.gathered is None or not self.saves(call):
+            return False
+        yield from self._renew(call, run, run.gathered)
+        made = False
+        for part in self._core.state.parts:
+            made |= yield from part.overflowed(self._core.state, run.gathered)
+        return made
 
     def _find_or_begin(self, call: HookCall) -> Run:
         """Return the run of these messages by its question, as several may be under way; a summary may have removed that."""

@@ -177,7 +177,7 @@ def _append(
     for _ in range(ATTEMPTS):
         found, failure = yield from write(state, todo, thread_id, user_id, exists=exists, edit=is_edit, **head)
         if "known" not in found:
-            yield from after_write(state, thread_id, user_id, found)
+            yield from after_write(state, thread_id, user_id, found, todo)
             return failure
         todo, head = _differing(state, todo, found["known"], is_edit=bool(is_edit))
         if not todo and not head["back"]:
@@ -347,7 +347,7 @@ class _SavingTurn:
             elif not found.get("stale"):
                 rows = _facts_of(todo, found["seqs"])
                 self.known = (self.known or Known()).with_written(rows, self.followed, found["version"])
-                yield from after_write(self.state, self.thread_id, self.user_id, found, title_model)
+                yield from after_write(self.state, self.thread_id, self.user_id, found, todo[:STEP], title_model)
                 return (yield from self._rest(todo[STEP:], failure))
             yield Sleep(0.01 * attempt, jitter=True)
             yield from self._read()
@@ -465,9 +465,12 @@ def after_write(
     thread_id: str,
     user_id: str | None,
     found: Mapping[str, Any],
+    written: Sequence[Draft],
     model: BaseChatModel | None = None,
 ) -> Plan[None]:
-    """Let the background make a title, and vectors of what is current again."""
+    """Let the background make a title, and vectors of what is current again; tell those who take part in turns."""
+    for part in state.parts:
+        yield from part.written(state, thread_id, user_id, sum(draft.weight for draft in written))
     if state.title is not None and found.get("new") and not found.get("is_titled"):
         from langchain_workingmem.history.titles import schedule
 

@@ -43,6 +43,7 @@ from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, at_most, check_declared, one_of
+from langchain_workingmem.derived import note_deleted, note_given
 from langchain_workingmem.errors import (
     OptionError,
     ThreadNotFoundError,
@@ -236,10 +237,13 @@ def all_threads(state: MemoryState, user_id: str | None) -> Plan[list[Thread]]:
 
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
-    """Delete a thread with all of its data. One round trip, and one for each further 500 vectors."""
+    """Delete a thread with all of its data. One round trip, three where it has rows, and one for each further 500 vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = DELETE.on(keys, user=owner_tag(user_id), what="thread", most=SWEEP)
-    (found,) = yield from run_script(thread_id, user_id, call, at_most_once=True)
+    head = {"user": owner_tag(user_id), "what": "thread", "most": SWEEP}
+    (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head), at_most_once=True)
+    if owner := found.get("rows"):  # its user's document may hold what was made of them
+        yield from note_deleted(state, decode(owner), thread_id)
+        (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head, noted=True), at_most_once=True)
     if found.get("is_left"):
         yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
     return "deleted" in found
@@ -259,6 +263,7 @@ def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, mergi
     thread = read_thread(thread_id, row)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
+    yield from note_given(state, thread_id, user_id, to)
     return thread
 
 

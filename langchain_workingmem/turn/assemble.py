@@ -63,6 +63,12 @@ def assemble(
     present = turn_of(given)
     earlier = given[: len(given) - len(present)]
     recent = [message for message in earlier if not gathered.is_too_old(message)]
+    old = len(earlier) - len(recent)
+    if gathered.covered:
+        recent = [one for one in recent if not gathered.is_covered(one)]
+        present = [one for one in present if is_users(one) or not gathered.is_covered(one)]
+    if gathered.limit is not None:
+        options = replace(options, max_tokens=gathered.limit)
     past = in_order(gathered.history, gathered.seqs, recent)
     if options.roles is not None:  # roles choose among stored messages only
         own = {id(message) for message in gathered.history}
@@ -90,17 +96,23 @@ def assemble(
     asked = next((at for at in range(len(found) - 1, -1, -1) if is_users(found[at])), None)
     _note(state, gathered, found, asked)
     found = _marked(found, [*gathered.history, *messages, *present], marks)
-    question, system = _blocks(state, gathered, shown)
+    size = len(found)
+    question, system, first = _blocks(state, gathered, shown)
+    if first and found and asked != 0:
+        found = _begun_with(found, first, marks)
+        asked = None if asked is None else asked + (len(found) - size)
+        first = []
     if asked is None:
-        system = [*question, *system]
-    elif blocks := [*question, *map(_as_said, speech)]:
+        system = [*first, *question, *system]
+    elif blocks := [*first, *question, *map(_as_said, speech)]:
         found[asked] = marks.with_memory(found[asked], blocks)
     context = MemoryContext(
         messages=[*prompts, *found],
         system=system,
         recalled=gathered.recalled,
         working_memory=gathered.working_memory,
-        omitted=len(earlier) - len(recent) + omitted + more,
+        omitted=old + omitted + more,
+        observations=gathered.parts.get("observations"),
     )
     note_made(context, Counting(options.token_counter, present, shown.in_prompt))
     return context
@@ -152,9 +164,19 @@ def _note(state: MemoryState, gathered: Gathered, found: Sequence[BaseMessage], 
         memo.note_shown_document(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
 
 
-def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str]]:
-    """Return the blocks of memory that go in front of the question, and those for the end of the system prompt."""
-    blocks: dict[str, list[str]] = {"question": [], "system": []}
+def _begun_with(found: list[BaseMessage], blocks: Sequence[str], marks: Marks) -> list[BaseMessage]:
+    """Put blocks in front of the conversation: into a copy of the user's words, where it begins with these."""
+    if is_users(found[0]):
+        return [marks.with_memory(found[0], blocks), *found[1:]]
+    return [marks.inserted(HumanMessage("\n\n".join(blocks))), *found]
+
+
+def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str], list[str]]:
+    """Return the blocks of memory for the front of the question, the end of the system prompt, and the front of the conversation."""
+    blocks: dict[str, list[str]] = {"question": [], "system": [], "first": []}
+    for part in state.parts:
+        for placement, text in part.blocks(state, gathered, shown.name):
+            blocks[placement].append(text)
     if state.recall is not None:
         block = recalled_block(gathered.recalled, gathered.thread_id, shown.name, gathered.zone)
         if block:
@@ -164,4 +186,4 @@ def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[
             state, gathered.working_memory, read_only=shown.read_only, tools=shown.tools, name=shown.name
         )
         blocks[state.remembering.placement].append(block)
-    return blocks["question"], blocks["system"]
+    return blocks["question"], blocks["system"], blocks["first"]

@@ -29,7 +29,7 @@ from langchain_workingmem.turn.messages import in_order
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
@@ -89,6 +89,9 @@ class Gathered:
         default_factory=list
     )  # ranges of seqs in which the list has its own tool traffic
     recalled: RecallResult = field(default_factory=RecallResult)
+    covered: Container[int] = ()  # seqs of messages that the model is not shown, because something in `parts` stands for them
+    parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
+    limit: int | None = None  # tokens of the conversation, where a part bounds it
     working_memory: WorkingMemoryState | None = None
     zone: ZoneInfo | None = None
     kind: Kind = "list"
@@ -102,6 +105,10 @@ class Gathered:
         """Tell whether a message of a state is stored, and lies before the history."""
         return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
 
+    def is_covered(self, message: BaseMessage) -> bool:
+        """Tell whether something else stands for a message."""
+        return self.seqs.get(message.id or "") in self.covered
+
 
 def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
@@ -112,16 +119,20 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     entries = entries_of(turn.messages)
     listed = [entry._replace(id=None) if entry.id in turn.numbered else entry for _, entry in entries]
     history = _history_head(turn, listed)
+    for part in state.parts:
+        part.narrow(history)
     calls = [READ.on(state.keys.of(turn.thread_id), **history)]
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
+    of_parts = [part.commands(state, turn.thread_id, turn.user_id) for part in state.parts]
+    at = len(calls)
+    calls += [one for some in of_parts for one in some]
     query, ranked, replies = turn.query, None, None
     if query is not None:
-        if (
-            turn.history.last_messages is None and turn.history.max_tokens is None
-        ):  # the history shows all of this thread
+        shows_all = turn.history.last_messages is None and turn.history.max_tokens is None
+        if shows_all and not state.parts:  # the history has all of this thread
             query = query.without([turn.thread_id])
         try:
             if query.threads is not None or query.mixed:
@@ -136,10 +147,14 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     found = Gathered(turn.thread_id, turn.user_id, zone=turn.zone, kind=turn.kind)
     reply = read_reply(replies[0], turn.thread_id, turn.user_id)
     rows = _read(found, turn, entries, listed, reply, replies[0][1])
-    if found.followed.changes_branch and found.begins > -inf:
-        rows = yield from _read_again(state, found, turn, entries, history)
+    is_other = found.followed.changes_branch and found.begins > -inf
     if scope_key is not None:
-        found.working_memory = read_state(state, scope_key, replies[1:])
+        found.working_memory = read_state(state, scope_key, replies[1:at])
+    for part, some in zip(state.parts, of_parts, strict=True):
+        is_other |= yield from part.gathered(state, found, history, reply, some, replies[at : at + len(some)])
+        at += len(some)
+    if is_other:
+        rows = yield from _read_again(state, found, turn, entries, history)
     if ranked and query is not None:
         found.recalled = yield from _recalled(state, found, turn, query, ranked)
     if rows:
@@ -288,7 +303,10 @@ def _read_again(
 ) -> Plan[list[StoredMessage]]:
     """Read the history without what the list has left behind. One round trip."""
     (reply,) = yield from send(
-        READ.on(state.keys.of(turn.thread_id), **{**head, "without": found.gone or None, "said": 0})
+        READ.on(
+            state.keys.of(turn.thread_id),
+            **{**head, "without": sorted([*found.gone, *head.get("without", ())]) or None, "said": 0},
+        )
     )
     kept, found.tokens = found.seqs, 0
     found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}

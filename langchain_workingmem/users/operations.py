@@ -196,7 +196,7 @@ class _Deletion:
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }
-            again &= {"memory", "revisions", "usage", *rooms.LOADERS}
+            again &= {"memory", "revisions", "usage", "rows", *rooms.LOADERS}
             if again - rooms.LOADERS.keys():
                 yield from self.delete_memory()
             for name in again & rooms.LOADERS.keys():
@@ -216,7 +216,7 @@ class _Deletion:
             ours, _ = yield from self._owned([keys.of(id).thread for id in ids])
             yield from self._delete_checkpoints(self.saver, [id for id in ids if keys.of(id).thread in ours])
         most = max(1, SWEEP // len(ids))
-        calls = [DELETE.on(keys.of(id), user=owner, what="thread", most=most) for id in ids]
+        calls = [DELETE.on(keys.of(id), user=owner, what="thread", most=most, noted=True) for id in ids]
         unfinished, refused = [], None
         for id, reply in zip(ids, (yield from attempt(*calls)), strict=True):
             if isinstance(reply, RedisReplyError):
@@ -256,7 +256,7 @@ class _Deletion:
         found, entries, _, *rooms_found = yield from send(
             ("EXISTS", memory),
             ("XLEN", revisions),
-            ("DEL", memory, revisions, keys.usage_of_user(owner)[1]),
+            ("DEL", memory, revisions, keys.usage_of_user(owner)[1], keys.rows_of_user(owner)),
             *(("EXISTS", *names) for names in own.values()),
             in_order=True,
         )

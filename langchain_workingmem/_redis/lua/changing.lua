@@ -1,11 +1,12 @@
--- Goes after common.lua, before the scripts that change messages: what belongs to a message comes and goes with it.
-local LAYOUT = '12' -- as in layout.py
+-- Goes after common.lua and rows.lua, before the scripts that change messages: what belongs to a message comes and goes with it.
+local LAYOUT = '13' -- as in layout.py
 local LATEST = 9223372036854 -- ms: Search keeps an expiry as nanoseconds in 64 bits
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local counted = {'count', 'questions', 'answers', 'version', 'title_source'}
 local counts = redis.call('HMGET', KEYS[1], unpack(counted))
 local title_source = counts[5] -- seq of the message that a model has made the title from
+local moved, gone = {}, {} -- seqs of messages that became current or superseded, and of those that were deleted or edited: for rows
 for at = 1, 4 do counts[counted[at]] = tonumber(counts[at] or 0) end
 
 -- Fails if another program has stored another type under a key: before the first write, so that a script does all or nothing.
@@ -62,6 +63,7 @@ local function supersede(facts)
   redis.call('ZADD', KEYS[3], seq, table.concat({seq, words, tokens, upto, writer, '', id}, ':'))
   if vectors ~= '' then redis.call('ZADD', KEYS[7], seq, facts) end
   sign(seq, '-')
+  moved[#moved + 1] = seq
   count(words, -1)
   forget_title(seq)
 end
@@ -79,11 +81,15 @@ local function bring_back(facts)
   end
   redis.call('HSET', KEYS[5], id, table.concat(seqs, ' '))
   sign(seq, string.sub(words, -1) == '!' and '!' or '')
+  moved[#moved + 1] = seq
   count(words, 1)
 end
 
--- Writes fields of the thread, its counters and its expiry.
+-- Writes fields of the thread, its counters and its expiry; rows follow their messages.
 local function finish(fields, ttl)
+  if #gone > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
+  change_rows(gone, true)
+  change_rows(moved, false)
   counts.version = counts.version + 1
   for at = 1, 4 do fields[#fields + 1], fields[#fields + 2] = counted[at], whole(counts[counted[at]]) end
   redis.call('HSET', KEYS[1], unpack(fields)) -- in one step, because each makes Search index the thread again

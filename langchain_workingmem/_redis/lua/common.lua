@@ -1,7 +1,7 @@
 -- Goes before every script over a thread.
 -- KEYS  1 thread (HASH)  2 order (ZSET: facts of the current messages, by seq)  3 superseded (ZSET: facts of the others)
 --       4 messages (HASH: seq -> body)  5 ids (HASH)  6 media (HASH: <seq>:<n> -> bytes)  7 dropped (ZSET: facts whose vectors have
---       still to be deleted)  8 prefix of the vectors  9 working memory (HASH)  10 its revisions (STREAM)
+--       still to be deleted)  8 prefix of the vectors  9 derived rows (HASH)  10 working memory (HASH)  11 its revisions (STREAM)
 -- ARGV  1 a JSON object, `head`; what else there is, the script says
 -- Facts of a message: <seq>:<words>:<tokens>:<upto>:<writer>:<settings>/<size>/<chunks>:<id> (docs/storage-layout.md).
 -- `ids` has the seqs of the messages of an id, the one that counts first; "=<id>" for an alias; "x<words>" for a deleted message.
@@ -17,7 +17,7 @@ end
 
 -- Returns why `user` may not use the thread: it has another owner, or Redis has evicted a part of it. '' is any user.
 local function refusal(user, owner)
-  if not owner then return redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[9] or KEYS[5]) > 0 and 'damaged' or nil end
+  if not owner then return redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[10] or KEYS[5]) > 0 and 'damaged' or nil end
   return user ~= '' and owner ~= user and 'owner' or nil
 end
 

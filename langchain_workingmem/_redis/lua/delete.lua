@@ -1,18 +1,20 @@
 #!lua flags=allow-oom
 -- Deletes messages, all of a thread, or vectors that are left of them.
--- ARGV  1 {user, what, ids, most, version}
+-- ARGV  1 {user, what, ids, most, version, noted}
 --   what   'messages' (ids; their ids stay as deleted), 'all' messages, 'after' (supersedes what stands behind the id `after`), 'thread',
 --          'sweep' (vectors), 'undo': of a write that met the deletion of its user; then the thread goes if it is new and has not changed
 --          since (`version`), else the messages
+--   noted  the user knows that a thread with rows goes: without it {rows = owner}, and nothing is done
 -- Reply {deleted, vectors, memories, revisions, is_left}; {} if there is no thread
 local owner, version, left = unpack(redis.call('HMGET', KEYS[1], 'user', 'version', 'ttl'))
 local no = refusal(head.user, owner)
 if no and not (no == 'damaged' and head.what == 'thread' and head.user == '') then return {cjson.encode({refused = no})} end
-if head.what == 'undo' then head.what = head.version and head.version == tonumber(version) and 'thread' or 'messages' end
+if head.what == 'undo' then head.noted, head.what = true, head.version and head.version == tonumber(version) and 'thread' or 'messages' end
 if not owner and no ~= 'damaged' or head.what == 'sweep' then
   local gone, is_left = sweep(head.most)
   return {cjson.encode({vectors = gone, is_left = is_left})}
 end
+if head.what == 'thread' and not head.noted and owner and redis.call('EXISTS', KEYS[9]) == 1 then return {cjson.encode({rows = owner})} end
 local deleted, memories, revisions = 0, 0, 0
 if head.what == 'messages' then
   for _, id in ipairs(head.ids) do
@@ -28,6 +30,7 @@ if head.what == 'messages' then
         if is_current then count(words, -1) end
         said = (said == nil or said == words) and words or ''
         forget_title(seq)
+        gone[#gone + 1] = seq
         deleted = deleted + 1
       end
       redis.call('HDEL', KEYS[4], seq)
@@ -51,14 +54,15 @@ elseif head.what == 'after' then
   finish({'updated_at', whole(now)}, tonumber(left))
 else
   deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
-  if head.what == 'thread' then memories, revisions = redis.call('EXISTS', KEYS[9]), redis.call('XLEN', KEYS[10]) end -- may fail
+  if head.what == 'thread' then memories, revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11]) end -- may fail
   redis.call('ZUNIONSTORE', KEYS[7], 2, KEYS[7], KEYS[2], 'AGGREGATE', 'MAX')
-  redis.call('UNLINK', unpack(KEYS, 2, 6))
+  redis.call('UNLINK', KEYS[9], unpack(KEYS, 2, 6))
   redis.call('PERSIST', KEYS[7])
   if head.what == 'thread' then
-    redis.call('UNLINK', KEYS[1], KEYS[9], KEYS[10])
+    redis.call('UNLINK', KEYS[1], KEYS[10], KEYS[11])
   else
     forget_title(title_source)
+    redis.call('HINCRBY', KEYS[1], 'edits', 1)
     counts.count, counts.questions, counts.answers = 0, 0, 0
     finish({'updated_at', whole(now)}, tonumber(left))
   end

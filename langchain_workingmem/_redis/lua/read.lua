@@ -1,12 +1,13 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
--- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without}
+-- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered}
 --   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, and `rows` the facts of all
 --           current messages from the first of them on, `others` of the superseded ones among them
 --   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one: where more than one is
 --           unknown, the facts of the newest 200 current and 200 superseded ones are added; `is_all`: these are all current ones
 --   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, with the tool traffic between; fewer
 --           when they have more than `tokens`; nothing at or behind the message `asked`, nothing in the ranges `without`
--- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest}, bodies of
+--   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows
+-- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest, rows_revision}, bodies of
 --       those `shown` (facts) that the caller's list does not have
 -- The cost follows what is shown, and the ids.
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at', 'questions', 'answers')
@@ -92,6 +93,14 @@ local function wanted_number()
   return head.last + math.max(0, total - head.last) % head.step
 end
 
+local covered = {} -- pairs of seqs
+if head.uncovered then
+  local kind = head.uncovered
+  local ranges, epoch, ids = unpack(redis.call('HMGET', KEYS[9], 'covered:' .. kind, 'epoch:' .. kind, 'shown:' .. kind))
+  found.rows_revision = (epoch or '') .. '.' .. (string.match(ids or '', '(%d+)$') or 0)
+  for low, high in string.gmatch(ranges or '', '(%d+)-(%d+)') do covered[#covered + 1] = {tonumber(low), tonumber(high)} end
+end
+
 local function read_history()
   local wanted, said, tokens, traffic, cut = wanted_number(), 0, 0, 0, 0
   local edge, grown, last_said, has_question = nil, 0, 0, false -- places in `shown`, the newest message first
@@ -121,15 +130,21 @@ local function read_history()
     shown[#shown + 1] = facts
     return edge and string.sub(words, 1, 1) == 'q'
   end
-  local from, is_done = 0, wanted == 0
+  local from, is_done, top, at = 0, wanted == 0, below and '(' .. whole(below) or '+inf', #covered
   while not is_done do
-    local some = redis.call('ZRANGE', KEYS[2], below and '(' .. below or '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', from, 50)
+    local some, next_from = redis.call('ZRANGE', KEYS[2], top, '-inf', 'BYSCORE', 'REV', 'LIMIT', from, 50), from + 50
     for _, facts in ipairs(some) do
+      local seq = at > 0 and tonumber(string.match(facts, '^%d+'))
+      while at > 0 and covered[at][1] > seq do at = at - 1 end
+      if at > 0 and seq <= covered[at][2] then -- go on below what is covered
+        top, next_from = '(' .. whole(covered[at][1]), 0
+        break
+      end
       is_done = is_beginning(facts)
       if is_done then break end
     end
-    if #some < 50 then break end
-    from = from + 50
+    if #some < 50 and next_from > 0 then break end
+    from = next_from
   end
   local last = #shown
   if found.cut_at then

@@ -1,0 +1,243 @@
+"""Rows that a model has made of messages: they cite these, and are shown and deleted with them. `rows.lua` has the rules."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._redis.access import owner_tag, read_reply, run_script
+from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.scripts import READING, Script
+from langchain_workingmem._redis.state import Recent
+from langchain_workingmem.errors import ThreadNotFoundError, UserDeletedError, WorkingMemError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_workingmem._engine.plan import Command
+    from langchain_workingmem._redis.state import MemoryState
+
+SHOW, LEASE = Script("derived/show", *READING), Script("derived/lease", *READING)
+COMMIT = Script("derived/commit", *READING, "derived/rows")
+MOST_THREADS = 50  # of a user that a turn looks at, the newest first
+FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
+DELETED = -1  # score of a thread that was deleted, in the set of a user
+
+
+class Ranges(tuple[tuple[int, int], ...]):
+    """Seqs as ranges, rising."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, text: str) -> Ranges:
+        """Read ranges as scripts write them: 1-5,9-9."""
+        pairs = (part.split("-") for part in text.split(",") if part)
+        return cls(sorted((int(low), int(high)) for low, high in pairs))
+
+    def __contains__(self, seq: object) -> bool:
+        at = bisect_right(self, (seq, float("inf"))) - 1
+        return at >= 0 and self[at][0] <= seq <= self[at][1]  # type: ignore[operator]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The rows of a kind that a thread shows."""
+
+    revision: str = ""
+    covered: Ranges = Ranges()
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)  # bodies by id
+
+
+class Work(NamedTuple):
+    """What a worker has to know of a thread beside the rows."""
+
+    created_at: str
+    edits: str
+    ahead: Ranges  # what rows cover that wait to be activated
+    failures: int  # answers in a row that could not be used
+
+
+class NewRow(NamedTuple):
+    """A row to be made."""
+
+    body: dict[str, Any]
+    cites: Sequence[int] = ()  # seqs, rising
+    covers: Sequence[int] = ()
+    replaces: Sequence[int] = ()  # ids of rows, whose messages it cites and covers, too
+    waits: bool = False  # it is not shown before it is activated
+
+
+@dataclass(slots=True)
+class _Known:
+    """The rows that this process has read, by thread and kind."""
+
+    rows: Recent[tuple[str, str], Shown] = field(default_factory=lambda: Recent(256))
+
+
+def known_rows(state: MemoryState, thread_id: str, kind: str) -> Shown:
+    """Return the rows as this process has read them last."""
+    return state.room(_Known).rows.get((thread_id, kind)) or Shown()
+
+
+def show_command(
+    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *, work: bool | None = None
+) -> Command:
+    """Return the call that reads what `known_rows` does not know yet; `learn` reads its reply."""
+    known = known_rows(state, thread_id, kind).revision or None
+    head = {"user": owner_tag(user_id), "kind": kind, "revision": known, "work": work}
+    return SHOW.on(state.keys.of(thread_id), **head)
+
+
+def learn(state: MemoryState, thread_id: str, user_id: str | None, kind: str, reply: Any) -> Shown:
+    """Take in what `show_command` has read; raise what it refuses."""
+    return _learned(state, thread_id, kind, read_reply(reply, thread_id, user_id), reply[1])
+
+
+def _learned(state: MemoryState, thread_id: str, kind: str, found: dict[str, Any], bodies: Sequence[bytes]) -> Shown:
+    known = known_rows(state, thread_id, kind)
+    if "since" not in found:
+        return known
+    # what stays of the known ones is what the same epoch has shown up to then
+    rows = {id: body for id, body in known.rows.items() if id <= found["since"]}
+    rows |= {id: orjson.loads(body) for id, body in zip(found.get("ids") or (), bodies, strict=True) if body}
+    shown = Shown(found["revision"], Ranges.read(found["covered"]), rows)
+    state.room(_Known).rows.put((thread_id, kind), shown)
+    return shown
+
+
+def read_rows_of(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Shown]:
+    """Read the rows of a kind. One round trip."""
+    (reply,) = yield from send(show_command(state, thread_id, user_id, kind))
+    return learn(state, thread_id, user_id, kind, reply)
+
+
+def read_work(
+    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *beside: Command
+) -> Plan[tuple[Shown, Work, list[Any]]]:
+    """Read the rows of a kind with what a worker has to know, and the replies to the commands `beside`. One round trip."""
+    reply, *others = yield from send(show_command(state, thread_id, user_id, kind, work=True), *beside)
+    found = read_reply(reply, thread_id, user_id)
+    work = Work(found["created_at"], found["edits"], Ranges.read(found["ahead"]), found["failures"])
+    return _learned(state, thread_id, kind, found, reply[1]), work, others
+
+
+def commit(
+    state: MemoryState,
+    thread_id: str,
+    user_id: str,
+    kind: str,
+    work: Work,
+    rows: Sequence[NewRow] = (),
+    *,
+    drop: Iterable[int] = (),
+    clear: bool = False,
+    activate: bool = False,
+) -> Plan[list[int | str] | None]:
+    """Write rows; return the id of each, "stale", or "covered" by a row of another worker. None: the thread has changed since `work`.
+
+    Nothing is written for messages that were deleted or edited since. One round trip; the thread is noted at its user in it.
+    """
+    heads = [
+        {
+            "cites": sorted(row.cites),
+            "covers": sorted(row.covers),
+            "replaces": _as_ranges(row.replaces),
+            "waits": row.waits,
+        }
+        for row in rows
+    ]
+    call = COMMIT.on(
+        state.keys.of(thread_id),
+        *(orjson.dumps(row.body) for row in rows),
+        user=owner_tag(user_id),
+        kind=kind,
+        created_at=work.created_at,
+        edits=work.edits,
+        rows=heads,
+        drop=_as_ranges(drop),
+        clear=clear,
+        activate=activate,
+    )
+    tombstone, threads, tag = state.keys.of_user(user_id)[0], state.keys.rows_of_user(user_id), encode(thread_id)
+    newest = max([row.body.get("at", 0) for row in rows], default=0) or int(work.created_at or 0)
+    noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
+    reply, *_, deleted = yield from send(call, *noting, ("GET", tombstone), in_order=True)
+    try:
+        if deleted is not None:  # what was written goes with the thread, which the deletion finds
+            raise UserDeletedError(user_id)
+        found = read_reply(reply, thread_id, user_id)
+    except WorkingMemError:
+        yield from send(("ZREM", threads, tag))
+        raise
+    return None if found.get("stale") else [*(found["rows"] or ())]
+
+
+def _as_ranges(ids: Iterable[int]) -> str:
+    return ",".join(f"{id}-{id}" for id in sorted(ids))
+
+
+# ---------------------------------------------------------------------- leases
+
+
+def take(
+    state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, ms: int, *, force: bool = False
+) -> Plan[tuple[int, bool]]:
+    """Take or prolong the lease of a worker; return the ms until it is free, 0 if it is taken now, and whether all pause. One round trip.
+
+    `force` takes it although the workers pause after a failure.
+    """
+    head = {"what": "take", "token": token, "ms": ms, "force": force or None}
+    return (yield from _lease(state, thread_id, user_id, kind, **head))
+
+
+def give(state: MemoryState, thread_id: str, user_id: str, kind: str, token: str) -> Plan[None]:
+    """Give the lease back."""
+    yield from _lease(state, thread_id, user_id, kind, what="give", token=token)
+
+
+def fail(state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, *, counts: bool) -> Plan[None]:
+    """Let all workers pause; a failure that `counts` is one of the answer, not of the model."""
+    head = {"what": "fail", "token": token, "ms": FIRST_PAUSE, "most": LONGEST_PAUSE, "counts": counts or None}
+    yield from _lease(state, thread_id, user_id, kind, **head)
+
+
+def _lease(state: MemoryState, thread_id: str, user_id: str, kind: str, **head: Any) -> Plan[tuple[int, bool]]:
+    call = LEASE.on(state.keys.of(thread_id), user=owner_tag(user_id), kind=kind, **head)
+    (found,) = yield from run_script(thread_id, user_id, call)
+    if found["wait"] < 0:
+        raise ThreadNotFoundError(thread_id)
+    return int(found["wait"]), bool(found.get("pause"))
+
+
+# ---------------------------------------------------------------------- of a user, and moving
+
+
+def threads_command(state: MemoryState, user_id: str) -> Command:
+    """Return the command that reads which threads of a user have rows, the newest first; `threads_in` reads its reply."""
+    return ("ZRANGE", state.keys.rows_of_user(user_id), 0, MOST_THREADS - 1, "REV", "WITHSCORES")
+
+
+def threads_in(reply: Any) -> dict[str, bool]:
+    """Return these threads; False for one that was deleted, or given to another user."""
+    pairs = zip(reply[::2], reply[1::2], strict=True) if reply and not isinstance(reply[0], list | tuple) else reply
+    return {decode(tag): float(score) >= 0 for tag, score in pairs}
+
+
+def note_deleted(state: MemoryState, user_id: str, thread_id: str) -> Plan[None]:
+    """Note at a user that a thread with rows is about to be deleted, so that what was made of them goes, too. One round trip."""
+    yield from send(("ZADD", state.keys.rows_of_user(user_id), "XX", DELETED, encode(thread_id)))
+
+
+def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:
+    """Note at both users that a thread has another owner, if it has rows. Two round trips, one without rows."""
+    (has_rows,) = yield from send(("EXISTS", state.keys.of(thread_id).rows))
+    if has_rows:
+        tag, keys = encode(thread_id), state.keys
+        yield from send(
+            ("ZADD", keys.rows_of_user(owner), "XX", DELETED, tag), ("ZADD", keys.rows_of_user(to), "NX", 1, tag)
+        )

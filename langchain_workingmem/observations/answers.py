@@ -1,0 +1,136 @@
+"""Reads what observer and reflector answer, and says what is wrong with it: pure functions.
+
+Models that can answer along a schema give a `Lines`. Others write plain lines: a date, then a sign, the numbers in brackets, and the text.
+What would lose something, or put something into the log that nobody said, is a `BadAnswer`.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from langchain_workingmem._text.chunks import count_tokens, excerpt
+from langchain_workingmem._text.rendering import unescape
+from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.derived import BadAnswer, check_end, without_thoughts
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+MOST_CITED = 64  # messages that a line cites
+
+
+class Noted(BaseModel):
+    """One line of the notes."""
+
+    date: str = Field(default="", description="date of the messages, as in 2026-11-20")
+    priority: Literal["high", "normal", "low"] = "normal"
+    text: str = Field(description="the note, in one line")
+    numbers: list[int] = Field(description="numbers of the elements that the note comes from, at least one")
+
+
+class Lines(BaseModel):
+    """The notes on what was read, the oldest first."""
+
+    lines: list[Noted]
+
+
+class Line(NamedTuple):
+    """A line as a model wrote it."""
+
+    text: str  # without line ends, control characters and hidden text
+    priority: str
+    numbers: tuple[int, ...]  # of what it comes from: sorted, each once
+
+
+_UNREADABLE = "The answer holds no line that can be read. Answer with lines such as `- [3,4] text` and nothing else."
+_UNCITED = "A line does not say which numbers it comes from: `{}`. Begin each line with !, - or ~ and the numbers, as in `- [3,4] text`."
+_UNKNOWN = "A line cites {}, but the numbers go from 1 to {}. Cite only numbers that you were given."
+_LONG = (
+    "The lines have about {} words, and {} are allowed. Join what belongs together, and leave out what matters least."
+)
+_MANY = "A line cites more than {} messages. Write several lines, each about a part of them."
+_LOOP = "The answer says the same again and again. Write each thing in one line, with all numbers that it comes from."
+
+_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]\s*)?([-!~*+\u2022\s]*)\[([^\]]*)\]((?:\s*,?\s*\[[^\]]*\])*)(.*)", re.DOTALL)
+_NUMBER = re.compile(r"(?:#|n=)?\"?(\d{1,9})\"?(?:\s*(?:-|\u2013|\u2014|\.\.+|to)\s*(\d{1,9}))?")
+_BULLET = re.compile(r"\s*(?:\d{1,3}[.)]|[-!~*+\u2022])\s")
+_HEADING = re.compile(r"\s*(?:#|```|~~~|</?[a-z][^<>]*>\s*$|.*:\s*$)", re.IGNORECASE)
+_DATE = re.compile(r"[^\[]{0,20}\d{4}[^\[]{0,20}$")
+_WORDY = re.compile(r"[^\W_]")
+_LOOPING = 1000  # bytes from which on texts that compress to a twentieth are a loop
+
+
+def read_lines(count: int, most_tokens: int, answer: BaseMessage, parsed: Any) -> list[Line]:
+    """Read an answer about `count` numbered elements; `most_tokens` is the limit of all texts together."""
+    check_end(answer)
+    given = parsed.lines if isinstance(parsed, Lines) else None
+    if given is not None:
+        lines = [Line(one.text, one.priority, _checked(one.numbers, one.text, count)) for one in given]
+    else:
+        lines = _plain(without_thoughts(visible(str(answer.text))), count)
+    lines = [one._replace(text=visible(" ".join(unescape(one.text).split()))) for one in lines]
+    lines = [one for one in lines if _WORDY.search(one.text)]
+    if not lines:
+        raise BadAnswer(_UNREADABLE)
+    if any(len(one.numbers) > MOST_CITED for one in lines):
+        raise BadAnswer(_MANY.format(MOST_CITED))
+    lines = _joined(lines)
+    if (tokens := sum(count_tokens(one.text) for one in lines)) > most_tokens:
+        raise BadAnswer(_LONG.format(max(1, tokens * 3 // 4), max(1, most_tokens * 3 // 4)))
+    return lines
+
+
+def _plain(text: str, count: int) -> list[Line]:
+    """Read plain lines; words before the first one, headings and dates are none."""
+    lines: list[Line] = []
+    for row in text.splitlines():
+        item = _ITEM.match(row)
+        if item is not None and (numbers := _numbers(f"{item[2]} {item[3]}")):
+            priority = "high" if "!" in item[1] else "low" if "~" in item[1] else "normal"
+            words = item[4].lstrip("*: \t")
+            lines.append(Line(words, priority, _checked(numbers, words, count)))
+        elif not _WORDY.search(row) or _HEADING.match(row) or _DATE.match(row):
+            continue
+        elif lines and row[:1] in " \t" and not _BULLET.match(row):
+            lines[-1] = lines[-1]._replace(text=f"{lines[-1].text} {row}")
+        elif lines or _BULLET.match(row):
+            raise BadAnswer(_UNCITED.format(excerpt(row, 20, 0, 0)))
+    return lines
+
+
+def _numbers(text: str) -> list[int]:
+    found = list[int]()
+    for first, last in _NUMBER.findall(text):
+        low, high = sorted((int(first), int(last or first)))
+        found += range(low, min(high, low + 10_000) + 1)
+    return found
+
+
+def _checked(numbers: list[int], text: str, count: int) -> tuple[int, ...]:
+    if not numbers:
+        raise BadAnswer(_UNCITED.format(excerpt(text, 20, 0, 0)))
+    if wrong := [one for one in numbers if not 1 <= one <= count]:
+        raise BadAnswer(_UNKNOWN.format(wrong[0], count))
+    return tuple(sorted({*numbers}))
+
+
+def _joined(lines: list[Line]) -> list[Line]:
+    """Join lines of the same text; raise where a model goes round in circles."""
+    found = dict[str, Line]()
+    for one in lines:
+        first = found.setdefault(" ".join(one.text.casefold().split()).rstrip("."), one)
+        if first is not one:
+            found[" ".join(one.text.casefold().split()).rstrip(".")] = first._replace(
+                numbers=tuple(sorted({*first.numbers, *one.numbers}))
+            )
+    whole = "\n".join(one.text for one in lines).encode()
+    repeats = len(lines) - len(found)
+    if (repeats >= 2 and 2 * repeats >= len(lines)) or (
+        len(whole) >= _LOOPING and 20 * len(zlib.compress(whole, 1)) < len(whole)
+    ):
+        raise BadAnswer(_LOOP)
+    return list(found.values())

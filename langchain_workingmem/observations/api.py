@@ -1,0 +1,215 @@
+"""The public part of observations, `memory.observations`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._redis.access import owner_of
+from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem._redis.facts import STRIDE
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.checks import check_range
+from langchain_workingmem.derived import (
+    NewRow,
+    commit,
+    known_rows,
+    learn,
+    read_rows_of,
+    read_unread,
+    read_work,
+    show_command,
+    threads_command,
+    threads_in,
+)
+from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, ThreadConflictError, ThreadOwnershipError
+from langchain_workingmem.history import made
+from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.observations.log import KIND, ObservationLog, body_of
+from langchain_workingmem.observations.observer import Worker
+from langchain_workingmem.observations.part import log_of
+
+if TYPE_CHECKING:
+    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.observations.options import ObservationOptions
+
+_ATTEMPTS = 5  # of a change that meets deletions in the thread
+
+
+class Observations(Operations):
+    """Observations: a short, dated log that stands for the older messages of a conversation, as `memory.observations`.
+
+    Name a thread by `thread_id`, or with a `user_id` alone all threads of a user. A thread of another user raises
+    `ThreadOwnershipError`. Only `observe` needs a model: without options, the others read what was written before.
+    """
+
+    def __init__(self, core: Core, options: ObservationOptions | None) -> None:
+        super().__init__(core)
+        self._options = options
+
+    @operation
+    def get(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[ObservationLog]:
+        """Return the log; it is empty when nothing was ever observed. One round trip; with a user alone two.
+
+        Observations of messages on other branches are left out; they come back with their branch.
+        """
+        return _read(self._core.state, thread_id, user_id)
+
+    aget = twin(get)
+
+    @operation
+    def observe(self, thread_id: str, *, user_id: str | None = None) -> Plan[ObservationLog]:
+        """Observe a thread now, until only the newest `keep_tokens` and the present turn are left, and return its log.
+
+        It is safe to call this anywhere, at the same time, and again: while another process observes, it waits. Each call of the model
+        covers at most `batch_tokens` and is committed at once. A log of more than `observation_tokens` is condensed then. If the model
+        fails, or gives no usable answer in three attempts, this is logged, and the messages stay as they are. A thread that does not
+        exist has an empty log. About four round trips for each call of the model, and seven more.
+        """
+        if self._options is None:
+            raise OptionError("observations are off", remedy="pass observations=ObservationOptions(model=...) to Memory")
+        state = self._core.state
+        thread_id, owner = yield from owner_of(state, thread_id, user_id)
+        found = yield from _read(state, thread_id, owner)
+        (is_there,) = yield from send(("EXISTS", state.keys.of(thread_id).thread))
+        if not is_there:
+            return found
+        yield from Worker(state, self._options, thread_id, owner).run(now=True)
+        return (yield from _read(state, thread_id, owner))
+
+    aobserve = twin(observe)
+
+    @operation
+    def sources(
+        self,
+        observation_id: str,
+        *,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        message_range: int | tuple[int, int] = 1,
+    ) -> Plan[RecallResult]:
+        """Return the messages behind an observation, the oldest first, each as a hit with the messages around it.
+
+        `message_range` is n on each side, or (before, after), as for recall: questions and answers. Raises
+        `ObservationNotFoundError`. Three round trips.
+        """
+        before, after = check_range(message_range)
+        state, (thread_id, number) = self._core.state, _place(observation_id, thread_id)
+        shown = yield from read_rows_of(state, thread_id, user_id, KIND)
+        if number not in shown.rows:
+            raise ObservationNotFoundError(observation_id)
+        return (yield from _sources(state, thread_id, shown.rows[number]["ids"], before, after))
+
+    asources = twin(sources)
+
+    @operation
+    def delete(
+        self, observation_id: str, *, thread_id: str | None = None, user_id: str | None = None
+    ) -> Plan[ObservationLog]:
+        """Delete an observation, and return the log of its thread. Three round trips.
+
+        Its messages stay in history and recall, and are not observed again. Delete the messages to delete what they say for good.
+        Raises `ObservationNotFoundError`.
+        """
+        state, (thread_id, number) = self._core.state, _place(observation_id, thread_id)
+        thread_id, owner = yield from owner_of(state, thread_id, user_id)
+        for _ in range(_ATTEMPTS):
+            shown, work, _ = yield from read_work(state, thread_id, owner, KIND)
+            if number not in shown.rows:
+                raise ObservationNotFoundError(observation_id)
+            body = shown.rows[number]
+            silent = body_of("", body["at"], "low", (), body["messages"], body["level"])
+            written = yield from commit(
+                state, thread_id, owner, KIND, work, [NewRow(silent, replaces=[number])], drop=[number]
+            )
+            if written is not None:
+                return (yield from _read(state, thread_id, owner))
+        raise ThreadConflictError(thread_id)
+
+    adelete = twin(delete)
+
+    @operation
+    def clear(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[ObservationLog]:
+        """Empty the log: its messages are shown as they are again, until they are observed anew.
+
+        Three round trips for each thread, with a user alone one more.
+        """
+        state = self._core.state
+        if thread_id is not None:
+            thread_id, user_id = yield from owner_of(state, thread_id, user_id)
+            threads = [thread_id]
+        else:
+            threads = yield from _threads(state, user_id)
+        for id in threads:
+            for _ in range(_ATTEMPTS):
+                _, work, _ = yield from read_work(state, id, user_id, KIND)
+                if not work.created_at or (yield from commit(state, id, user_id or "", KIND, work, clear=True)) is not None:
+                    break
+        return (yield from _read(state, thread_id, user_id))
+
+    aclear = twin(clear)
+
+
+def _place(observation_id: str, thread_id: str | None) -> tuple[str, int]:
+    """Return the thread and the number in the id of an observation."""
+    thread, _, number = check_id(observation_id, "observation_id").rpartition(":")
+    if not thread or not number.isdecimal() or (thread_id is not None and thread_id != thread):
+        raise ObservationNotFoundError(observation_id)
+    return thread, int(number)
+
+
+def _threads(state: MemoryState, user_id: str | None) -> Plan[list[str]]:
+    if user_id is None:
+        raise IdError("a log needs a thread_id or a user_id", remedy="pass one of them")
+    (reply,) = yield from send(threads_command(state, check_id(user_id, "user_id")))
+    return [id for id, is_there in threads_in(reply).items() if is_there]
+
+
+def _read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ObservationLog]:
+    if thread_id is not None:
+        unread = yield from read_unread(state, check_id(thread_id, "thread_id"), user_id, KIND)
+        return log_of(state, user_id or "", {thread_id: unread.shown}, sum(one.tokens for one in unread.facts))
+    ids = yield from _threads(state, user_id)
+    replies = (yield from send(*(show_command(state, id, user_id, KIND) for id in ids))) if ids else []
+    shown = {}
+    for id, reply in zip(ids, replies, strict=True):
+        try:
+            shown[id] = learn(state, id, user_id, KIND, reply)
+        except ThreadOwnershipError:  # given to another user
+            continue
+    return log_of(state, user_id or "", shown, of_user=True)
+
+
+def _sources(state: MemoryState, thread_id: str, ids: list[str], before: int, after: int) -> Plan[RecallResult]:
+    """Read messages by id, with what was said around each. Two round trips."""
+    keys = state.keys.of(thread_id)
+    values, title = yield from send(("HMGET", keys.ids, *ids), ("HGET", keys.thread, "title"))
+    seqs = sorted(int(value.split()[0]) for value in values if value and value[:1] not in (b"=", b"x"))
+    around = {}
+    for seq in seqs:
+        base, is_traffic = seq - seq % STRIDE, seq % STRIDE > 0
+        around[seq] = (
+            [base - (n - is_traffic) * STRIDE for n in range(before, 0, -1)],
+            [base + n * STRIDE for n in range(1, after + 1)],
+        )
+    wanted = sorted({one for seq, sides in around.items() for one in (seq, *sides[0], *sides[1]) if one >= 0})
+    (bodies,) = (yield from send(("HMGET", keys.messages, *wanted))) if wanted else ([],)
+    stored = [StoredMessage.of(body, thread_id, seq) for seq, body in zip(wanted, bodies, strict=True) if body]
+    rows = yield from made(state, [row for row in stored if not row.superseded])
+    by_seq = {row.place: row for row in rows}
+    hits = [
+        RecallHit(
+            message=by_seq[seq].message,
+            thread_id=thread_id,
+            score=1.0,
+            similarity=0.0,
+            before=[by_seq[one].message for one in around[seq][0] if one in by_seq],
+            after=[by_seq[one].message for one in around[seq][1] if one in by_seq],
+            stored_at=by_seq[seq].stored_at,
+            thread_title=title.decode() if title else None,
+        )
+        for seq in seqs
+        if seq in by_seq
+    ]
+    return RecallResult(hits=hits, rows=rows)

@@ -1,0 +1,329 @@
+"""The worker of a thread's log: it lets the observer read the oldest messages, the reflector the oldest lines, and writes what they say."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
+from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem.derived import (
+    Asking,
+    BadAnswer,
+    Group,
+    NewRow,
+    Unread,
+    commit,
+    elements,
+    fail,
+    give,
+    groups_of,
+    read_messages,
+    read_unread,
+    take,
+)
+from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.faces.refusals import is_refusal
+from langchain_workingmem.observations.answers import MOST_CITED, Line, Lines, read_lines
+from langchain_workingmem.observations.log import KIND, Observation, body_of, lines_of, tokens_of
+from langchain_workingmem.observations.prompts import known_notes, notes, observer_rules, reflector_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.observations.options import ObservationOptions
+
+MOST_CONDENSED = 500  # messages that a condensed line stands for: a deletion makes so many raw again at most
+MOST_READ = 400  # messages of one call
+_WAIT = 0.25  # seconds between two looks at the lease of another worker
+
+_log = logging.getLogger("langchain_workingmem")
+
+
+@dataclass(slots=True)
+class Pending:
+    """What this process knows of how much the observer has to read."""
+
+    tokens: Recent[str, int] = field(default_factory=Recent)  # of messages without lines, by thread
+    due: Recent[str, int] = field(default_factory=Recent)  # from how many on there is something to do
+    running: set[str] = field(default_factory=set)  # threads whose observer works in the background of this process
+
+    def add(self, thread_id: str, tokens: int) -> None:
+        """Note that messages of so many tokens were written; of a thread that is not known nothing is noted."""
+        self.tokens.change(thread_id, lambda before: None if before is None else before + tokens)
+
+
+def due_later(options: ObservationOptions, tokens: int, unread: int) -> int:
+    """Return from how many tokens on there is something to read: half of the limit on, whenever a batch is full."""
+    ahead = tokens + max(1, options.keep_tokens + options.batch_tokens - unread)
+    return min(options.message_tokens, max(options.message_tokens // 2, ahead))
+
+
+def start(state: MemoryState, options: ObservationOptions, thread_id: str, user_id: str) -> Plan[None]:
+    """Let the observer work in the background, if there is something to do as far as this process knows."""
+    pending = state.room(Pending)
+    tokens, due = pending.tokens.get(thread_id), pending.due.get(thread_id)
+    if tokens is not None and tokens < (due or options.message_tokens // 2):
+        return
+    if thread_id in pending.running:
+        return
+    pending.running.add(thread_id)
+    done = partial(pending.running.discard, thread_id)
+
+    def work() -> Plan[None]:
+        try:
+            yield from Worker(state, options, thread_id, user_id).run()
+        except (ThreadNotFoundError, ThreadOwnershipError):
+            pass  # deleted or given away meanwhile
+        except WorkingMemError as error:
+            _log.warning("thread %r is not observed: %s", thread_id, error)
+        finally:
+            done()
+
+    yield Spawn(work(), slow=True, lost=done, task="observe")
+
+
+class Worker:
+    """The observer and the reflector of one thread, while they have its lease."""
+
+    def __init__(self, state: MemoryState, options: ObservationOptions, thread_id: str, user_id: str) -> None:
+        self.state, self.options, self.thread_id, self.user_id = state, options, thread_id, user_id
+        self.token = uuid4().hex
+        self.zone = state.zone(thread_id, user_id)
+
+    def run(self, *, now: bool = False, seconds: float | None = None) -> Plan[None]:
+        """Work until there is nothing to do. `now`: whatever the thresholds and pauses say, waiting for another worker.
+
+        With `seconds` at most so long for each call of a model. A failure of the model is logged, and lets all workers pause.
+        """
+        seconds = seconds or self.options.timeout.total_seconds()
+        while (wait := (yield from self._take(seconds, force=now))[0]) > 0:
+            if not now:
+                return
+            yield Sleep(min(wait / 1000, _WAIT))
+        yield from self.work(seconds, now=now)
+
+    def wait(self, seconds: float) -> Plan[None]:
+        """Work, or let another worker work, until few enough messages are left for a prompt: for so many seconds, and not in a pause."""
+        until = monotonic() + seconds
+        while (left := until - monotonic()) > 0:
+            wait, is_pause = yield from self._take(left, force=False)
+            if is_pause:
+                return
+            if wait > 0:
+                yield Sleep(min(wait / 1000, _WAIT, left))
+            else:
+                yield from self.work(left)
+            if (self.state.room(Pending).tokens.get(self.thread_id) or 0) <= self.options.limit:
+                return
+            if wait > 0:
+                unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+                self._note(unread)
+            else:
+                return
+
+    def _note(self, unread: Unread) -> int:
+        """Note how much there is to read; return the tokens of messages without lines."""
+        tokens, pending = sum(one.tokens for one in unread.facts), self.state.room(Pending)
+        pending.tokens.put(self.thread_id, tokens)
+        left = sum(one.tokens for one in unread.waiting())
+        pending.due.put(self.thread_id, due_later(self.options, tokens, left))
+        return tokens
+
+    def work(self, seconds: float, *, now: bool = False) -> Plan[None]:
+        """Do all that there is to do, with the lease."""
+        try:
+            while (yield from self._step(seconds, now=now)) and not self.state.closing:
+                yield from self._take(seconds, force=now)
+            if not self.state.closing:
+                while (yield from self._condense(seconds)):
+                    yield from self._take(seconds, force=now)
+        except (BadAnswer, ModelError) as error:
+            is_of_content = isinstance(error, BadAnswer) or is_refusal(error)
+            _log.warning("thread %r: the observer has failed: %s", self.thread_id, error)
+            yield from fail(self.state, self.thread_id, self.user_id, KIND, self.token, counts=is_of_content)
+        else:
+            yield from give(self.state, self.thread_id, self.user_id, KIND, self.token)
+
+    def _take(self, seconds: float, *, force: bool) -> Plan[tuple[int, bool]]:
+        ms = int(seconds * 4000) + 10_000  # three questions and some time
+        return take(self.state, self.thread_id, self.user_id, KIND, self.token, ms, force=force)
+
+    # ------------------------------------------------------------------ messages
+
+    def _step(self, seconds: float, *, now: bool) -> Plan[bool]:
+        """Read one batch, or activate what was read ahead; return whether there may be more to do."""
+        options = self.options
+        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        tokens, free = self._note(unread), self._free(unread.waiting())
+        is_over = now or tokens >= options.message_tokens
+        size = max(1, options.batch_tokens >> unread.work.failures)
+        is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
+        if not free or not (is_over or is_full):
+            if is_over and unread.work.ahead:
+                yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, activate=True)
+                return True
+            return False
+        groups = yield from self._groups(unread, free, size)
+        if groups is None:
+            return True  # the thread has changed meanwhile
+        if not groups:
+            return False
+        is_last = is_over and sum(len(group.rows) for group in groups) >= len(free)
+        rows = [row for group in groups for row in group.rows]
+        if unread.work.failures > 2 and len(groups) == 1:  # it cannot be read at all
+            lines = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))]
+        else:
+            lines = yield from self._ask(unread, rows, size, seconds)
+        new = rows_of(lines, groups, waits=not is_over)
+        written = yield from commit(
+            self.state, self.thread_id, self.user_id, KIND, unread.work, new, activate=is_last
+        )
+        return written is None or any(isinstance(one, int) for one in written) or now
+
+    def _free(self, facts: Sequence[Facts]) -> list[Facts]:
+        """Return what may be read: not the last question with its answer, not the newest messages."""
+        asked = max((at for at, one in enumerate(facts) if one.words.startswith("q")), default=-1)
+        while asked > 0 and facts[asked - 1].words.startswith("q"):
+            asked -= 1
+        kept, end = 0, len(facts)
+        while end and (kept := kept + facts[end - 1].tokens) <= self.options.keep_tokens:
+            end -= 1
+        return [one for at, one in enumerate(facts[:end]) if at < asked or (asked >= 0 and not one.words)]
+
+    def _groups(self, unread: Unread, free: Sequence[Facts], size: int) -> Plan[list[Group] | None]:
+        """Return the oldest finished groups of at most `size` tokens, one at least; None if the thread has changed."""
+        chosen, tokens = list["Facts"](), 0
+        for one in free[:MOST_READ]:
+            chosen.append(one)
+            if (tokens := tokens + one.tokens) > size:
+                break
+        # results that follow belong to what is chosen
+        rest = free[len(chosen) : len(chosen) + 64]
+        for one in rest:
+            if one.words:
+                break
+            chosen.append(one)
+        rows = yield from read_messages(self.state, self.thread_id, chosen, unread.work)
+        if rows is None:
+            return None
+        weights = {one.seq: one.tokens for one in chosen}
+        found, tokens = list[Group](), 0
+        for group in groups_of(rows):
+            weight = sum(weights[row.place] for row in group.rows)
+            if not group.is_finished or (found and tokens + weight > size):
+                break
+            found.append(group)
+            tokens += weight
+        return found
+
+    def _ask(self, unread: Unread, rows: Sequence[StoredMessage], size: int, seconds: float) -> Plan[list[Line]]:
+        asking = self._asking(self.options.model, seconds, "observe")
+        question = yield from self._question(unread, rows[0])
+        known = known_notes(lines_of({self.thread_id: unread.shown}), self.zone)
+        data = known + elements(rows, size, question, zone=self.zone)
+        most = max(200, count_tokens(data))
+        return (
+            yield from asking(
+                observer_rules(self.options.instructions), data, partial(read_lines, len(rows), most), Lines
+            )
+        )
+
+    def _question(self, unread: Unread, first: StoredMessage) -> Plan[StoredMessage | None]:
+        """Return the question that a batch of tool traffic works on, where it is not read itself."""
+        before = [one for one in unread.facts if one.seq < first.place and one.words.startswith("q")]
+        if not before or first.upto:
+            return None
+        rows = yield from read_messages(self.state, self.thread_id, before[-1:], unread.work)
+        return rows[0] if rows else None
+
+    def _asking(self, model: BaseChatModel | str, seconds: float, name: str) -> Asking:
+        assert not isinstance(model, str)
+        return Asking(self.state, self.thread_id, self.user_id, model, seconds, name)
+
+    # ------------------------------------------------------------------ lines
+
+    def _condense(self, seconds: float) -> Plan[bool]:
+        """Condense the oldest half of a log that is too long; return whether it was written."""
+        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        lines, most = lines_of({self.thread_id: unread.shown}), self.options.observation_tokens
+        if (tokens := tokens_of(lines)) < most:
+            return False
+        some, size = list[Observation](), 0
+        for one in lines[:-1]:
+            if size >= tokens / 2:
+                break
+            some.append(one)
+            size += tokens_of([one])
+        some = [one for one in some if one.messages < MOST_CONDENSED]
+        if len(some) < 2:
+            return False
+        goal = max(1, tokens_of(some) // 2)
+        asking = self._asking(self.options.reflector or self.options.model, seconds, "reflect")
+
+        def read(answer: object, parsed: object) -> list[NewRow]:
+            return condensed(some, read_lines(len(some), goal * 3 // 2, answer, parsed))  # type: ignore[arg-type]
+
+        new = yield from asking(reflector_rules(self.options.instructions, goal), notes(some, self.zone), read, Lines)
+        written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new)
+        return written is None or all(isinstance(one, int) for one in written)
+
+
+def rows_of(lines: Sequence[Line], groups: Sequence[Group], *, waits: bool) -> list[NewRow]:
+    """Return the rows of lines about groups of messages: each group is covered by one line, if possible one that cites it."""
+    rows = [row for group in groups for row in group.rows]
+    covers: list[list[StoredMessage]] = [[] for _ in lines]
+    number, last = 0, 0
+    for group in groups:
+        numbers = range(number + 1, number + len(group.rows) + 1)
+        number += len(group.rows)
+        last = next((at for at, line in enumerate(lines) if any(one in numbers for one in line.numbers)), last)
+        covers[last] += group.rows
+    found = []
+    for line, covered in zip(lines, covers, strict=True):
+        cited = [rows[one - 1] for one in line.numbers]
+        at, ids = to_micros(cited[0].stored_at), [row.message.id or "" for row in cited]
+        body = body_of(line.text, at, line.priority, ids[:MOST_CITED], len(covered))
+        found.append(NewRow(body, [row.place for row in cited], [row.place for row in covered], waits=waits))
+    return found
+
+
+def condensed(some: Sequence[Observation], lines: Sequence[Line]) -> list[NewRow]:
+    """Return the rows that replace lines: each old line goes into one new line, if possible into one that cites it."""
+    taken: list[list[Observation]] = [[] for _ in lines]
+    last = 0
+    for number, old in enumerate(some, 1):
+        last = next((at for at, line in enumerate(lines) if number in line.numbers), last)
+        taken[last].append(old)
+    found, texts = list[NewRow](), list[str]()
+    for line, old in zip(lines, taken, strict=True):
+        texts.append(line.text)
+        if not old:  # all that it cites stands in lines before it: its words go into the next one
+            continue
+        if (number := sum(one.messages for one in old)) > MOST_CONDENSED:
+            raise BadAnswer(f"A line joins notes on {number} messages, {MOST_CONDENSED} are allowed. Write several lines.")
+        ids = [id for one in old for _, id in one.sources]
+        body = body_of(
+            " ".join(texts),
+            min(to_micros(one.said_at) for one in old),
+            line.priority,
+            [*dict.fromkeys(ids)][:MOST_CITED],
+            number,
+            max(one.level for one in old) + 1,
+        )
+        texts = []
+        found.append(NewRow(body, replaces=[one.place[1] for one in old]))
+    if texts:
+        found[-1].body["text"] += f" {' '.join(texts)}"
+    return found

@@ -1,0 +1,65 @@
+"""The options of observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, get_args
+
+from langchain_workingmem.checks import at_least, check_model, check_time, one_of, wrong_type
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import Placement, Scope
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObservationOptions:
+    """Let a model turn older messages into a short log of dated lines. The agent is shown the log in place of these messages.
+
+    The messages stay in history and in recall. Tokens are estimated: 4 characters each.
+    """
+
+    model: BaseChatModel | str  # the observer, or its name: "openai:gpt-5-mini", or what `init_chat_model` knows
+    scope: Scope = "thread"  # "user": the logs of the user's 50 newest threads are shown as one; each thread is observed for itself
+    message_tokens: int = 30_000  # of messages without observations; from this number on the oldest are replaced by lines
+    keep_tokens: int = 6_000  # of the newest messages; these, and the question of the running turn, are shown as they are
+    batch_tokens: int = 10_000  # of messages in one call of the model, at most
+    observation_tokens: int = 40_000  # of the log of a thread; from this number on its oldest half is condensed
+    # Tokens of messages without observations above which the next step of an agent waits for the observer, at most `timeout`; what is
+    # still above it is left out, oldest finished tool calls first. None: 1.5 times `message_tokens`
+    block_after: int | None = None
+    reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
+    instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
+    background: bool = True  # after messages are saved; False: only when `observe` is called
+    timeout: timedelta = timedelta(minutes=2)  # for each call of a model
+    # "question": in front of the first shown message; "system": after your system prompt; None: "system" if recall and working memory
+    # (those that are on) have this placement, else "question"
+    placement: Placement | None = None
+
+    def __post_init__(self) -> None:
+        check_model(self.model, "model")
+        if self.reflector is not None:
+            check_model(self.reflector, "reflector")
+        one_of(self.scope, get_args(Scope), "scope")
+        least = {"message_tokens": 1, "keep_tokens": 0, "batch_tokens": 1, "observation_tokens": 1}
+        for name, smallest in least.items():
+            at_least(getattr(self, name), smallest, name)
+        if self.keep_tokens >= self.message_tokens:
+            seen = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
+            raise OptionError(seen, remedy="keep fewer tokens than those at which messages are observed")
+        if self.block_after is not None and at_least(self.block_after, 1, "block_after") < self.message_tokens:
+            raise OptionError(f"block_after={self.block_after}", remedy=f"pass at least {self.message_tokens}")
+        if not isinstance(self.instructions, str | None):
+            raise wrong_type(self.instructions, "instructions", "pass a str, or None")
+        if not isinstance(self.background, bool):
+            raise wrong_type(self.background, "background", "pass True or False")
+        check_time(self.timeout, "timeout")
+        if self.placement is not None:
+            one_of(self.placement, get_args(Placement), "placement")
+
+    @property
+    def limit(self) -> int:
+        """Return the tokens of messages without observations that a prompt holds at most."""
+        return self.block_after or self.message_tokens * 3 // 2
