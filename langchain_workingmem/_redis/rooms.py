@@ -27,31 +27,48 @@ class Wing(Protocol):
         """Delete what a user has, and return counts by the fields of `DeletionReport`."""
 
 
-class Part(Protocol):
+class Part:
     """What takes part in turns beside history, recall and working memory; it appends itself to `MemoryState.parts`."""
 
     def narrow(self, head: dict[str, Any]) -> None:
         """Change what `read.lua` reads of the history."""
 
-    def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
+    def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:  # noqa: ARG002
         """Return what is read beside the history, in the same round trip."""
+        return []
 
     def gathered(
-        self, state: MemoryState, found: Any, head: dict[str, Any], reply: dict[str, Any], asked: Sequence[Command], replies: list[Any]
+        self,
+        state: MemoryState,
+        found: Any,
+        head: dict[str, Any],
+        reply: dict[str, Any],
+        asked: Sequence[Command],
+        replies: list[Any],
     ) -> Plan[bool]:
-        """Take the replies into what was `Gathered`, with that of `read.lua`; tell whether the history has to be read again by `head`."""
+        """Take the replies into what was `Gathered`; tell whether the history has to be read again by `head`.
+
+        `reply` is that of `read.lua`.
+        """
+        yield from ()
+        return False
 
     def renewed(self, state: MemoryState, found: Any, *, waits: bool) -> Plan[None]:
-        """Do the same before a further call of the model in the run of an agent; a part that `waits` may let it wait."""
+        """Do the same before a further call of the model in the run of an agent; one that `waits` may be kept waiting."""
+        yield from ()
 
     def overflowed(self, state: MemoryState, found: Any) -> Plan[bool]:
         """Make room after a model has refused a prompt as too long; tell whether it is worth another try."""
+        yield from ()
+        return False
 
-    def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:
+    def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:  # noqa: ARG002
         """Return blocks of a prompt, each with its place: "question", "system", or "first", in front of the conversation."""
+        return []
 
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
         """Take notice of messages that were written."""
+        yield from ()
 
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of wings by name

@@ -34,6 +34,7 @@ from langchain_workingmem.derived.rows import (
     threads_command,
     threads_in,
 )
+from langchain_workingmem.derived.worker import Worker
 
 __all__ = [
     "Asking",
@@ -44,6 +45,7 @@ __all__ = [
     "Shown",
     "Unread",
     "Work",
+    "Worker",
     "check_end",
     "commit",
     "elements",

@@ -26,7 +26,7 @@ from langchain_workingmem.errors import IdError, ObservationNotFoundError, Optio
 from langchain_workingmem.history import made
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.observations.log import KIND, ObservationLog, body_of
-from langchain_workingmem.observations.observer import Worker
+from langchain_workingmem.observations.observer import Observer
 from langchain_workingmem.observations.part import log_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Observations(Operations):
         (is_there,) = yield from send(("EXISTS", state.keys.of(thread_id).thread))
         if not is_there:
             return found
-        yield from Worker(state, self._options, thread_id, owner).run(now=True)
+        yield from Observer(state, self._options, thread_id, owner).run(now=True)
         return (yield from _read(state, thread_id, owner))
 
     aobserve = twin(observe)

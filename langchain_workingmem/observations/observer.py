@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
-from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
+from langchain_workingmem._engine.plan import Plan, Sleep
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.clock import to_micros
@@ -19,17 +17,14 @@ from langchain_workingmem.derived import (
     Group,
     NewRow,
     Unread,
+    Worker,
     commit,
     elements,
-    fail,
-    give,
     groups_of,
     read_messages,
     read_unread,
-    take,
 )
-from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.faces.refusals import is_refusal
+from langchain_workingmem.derived.worker import WAIT
 from langchain_workingmem.observations.answers import MOST_CITED, Line, Lines, read_lines
 from langchain_workingmem.observations.log import KIND, Observation, body_of, lines_of, tokens_of
 from langchain_workingmem.observations.prompts import known_notes, notes, observer_rules, reflector_rules
@@ -46,18 +41,12 @@ if TYPE_CHECKING:
 
 MOST_CONDENSED = 500  # messages that a condensed line stands for: a deletion makes so many raw again at most
 MOST_READ = 400  # messages of one call
-_WAIT = 0.25  # seconds between two looks at the lease of another worker
-
-_log = logging.getLogger("langchain_workingmem")
-
-
 @dataclass(slots=True)
 class Pending:
     """What this process knows of how much the observer has to read."""
 
     tokens: Recent[str, int] = field(default_factory=Recent)  # of messages without lines, by thread
     due: Recent[str, int] = field(default_factory=Recent)  # from how many on there is something to do
-    running: set[str] = field(default_factory=set)  # threads whose observer works in the background of this process
 
     def add(self, thread_id: str, tokens: int) -> None:
         """Note that messages of so many tokens were written; of a thread that is not known nothing is noted."""
@@ -70,67 +59,42 @@ def due_later(options: ObservationOptions, tokens: int, unread: int) -> int:
     return min(options.message_tokens, max(options.message_tokens // 2, ahead))
 
 
-def start(state: MemoryState, options: ObservationOptions, thread_id: str, user_id: str) -> Plan[None]:
-    """Let the observer work in the background, if there is something to do as far as this process knows."""
-    pending = state.room(Pending)
-    tokens, due = pending.tokens.get(thread_id), pending.due.get(thread_id)
-    if tokens is not None and tokens < (due or options.message_tokens // 2):
-        return
-    if thread_id in pending.running:
-        return
-    pending.running.add(thread_id)
-    done = partial(pending.running.discard, thread_id)
+class Observer(Worker):
+    """The observer and the reflector of one thread."""
 
-    def work() -> Plan[None]:
-        try:
-            yield from Worker(state, options, thread_id, user_id).run()
-        except (ThreadNotFoundError, ThreadOwnershipError):
-            pass  # deleted or given away meanwhile
-        except WorkingMemError as error:
-            _log.warning("thread %r is not observed: %s", thread_id, error)
-        finally:
-            done()
+    kind, name = KIND, "observe"
 
-    yield Spawn(work(), slow=True, lost=done, task="observe")
+    def __init__(
+        self,
+        state: MemoryState,
+        options: ObservationOptions,
+        thread_id: str,
+        user_id: str,
+        seconds: float | None = None,
+    ) -> None:
+        super().__init__(state, thread_id, user_id, seconds or options.timeout.total_seconds())
+        self.options = options
 
+    def start(self) -> Plan[None]:
+        """Work in the background, if there is something to do as far as this process knows."""
+        pending = self.state.room(Pending)
+        tokens, due = pending.tokens.get(self.thread_id), pending.due.get(self.thread_id)
+        if tokens is None or tokens >= (due or self.options.message_tokens // 2):
+            yield from self.in_background()
 
-class Worker:
-    """The observer and the reflector of one thread, while they have its lease."""
-
-    def __init__(self, state: MemoryState, options: ObservationOptions, thread_id: str, user_id: str) -> None:
-        self.state, self.options, self.thread_id, self.user_id = state, options, thread_id, user_id
-        self.token = uuid4().hex
-        self.zone = state.zone(thread_id, user_id)
-
-    def run(self, *, now: bool = False, seconds: float | None = None) -> Plan[None]:
-        """Work until there is nothing to do. `now`: whatever the thresholds and pauses say, waiting for another worker.
-
-        With `seconds` at most so long for each call of a model. A failure of the model is logged, and lets all workers pause.
-        """
-        seconds = seconds or self.options.timeout.total_seconds()
-        while (wait := (yield from self._take(seconds, force=now))[0]) > 0:
-            if not now:
-                return
-            yield Sleep(min(wait / 1000, _WAIT))
-        yield from self.work(seconds, now=now)
-
-    def wait(self, seconds: float) -> Plan[None]:
-        """Work, or let another worker work, until few enough messages are left for a prompt: for so many seconds, and not in a pause."""
-        until = monotonic() + seconds
-        while (left := until - monotonic()) > 0:
-            wait, is_pause = yield from self._take(left, force=False)
+    def wait(self) -> Plan[None]:
+        """Work, or let another worker work, until few enough messages are left for a prompt: for `seconds`, and not in a pause."""
+        until = monotonic() + self.seconds
+        while monotonic() < until:
+            wait, is_pause = yield from self.take()
             if is_pause:
                 return
-            if wait > 0:
-                yield Sleep(min(wait / 1000, _WAIT, left))
-            else:
-                yield from self.work(left)
-            if (self.state.room(Pending).tokens.get(self.thread_id) or 0) <= self.options.limit:
+            if wait == 0:
+                yield from self.work()
                 return
-            if wait > 0:
-                unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
-                self._note(unread)
-            else:
+            yield Sleep(min(wait / 1000, WAIT))
+            unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+            if self._note(unread) <= self.options.limit:
                 return
 
     def _note(self, unread: Unread) -> int:
@@ -141,33 +105,18 @@ class Worker:
         pending.due.put(self.thread_id, due_later(self.options, tokens, left))
         return tokens
 
-    def work(self, seconds: float, *, now: bool = False) -> Plan[None]:
-        """Do all that there is to do, with the lease."""
-        try:
-            while (yield from self._step(seconds, now=now)) and not self.state.closing:
-                yield from self._take(seconds, force=now)
-            if not self.state.closing:
-                while (yield from self._condense(seconds)):
-                    yield from self._take(seconds, force=now)
-        except (BadAnswer, ModelError) as error:
-            is_of_content = isinstance(error, BadAnswer) or is_refusal(error)
-            _log.warning("thread %r: the observer has failed: %s", self.thread_id, error)
-            yield from fail(self.state, self.thread_id, self.user_id, KIND, self.token, counts=is_of_content)
-        else:
-            yield from give(self.state, self.thread_id, self.user_id, KIND, self.token)
-
-    def _take(self, seconds: float, *, force: bool) -> Plan[tuple[int, bool]]:
-        ms = int(seconds * 4000) + 10_000  # three questions and some time
-        return take(self.state, self.thread_id, self.user_id, KIND, self.token, ms, force=force)
+    def step(self) -> Plan[bool]:
+        """Read one batch, or activate what was read ahead, or condense the log."""
+        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        return (yield from self._observe(unread)) or (yield from self._condense(unread))
 
     # ------------------------------------------------------------------ messages
 
-    def _step(self, seconds: float, *, now: bool) -> Plan[bool]:
+    def _observe(self, unread: Unread) -> Plan[bool]:
         """Read one batch, or activate what was read ahead; return whether there may be more to do."""
         options = self.options
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
         tokens, free = self._note(unread), self._free(unread.waiting())
-        is_over = now or tokens >= options.message_tokens
+        is_over = self.now or tokens >= options.message_tokens
         size = max(1, options.batch_tokens >> unread.work.failures)
         is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
         if not free or not (is_over or is_full):
@@ -185,12 +134,12 @@ class Worker:
         if unread.work.failures > 2 and len(groups) == 1:  # it cannot be read at all
             lines = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))]
         else:
-            lines = yield from self._ask(unread, rows, size, seconds)
+            lines = yield from self._ask(unread, rows, size)
         new = rows_of(lines, groups, waits=not is_over)
         written = yield from commit(
             self.state, self.thread_id, self.user_id, KIND, unread.work, new, activate=is_last
         )
-        return written is None or any(isinstance(one, int) for one in written) or now
+        return written is None or any(isinstance(one, int) for one in written)
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return what may be read: not the last question with its answer, not the newest messages."""
@@ -228,8 +177,8 @@ class Worker:
             tokens += weight
         return found
 
-    def _ask(self, unread: Unread, rows: Sequence[StoredMessage], size: int, seconds: float) -> Plan[list[Line]]:
-        asking = self._asking(self.options.model, seconds, "observe")
+    def _ask(self, unread: Unread, rows: Sequence[StoredMessage], size: int) -> Plan[list[Line]]:
+        asking = self._asking(self.options.model, "observe")
         question = yield from self._question(unread, rows[0])
         known = known_notes(lines_of({self.thread_id: unread.shown}), self.zone)
         data = known + elements(rows, size, question, zone=self.zone)
@@ -248,15 +197,14 @@ class Worker:
         rows = yield from read_messages(self.state, self.thread_id, before[-1:], unread.work)
         return rows[0] if rows else None
 
-    def _asking(self, model: BaseChatModel | str, seconds: float, name: str) -> Asking:
-        assert not isinstance(model, str)
-        return Asking(self.state, self.thread_id, self.user_id, model, seconds, name)
+    def _asking(self, model: BaseChatModel | str, name: str) -> Asking:
+        assert not isinstance(model, str)  # `install` has found it by its name
+        return Asking(self.state, self.thread_id, self.user_id, model, self.seconds, name)
 
     # ------------------------------------------------------------------ lines
 
-    def _condense(self, seconds: float) -> Plan[bool]:
+    def _condense(self, unread: Unread) -> Plan[bool]:
         """Condense the oldest half of a log that is too long; return whether it was written."""
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
         lines, most = lines_of({self.thread_id: unread.shown}), self.options.observation_tokens
         if (tokens := tokens_of(lines)) < most:
             return False
@@ -270,7 +218,7 @@ class Worker:
         if len(some) < 2:
             return False
         goal = max(1, tokens_of(some) // 2)
-        asking = self._asking(self.options.reflector or self.options.model, seconds, "reflect")
+        asking = self._asking(self.options.reflector or self.options.model, "reflect")
 
         def read(answer: object, parsed: object) -> list[NewRow]:
             return condensed(some, read_lines(len(some), goal * 3 // 2, answer, parsed))  # type: ignore[arg-type]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._redis.rooms import Part
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem.derived import Ranges, Shown, known_rows, learn, show_command, threads_command, threads_in
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.observations.log import KIND, ObservationLog, lines_of, log_block, tokens_of
-from langchain_workingmem.observations.observer import Pending, Worker, start
+from langchain_workingmem.observations.observer import Observer, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ class _Users:
     logs: Recent[tuple[str, str], tuple[object, ObservationLog]] = field(default_factory=lambda: Recent(256))
 
 
-class Observing:
+class Observing(Part):
     """The part of a turn that shows the log."""
 
     def __init__(self, options: ObservationOptions) -> None:
@@ -102,7 +103,7 @@ class Observing:
         thread_id, user_id, options = found.thread_id, found.user_id, self.options
         tokens = state.room(Pending).tokens.get(thread_id)
         if waits and options.background and (tokens is None or tokens > options.limit):
-            yield from Worker(state, options, thread_id, user_id).wait(options.timeout.total_seconds())
+            yield from Observer(state, options, thread_id, user_id).wait()
         (reply,) = yield from send(show_command(state, thread_id, user_id, KIND))
         others = {id: known_rows(state, id, KIND) for id in state.room(_Users).threads.get(user_id) or ()}
         shown = others if options.scope == "user" else {}
@@ -111,8 +112,7 @@ class Observing:
     def overflowed(self, state: MemoryState, found: Gathered) -> Plan[bool]:
         """Observe all that can be; tell whether the log has changed."""
         before = known_rows(state, found.thread_id, KIND).revision
-        worker = Worker(state, self.options, found.thread_id, found.user_id)
-        yield from worker.run(now=True)
+        yield from Observer(state, self.options, found.thread_id, found.user_id).run(now=True)
         yield from self.renewed(state, found, waits=False)
         return known_rows(state, found.thread_id, KIND).revision != before
 
@@ -131,7 +131,7 @@ class Observing:
         """Let the observer work, if enough messages wait for it."""
         state.room(Pending).add(thread_id, tokens)
         if self.options.background and user_id is not None:
-            yield from start(state, self.options, thread_id, user_id)
+            yield from Observer(state, self.options, thread_id, user_id).start()
 
 
 def log_of(

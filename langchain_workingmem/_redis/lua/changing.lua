@@ -11,7 +11,7 @@ for at = 1, 4 do counts[counted[at]] = tonumber(counts[at] or 0) end
 
 -- Fails if another program has stored another type under a key: before the first write, so that a script does all or nothing.
 for _, at in ipairs({2, 3, 7}) do redis.call('ZCARD', KEYS[at]) end
-for _, at in ipairs({4, 5, 6}) do redis.call('HLEN', KEYS[at]) end
+for _, at in ipairs({4, 5, 6, 9}) do redis.call('HLEN', KEYS[at]) end
 
 local function count(words, sign)
   counts.count = counts.count + sign

@@ -1,0 +1,95 @@
+"""A worker that makes rows of a kind in one thread: one at a time over all processes, with pauses after failures."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
+
+from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
+from langchain_workingmem.derived.asking import BadAnswer
+from langchain_workingmem.derived.rows import fail, give, take
+from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.faces.refusals import is_refusal
+
+if TYPE_CHECKING:
+    from langchain_workingmem._redis.state import MemoryState
+
+WAIT = 0.25  # seconds between two looks at the lease of another worker
+
+_log = logging.getLogger("langchain_workingmem")
+
+
+@dataclass(slots=True)
+class _Running:
+    """The workers that run in the background of this process."""
+
+    threads: set[tuple[str, str]] = field(default_factory=set)  # kind and thread
+
+
+class Worker:
+    """The worker of a thread, while it has the lease."""
+
+    kind: ClassVar[str]
+    name: ClassVar[str]  # in logs
+
+    def __init__(self, state: MemoryState, thread_id: str, user_id: str, seconds: float) -> None:
+        self.state, self.thread_id, self.user_id = state, thread_id, user_id
+        self.seconds = seconds  # for each call of a model
+        self.now = False  # whatever thresholds say
+        self.error: str | None = None  # why the model has failed
+        self.zone = state.zone(thread_id, user_id)
+        self._token = uuid4().hex
+
+    def step(self) -> Plan[bool]:
+        """Do one thing; return whether there may be more to do."""
+        raise NotImplementedError
+
+    def in_background(self) -> Plan[None]:
+        """Work in the background, unless a worker of this process does so."""
+        running, mine = self.state.room(_Running).threads, (self.kind, self.thread_id)
+        if mine in running:
+            return
+        running.add(mine)
+        done = partial(running.discard, mine)
+
+        def work() -> Plan[None]:
+            try:
+                yield from self.run()
+            except (ThreadNotFoundError, ThreadOwnershipError):
+                pass  # deleted or given away meanwhile
+            except WorkingMemError as error:
+                _log.warning("thread %r: %s has failed: %s", self.thread_id, self.name, error)
+            finally:
+                done()
+
+        yield Spawn(work(), slow=True, lost=done, task=self.name)
+
+    def run(self, *, now: bool = False) -> Plan[None]:
+        """Work until there is nothing to do. `now`: whatever thresholds and pauses say, waiting for another worker."""
+        self.now = now
+        while (wait := (yield from self.take())[0]) > 0:
+            if not now:
+                return
+            yield Sleep(min(wait / 1000, WAIT))
+        yield from self.work()
+
+    def take(self) -> Plan[tuple[int, bool]]:
+        """Take or prolong the lease: for three questions to a model, and some time."""
+        ms = int(self.seconds * 4000) + 10_000
+        return take(self.state, self.thread_id, self.user_id, self.kind, self._token, ms, force=self.now)
+
+    def work(self) -> Plan[None]:
+        """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
+        try:
+            while (yield from self.step()) and not self.state.closing:
+                yield from self.take()
+        except (BadAnswer, ModelError) as error:
+            self.error = str(error)
+            _log.warning("thread %r: %s has failed: %s", self.thread_id, self.name, error)
+            is_of_content = isinstance(error, BadAnswer) or is_refusal(error)
+            yield from fail(self.state, self.thread_id, self.user_id, self.kind, self._token, counts=is_of_content)
+        else:
+            yield from give(self.state, self.thread_id, self.user_id, self.kind, self._token)

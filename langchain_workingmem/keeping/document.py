@@ -1,0 +1,113 @@
+"""The document of a user, made of the rows of the user's threads and of what tool, program and person have set.
+
+`kept` stands beside it: `base`, what others have set, `values`, what the document shows and from where, and `threads`, which rows it was
+made of. A value that was said later holds, whatever came first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from langchain_workingmem.keeping.values import Leaf, changed, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_workingmem._documents.formats import Format
+    from langchain_workingmem.derived import Shown
+
+KIND = "value"  # of the rows
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is noted beside a document."""
+
+    base: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, is_item, since
+    values: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, since, thread (None: of the base)
+    threads: dict[str, dict[str, Any]] = field(default_factory=dict)  # thread -> revision, ids
+
+    @classmethod
+    def read(cls, text: str | None) -> Kept:
+        """Read what `write` has written."""
+        return cls(**orjson.loads(text)) if text else cls()
+
+    def write(self) -> str:
+        """Write it as JSON."""
+        return orjson.dumps({"base": self.base, "values": self.values, "threads": self.threads}).decode()
+
+
+class Made(NamedTuple):
+    """A document that was made of rows."""
+
+    text: str
+    kept: Kept
+    loses: bool  # rows have gone of which older revisions may hold a value
+
+
+def candidates(kept: Kept, shown: Mapping[str, Shown]) -> dict[str, list[tuple[int, int, str, Leaf]]]:
+    """Return by path all that was said, what was said last at the end: since, id of the row, thread, value. "" stands for the base."""
+    found: dict[str, list[tuple[int, int, str, Leaf]]] = {}
+    for thread_id, rows in shown.items():
+        for id, body in rows.rows.items():
+            if "path" in body:
+                leaf = Leaf(body["value"], body["is_item"])
+                found.setdefault(body["path"], []).append((body["at"], id, thread_id, leaf))
+    for path, one in kept.base.items():
+        found.setdefault(path, []).append((one["since"], 0, "", Leaf(one["value"], one["is_item"])))
+    for several in found.values():
+        several.sort(key=lambda one: one[:3])
+    return found
+
+
+def noted(form: Format, text: str, kept: Kept, at: int) -> Kept:
+    """Note what others have changed in a document since it was made; `at`: when it was written last."""
+    now, base = leaves(form, text), dict(kept.base)
+    for path, leaf in now.items():
+        if (kept.values.get(path) or {}).get("value") != leaf.value:
+            base[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": at}
+    for path in kept.values.keys() - now.keys():
+        base[path] = {"value": None, "is_item": False, "since": at}
+    return Kept(base, kept.values, kept.threads)
+
+
+def remade(
+    form: Format,
+    text: str,
+    kept: Kept,
+    shown: Mapping[str, Shown],
+    *,
+    at: int,
+    expired: frozenset[str] = frozenset(),
+    proposed: str | None = None,
+) -> Made:
+    """Make the document anew of the rows that are shown now.
+
+    Values of a thread that has `expired` stay, without their sources. `proposed`: the document as the keeper has just changed it, which
+    has new values in their places.
+    """
+    kept = noted(form, text, kept, at)
+    for path, one in kept.values.items():
+        if one["thread"] in expired and path not in kept.base:
+            kept.base[path] = {"value": one["value"], "is_item": one["is_item"], "since": one["since"]}
+    found = candidates(kept, shown)
+    now = leaves(form, text if proposed is None else proposed)
+    held = {path: several[-1] for path, several in found.items()}
+    wanted = {path: leaf for path, (*_, leaf) in held.items() if (now.get(path) or Leaf(None)).value != leaf.value}
+    wanted |= {path: Leaf(None, leaf.is_item) for path, leaf in now.items() if path not in held}
+    text = text if proposed is None else proposed
+    if wanted:
+        text = changed(form, text, wanted)
+    values: dict[str, dict[str, Any]] = {}
+    for path, leaf in leaves(form, text).items():
+        since, _, thread_id, own = held.get(path, (at, 0, "", leaf))
+        source = thread_id if own.value == leaf.value else ""
+        values[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": since, "thread": source or None}
+    threads = {id: {"revision": rows.revision, "ids": [*rows.rows]} for id, rows in shown.items()}
+    base = {path: one for path, one in kept.base.items() if one["value"] is not None or len(found[path]) > 1}
+    before = ((id, one["ids"]) for id, one in kept.threads.items() if id not in expired)
+    loses = any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)
+    return Made(text, Kept(base, values, threads), loses)

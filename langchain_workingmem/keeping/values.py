@@ -1,0 +1,190 @@
+"""A working memory as values by path, and back: pure functions.
+
+Of a schema a path is a JSON Pointer; an item of a list has its text as the last part. Of a template it is the name of a field, as in
+/Location; of any other line, the line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.merging import parse_json
+from langchain_workingmem.errors import WorkingMemoryValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_workingmem._documents.formats import Format, TextFormat
+
+_FIELD = re.compile(r"^(\s*(?:[-*+]\s+)?(?:\*\*|__)?([^:*\n]{1,80}?)(?:\*\*|__)?\s*:(?:\*\*|__)?[ \t]*)(.*)$")
+
+
+class Leaf(NamedTuple):
+    """A value of a document."""
+
+    value: Any
+    is_item: bool = False  # of a list
+
+
+def part(text: str) -> str:
+    """Write a part of a path."""
+    return text.replace("~", "~0").replace("/", "~1")
+
+
+def parts(path: str) -> list[str]:
+    """Return the parts of a path."""
+    return [one.replace("~1", "/").replace("~0", "~") for one in path.split("/")[1:]]
+
+
+def item_name(item: Any) -> str:
+    """Return the last part of the path of an item of a list."""
+    return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, sort_keys=True)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def leaves(form: Format, text: str) -> dict[str, Leaf]:
+    """Return all values of a document."""
+    if not isinstance(form, JsonFormat):
+        return {path: Leaf(value, path == f"/{part(value)}") for path, value in _lines(form, text)}
+    document = parse_json(text) if text else {}
+    return dict(_json_leaves(document, "")) if isinstance(document, dict) else {}
+
+
+def _json_leaves(value: Any, path: str) -> Iterable[tuple[str, Leaf]]:
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _json_leaves(one, f"{path}/{part(key)}")
+    elif isinstance(value, list):
+        yield from ((f"{path}/{part(item_name(one))}", Leaf(one, is_item=True)) for one in value)
+    elif value is not None:
+        yield path, Leaf(value)
+
+
+def _lines(form: TextFormat, text: str) -> Iterable[tuple[str, str]]:
+    names = _fields(form)
+    template = {line.strip() for line in form.template.splitlines()}
+    for line in text.splitlines():
+        field = _FIELD.match(line)
+        if field and field[2].strip() in names:
+            if field[3].strip():
+                yield f"/{part(field[2].strip())}", field[3].strip()
+        elif line.strip() and line.strip() not in template:
+            yield f"/{part(line.strip())}", line.strip()
+
+
+def _fields(form: TextFormat) -> dict[str, str]:
+    """Return the fields of a template: name and line."""
+    found = ((_FIELD.match(line), line) for line in form.template.splitlines())
+    return {field[2].strip(): line for field, line in found if field}
+
+
+def changes(before: Mapping[str, Leaf], after: Mapping[str, Leaf]) -> dict[str, Leaf]:
+    """Return what is different: a value None for what is gone."""
+    found = {path: leaf for path, leaf in after.items() if before.get(path) != leaf}
+    return found | {path: Leaf(None, leaf.is_item) for path, leaf in before.items() if path not in after}
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def changed(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
+    """Return the document with these values, None for those that go; a value that does not fit is left out."""
+    if not isinstance(form, JsonFormat):
+        return _changed_lines(form, text, wanted)
+    document = parse_json(text) if text else {}
+    if not isinstance(document, dict):
+        return text
+    gone = [path for path, leaf in wanted.items() if leaf.value is None]
+    for path in gone:
+        remove_at(document, parts(path))
+    text = _stored(form, document)
+    new = {path: leaf for path, leaf in wanted.items() if leaf.value is not None}
+    trial = parse_json(text) if text else {}
+    try:  # all at once, as nearly always
+        for path, leaf in new.items():
+            set_at(trial, parts(path), leaf)
+        return form.apply("", trial, "replace") if trial else ""
+    except WorkingMemoryValidationError:
+        pass
+    for path, leaf in new.items():
+        with suppress(WorkingMemoryValidationError):
+            trial = parse_json(text) if text else {}
+            set_at(trial, parts(path), leaf)
+            text = form.apply("", trial, "replace")
+    return text
+
+
+def _stored(form: JsonFormat, document: dict[str, Any]) -> str:
+    """Write a document from which values were taken; what does not fit any more without them goes, too."""
+    keys = [*document]
+    while True:
+        try:
+            return form.apply("", document, "replace") if document else ""
+        except WorkingMemoryValidationError:
+            document.pop(keys.pop())
+
+
+def set_at(document: dict[str, Any], names: list[str], leaf: Leaf) -> None:
+    """Set a value at a path, or add an item to a list; `WorkingMemoryValidationError` where another value is in the way."""
+    inner: Any = document
+    for name in names[: -2 if leaf.is_item else -1]:
+        inner = inner.setdefault(name, {}) if isinstance(inner, dict) else None
+    if not isinstance(inner, dict) or len(names) < 1 + leaf.is_item:
+        raise WorkingMemoryValidationError("no object is there", remedy="name a field of the schema")
+    if not leaf.is_item:
+        inner[names[-1]] = leaf.value
+        return
+    items = inner.setdefault(names[-2], [])
+    if not isinstance(items, list):
+        raise WorkingMemoryValidationError("no list is there", remedy="name a list")
+    if leaf.value not in items:
+        items.append(leaf.value)
+
+
+def remove_at(document: Any, names: list[str]) -> bool:
+    """Take a value, or an item of a list, out of a document, with what is empty then; return whether it was there."""
+    name, inner = names[0], None
+    if isinstance(document, list):
+        at = next((at for at, one in enumerate(document) if item_name(one) == name), None)
+        if at is None:
+            return False
+        del document[at]
+        return True
+    if not isinstance(document, dict) or name not in document:
+        return False
+    if len(names) == 1:
+        del document[name]
+        return True
+    inner = document[name]
+    found = remove_at(inner, names[1:])
+    if found and inner in ({}, []):
+        del document[name]
+    return found
+
+
+def _changed_lines(form: TextFormat, text: str, wanted: Mapping[str, Leaf]) -> str:
+    fields, left = _fields(form), dict(wanted)
+    lines: list[str] = []
+    for line in (text if text.strip() else form.template).splitlines():
+        field = _FIELD.match(line)
+        name = field[2].strip() if field else ""
+        path = f"/{part(name)}" if name in fields else f"/{part(line.strip())}"
+        leaf = left.pop(path, None)
+        if leaf is None:
+            lines.append(line)
+        elif field and name in fields:
+            lines.append(fields[name] if leaf.value is None else f"{field[1].rstrip()} {leaf.value}")
+        elif leaf.value is not None:
+            lines.append(line)
+    for path, leaf in left.items():
+        if leaf.value is not None:
+            name = parts(path)[0]
+            lines.append(f"{fields[name].rstrip()} {leaf.value}" if name in fields else str(leaf.value))
+    made = "\n".join(lines) + ("\n" if (text if text.strip() else form.template).endswith("\n") else "")
+    return "" if form.is_empty(made) else made
