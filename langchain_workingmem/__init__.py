@@ -54,6 +54,7 @@ __all__ = [
     "Ids",
     "ImportReport",
     "IndexOptions",
+    "KeeperReport",
     "LineMatch",
     "LocalEmbeddings",
     "Memory",
@@ -93,6 +94,7 @@ __all__ = [
     "WorkingMemoryOptions",
     "WorkingMemoryState",
     "WorkingMemoryValidationError",
+    "WorkingMemoryValue",
     "collect_contexts",
 ]
 
@@ -104,6 +106,7 @@ _MODULES = {
             "Diagnosis",
             "Finding",
             "ImportReport",
+            "KeeperReport",
             "MergeReport",
             "UserPage",
             "UserSummary",

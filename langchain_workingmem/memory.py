@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
+rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
 
 
 class MemoryArguments(TypedDict, total=False):
@@ -193,6 +194,8 @@ class Memory(Faces, SetUpOnEntry):
             breaker=Breaker(),
         )
         runner.breaker = async_runner.breaker = core.breaker
+        if working_memory is not None and working_memory.keeper is not None:
+            import_module("langchain_workingmem.keeping").install(state)
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)

@@ -103,6 +103,16 @@ class BackfillReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperReport:
+    """A working memory after its keeper has read a thread."""
+
+    memory: WorkingMemoryState
+    operations: int = 0  # that have changed a value
+    left_out: int = 0  # operations that could not be taken: of a path or value that the schema lacks, or without a source
+    last_error: str | None = None  # why the model has failed; what it has not read waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserSummary:
     """A user who owns threads."""
 

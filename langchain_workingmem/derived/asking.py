@@ -208,11 +208,18 @@ class Asking:
     name: str  # of the run, for callbacks
 
     def __call__(
-        self, rules: str, data: str, read: Callable[[BaseMessage, Any], T], schema: type[Any] | None = None
+        self,
+        rules: str,
+        data: str,
+        read: Callable[[BaseMessage, Any], T],
+        schema: type[Any] | None = None,
+        *,
+        work: int = 0,
     ) -> Plan[T]:
         """Ask until an answer can be read, three times at most. Raises `ModelError`, or the last `BadAnswer`.
 
-        `read` gets the answer, and what it holds of the `schema` where the model can answer along one. What the calls take is counted.
+        `read` gets the answer, and what it holds of the `schema` where the model can answer along one. What the calls take is
+        counted. `work` says how long reading takes, in characters beside those of the answer.
         """
         messages: list[BaseMessage] = [SystemMessage(rules), HumanMessage(data)]
         asked: Any = self.model if schema is None else with_schema(self.model, schema)
@@ -229,7 +236,7 @@ class Asking:
             more = tokens_of_call(messages, raw)
             taken = Taken(taken.calls + 1, taken.input_tokens + more[0], taken.output_tokens + more[1])
             try:
-                found = yield from compute(partial(read, raw, parsed), len(str(raw.content)))
+                found = yield from compute(partial(read, raw, parsed), work + len(str(raw.content)))
             except BadAnswer as error:
                 failure, text = error, keep_ends(visible(str(raw.text)).strip(), _MOST_ANSWERED) or "(no text)"
                 messages = [*messages[:2], AIMessage(text), HumanMessage(f"{escaped(str(error))} {_AGAIN}")]

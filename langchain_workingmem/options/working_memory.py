@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
 from langchain_workingmem._documents.schemas import schema_of
-from langchain_workingmem.checks import as_tuple, at_least, one_of, wrong_type
+from langchain_workingmem.checks import as_tuple, at_least, check_model, check_roles, one_of, wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options.base import Placement, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+DEFAULT_TOOLS: Sequence[str] = ("update",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +26,9 @@ class WorkingMemoryOptions:
 
     Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
     the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
+
+    With a `keeper` a model keeps the document beside the conversation: it reads what was said, and each value has its sources, and since
+    when it holds. Then the agent gets no tools of working memory, unless `tools` are passed.
     """
 
     template: str | None = None
@@ -33,7 +40,14 @@ class WorkingMemoryOptions:
     instructions: str | None = None  # what to remember, in the prompt; None: the default ones
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
-    tools: Sequence[str] = ("update",)  # of `memory.tools()`: "get", "update", "clear"
+    tools: Sequence[str] = DEFAULT_TOOLS  # of `memory.tools()`: "get", "update", "clear"; with a keeper none are the default
+    # The chat model that keeps it beside the agent, or its name such as "openai:gpt-5-mini"; None: nobody
+    keeper: BaseChatModel | str | None = None
+    keep_after: int = 0  # tokens of messages in a thread that the keeper waits for; 0: it reads after each turn
+    background: bool = True  # the keeper works after a turn is saved; False: only when `keep` is called
+    # Roles of messages that are a source: an operation of a keeper that cites none of them is left out
+    trust: Sequence[str] = ("human", "tool")
+    show_since: bool = False  # a prompt says since which day each value holds
 
     def __post_init__(self) -> None:
         if self.template is not None and self.schema is not None:
@@ -48,10 +62,26 @@ class WorkingMemoryOptions:
         one_of(self.placement, get_args(Placement), "placement")
         at_least(self.revisions, 1, "revisions")
         at_least(self.max_bytes, 1, "max_bytes")
-        object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'get', 'update', 'clear'"))
+        tools = () if self.keeper is not None and self.tools is DEFAULT_TOOLS else self.tools
+        object.__setattr__(self, "tools", as_tuple(tools, "tools", "'get', 'update', 'clear'"))
         for tool in self.tools:
             one_of(tool, ("get", "update", "clear"), "tools")
+        self._check_keeper()
         self.format  # noqa: B018 - a mistake in template, schema or mode shows here
+
+    def _check_keeper(self) -> None:
+        if self.keeper is not None:
+            check_model(self.keeper, "keeper")
+            if self.read_only:
+                raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
+        at_least(self.keep_after, 0, "keep_after")
+        for name in ("background", "show_since"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise wrong_type(value, name, "pass True or False")
+        if self.keeper is None and (self.keep_after or not self.background):
+            seen = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
+            raise OptionError(f"{seen} without a keeper", remedy="pass keeper=..., a model")
+        object.__setattr__(self, "trust", check_roles(self.trust, "trust"))
 
     @cached_property
     def format(self) -> Format:

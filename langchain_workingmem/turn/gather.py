@@ -26,7 +26,7 @@ from langchain_workingmem.recall import among_threads, fetch_hits, find_candidat
 from langchain_workingmem.turn.fit import fit, history_slice
 from langchain_workingmem.turn.media import media_begin, named
 from langchain_workingmem.turn.messages import in_order
-from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
+from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state, verified
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -153,6 +153,8 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     for part, some in zip(state.parts, of_parts, strict=True):
         is_other |= yield from part.gathered(state, found, history, reply, some, replies[at : at + len(some)])
         at += len(some)
+    if found.working_memory is not None and scope_key is not None and "keeping" not in found.parts:
+        found.working_memory = yield from verified(state, scope_key, found.working_memory)
     if is_other:
         rows = yield from _read_again(state, found, turn, entries, history)
     if ranked and query is not None:

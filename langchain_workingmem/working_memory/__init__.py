@@ -14,6 +14,7 @@ from langchain_workingmem.working_memory.operations import (
     read_state,
     read_working_memory,
     run_memory,
+    verified,
     write_revision_into,
 )
 from langchain_workingmem.working_memory.prompt import update_rules, working_memory_block
@@ -35,6 +36,7 @@ __all__ = [
     "read_working_memory",
     "run_memory",
     "update_rules",
+    "verified",
     "working_memory_block",
     "write_revision_into",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langchain_workingmem._documents.formats import Mode
+from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import RevisionNotFoundError, ThreadNotFoundError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.reports import KeeperReport
 
 
 class WorkingMemory(Operations):
@@ -50,8 +52,15 @@ class WorkingMemory(Operations):
 
     @operation
     def get(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
-        """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip."""
-        return read_working_memory(self._core.state, thread_id, user_id)
+        """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip.
+
+        With a keeper the state also tells of each value since when it holds, by which messages, and what held before: `since(path)`,
+        `sources(path)`, `history(path)`. Four round trips then.
+        """
+        state = self._core.state
+        if state.remembering.keeper is None:
+            return read_working_memory(state, thread_id, user_id)
+        return _keeping().read(state, thread_id, user_id)
 
     aget = twin(get)
 
@@ -135,3 +144,31 @@ class WorkingMemory(Operations):
         return reader_of(state, scope_key)(row)
 
     arevert = twin(revert)
+
+    @operation
+    def undo(self, path: str, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
+        """Take back what was said last about one value, and return the new state: what was said before holds again, to any depth.
+
+        It needs a keeper; `OptionError` names the paths that exist. About eight round trips.
+        """
+        check_writable(self._core.state)
+        return _keeping().undo(self._core.state, thread_id, user_id, path)
+
+    aundo = twin(undo)
+
+    @operation
+    def keep(self, thread_id: str, *, user_id: str | None = None) -> Plan[KeeperReport]:
+        """Let the keeper read now what it has not read of a thread, and return working memory with what the keeper has taken.
+
+        It needs `WorkingMemoryOptions(keeper=...)`. It is safe to call this anywhere, at the same time, and again: while another process
+        reads the thread, it waits. It also reads a turn that has no answer yet. Each call of the model is about at most 10,000 tokens of
+        messages. If the model fails, or gives no usable answer in three attempts, this is logged, the messages wait, and `last_error`
+        says why. About eight round trips for each call of the model, and eight more.
+        """
+        return _keeping().keep(self._core.state, thread_id, user_id)
+
+    akeep = twin(keep)
+
+
+def _keeping() -> Any:
+    return rooms.load("keeping")

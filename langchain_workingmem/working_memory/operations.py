@@ -13,6 +13,7 @@ import orjson
 
 from langchain_workingmem._documents.formats import Format, check_size
 from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep, send
+from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import (
     change_thread,
     check_owner,
@@ -132,15 +133,24 @@ def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[byte
             is_empty=form.is_empty(text),
             origin=row[b"origin"].decode() if b"origin" in row else None,
             key=scope_key.key,
+            kept=row[b"kept"].decode() if b"kept" in row else None,
         )
 
     return read
 
 
 def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
-    """Read working memory. One round trip."""
+    """Read working memory. One round trip; two more where a keeper keeps it, because its messages may be gone."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
-    return read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
+    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
+    return (yield from verified(state, scope_key, found))
+
+
+def verified(state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState) -> Plan[WorkingMemoryState]:
+    """Return a document without values whose messages are gone: a keeper has noted where they come from."""
+    if found.kept is None:
+        return found
+    return (yield from rooms.load("keeping").verified(state, scope_key, found))  # type: ignore[attr-defined, no-any-return]
 
 
 def change_working_memory(

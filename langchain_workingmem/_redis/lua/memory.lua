@@ -1,11 +1,13 @@
 -- Writes a working memory and its revision, unless it has changed since the writer read it. common.lua goes before it.
 -- KEYS  of the thread; or of a user: 1 tombstone  2 memory (HASH)  3 revisions (STREAM)
--- ARGV  1 {user, ttl, expected, keep, origin, document, revert, is_repeated, fields, revisions}
+-- ARGV  1 {user, ttl, expected, keep, origin, document, revert, is_repeated, fields, revisions, beside, cut}
 --   expected      the state that the writer has read, <revision>@<updated_at>; without it any
 --   keep          number of revisions
 --   document      the next one (empty: nothing is known); with `revert` that of this revision
 --   is_repeated   the call was sent before, and its reply was lost
 --   fields        of an exported memory, and its revisions ({number, fields}): they are written if there is none
+--   beside        a field and its value that are written, too: what the document was made of
+--   cut           only this revision stays: older ones may hold what has gone
 -- Reply {status}, then HGETALL of the memory. status is 'written' (or equal already), 'changed' (another revision), 'missing' (that
 --       revision is not kept), 'unknown' (whether the first call has written cannot be told), 'deleted' (the user)
 local is_of_thread = #KEYS > 3
@@ -58,9 +60,14 @@ if head.revert then
   document = kept(head.revert)
   if not document then return reply('missing') end
 end
-if document == (memory[2] or '') then return reply('written') end
+if document == (memory[2] or '') then
+  if head.beside and memory[1] then redis.call('HSET', memory_key, unpack(head.beside)) end
+  if head.cut then redis.call('XTRIM', revisions_key, 'MAXLEN', 1) end
+  return reply('written')
+end
 local newest = not memory[1] and redis.call('XREVRANGE', revisions_key, '+', '-', 'COUNT', 1)[1] -- eviction may have left the revisions
 revision = whole((newest and string.match(newest[1], '^%d+') or revision) + 1)
 local fields = {'document', document, 'revision', revision, 'updated_at', whole(math.max(now, (memory[3] or 0) + 1)), 'origin', head.origin}
-redis.call('XADD', revisions_key, 'MAXLEN', head.keep, revision .. '-0', unpack(fields)) -- first: it may fail
+redis.call('XADD', revisions_key, 'MAXLEN', head.cut and 1 or head.keep, revision .. '-0', unpack(fields)) -- first: it may fail
+for _, value in ipairs(head.beside or {}) do fields[#fields + 1] = value end
 return finish(fields)

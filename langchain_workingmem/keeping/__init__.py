@@ -1,0 +1,158 @@
+"""Working memory that keeps itself: a model reads what was said, and each value has its messages, and since when it holds."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._redis.access import owner_of
+from langchain_workingmem._redis.rooms import WINGS, Part
+from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem.chat_models import chat_model_by_name
+from langchain_workingmem.derived import Shown, commit, read_work
+from langchain_workingmem.errors import OptionError, ThreadConflictError
+from langchain_workingmem.keeping.document import KIND, Kept, candidates
+from langchain_workingmem.keeping.keeper import Keeper
+from langchain_workingmem.keeping.made import commands_for, renew, sources_in
+from langchain_workingmem.keeping.made import verified as verified  # noqa: PLC0414 - the core calls it
+from langchain_workingmem.remembered import WorkingMemoryValue
+from langchain_workingmem.reports import KeeperReport
+from langchain_workingmem.working_memory import ScopeKey, find_scope_key, read_commands, read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_workingmem._engine.plan import Command
+    from langchain_workingmem._redis.rooms import Wing
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.turn import Gathered
+
+_ATTEMPTS = 5  # of a change that meets deletions in the thread
+
+
+class Keeping(Part):
+    """What a keeper does in turns."""
+
+    def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
+        """Read whether the rows of the document have changed."""
+        return commands_for(state, _scope_key(state, thread_id, user_id))
+
+    def gathered(
+        self,
+        state: MemoryState,
+        found: Gathered,
+        head: dict[str, Any],  # noqa: ARG002
+        reply: dict[str, Any],  # noqa: ARG002
+        asked: Sequence[Command],
+        replies: list[Any],
+    ) -> Plan[bool]:
+        """Take values whose messages are gone out of what the model is shown."""
+        found.parts["keeping"] = True
+        scope_key = _scope_key(state, found.thread_id, found.user_id)
+        if found.working_memory is not None and (found.working_memory.kept or any(replies)):
+            found.working_memory = yield from verified(state, scope_key, found.working_memory, asked, replies)
+        return False
+
+    def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:  # noqa: ARG002
+        """Let the keeper read in the background."""
+        if state.remembering.background and user_id is not None:
+            yield from Keeper(state, _scope_key(state, thread_id, user_id), thread_id, user_id).in_background()
+
+
+def _scope_key(state: MemoryState, thread_id: str, user_id: str) -> ScopeKey:
+    if state.remembering.scope == "thread":
+        return ScopeKey(state.keys.of(thread_id), thread_id, user_id)
+    return ScopeKey(state.keys.of_user(user_id), None, user_id)
+
+
+def install(state: MemoryState) -> None:
+    """Let a keeper take part in the turns of a memory."""
+    options = state.remembering
+    if isinstance(options.keeper, str):
+        state.working_memory = replace(options, keeper=chat_model_by_name(options.keeper))
+    state.parts.append(Keeping())
+
+
+def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[KeeperReport]:
+    """Let the keeper read now what it has not read of a thread."""
+    if state.remembering.keeper is None:
+        raise OptionError("no keeper is on", remedy="pass WorkingMemoryOptions(keeper=...), a model")
+    thread_id, owner = yield from owner_of(state, thread_id, user_id)
+    keeper = Keeper(state, _scope_key(state, thread_id, owner), thread_id, owner)
+    yield from keeper.run(now=True)
+    memory = yield from read(state, thread_id, owner)
+    return KeeperReport(
+        memory=memory, operations=keeper.operations, left_out=keeper.left_out, last_error=keeper.error
+    )
+
+
+def read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
+    """Read a document with the time and the sources of its values. Two round trips, three where more threads are needed."""
+    scope_key = yield from find_scope_key(state, thread_id, user_id)
+    found = yield from _written(state, scope_key)
+    return replace(found, timeline=(yield from _timeline(state, scope_key, found)))
+
+
+def _written(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState]:
+    """Return the document as its rows have it."""
+    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
+    if found.kept is None and not state.parts:
+        return found
+    return (yield from renew(state, scope_key)) if found.kept or found.revision else found
+
+
+def _rows(state: MemoryState, scope_key: ScopeKey, kept: Kept) -> Plan[dict[str, Shown]]:
+    asked = commands_for(state, scope_key)
+    sources = yield from sources_in(state, scope_key, kept, asked, (yield from send(*asked)), every=True)
+    return sources.shown
+
+
+def _timeline(
+    state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState
+) -> Plan[Mapping[str, Sequence[WorkingMemoryValue]]]:
+    kept = Kept.read(found.kept)
+    shown = yield from _rows(state, scope_key, kept)
+    bodies = {(thread_id, id): body for thread_id, rows in shown.items() for id, body in rows.rows.items()}
+    timeline = {}
+    for path, several in candidates(kept, shown).items():
+        timeline[path] = [
+            WorkingMemoryValue(
+                path=path,
+                value=leaf.value,
+                since=from_micros(since),
+                sources=[(thread_id, one) for one in bodies[thread_id, id]["ids"]] if thread_id else [],
+            )
+            for since, id, thread_id, leaf in reversed(several)
+        ]
+    return timeline
+
+
+def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: str) -> Plan[WorkingMemoryState]:
+    """Take back what was said last about a value; what was said before holds again."""
+    path = path if path.startswith("/") else f"/{path}"
+    scope_key = yield from find_scope_key(state, thread_id, user_id)
+    for _ in range(_ATTEMPTS):
+        found = yield from _written(state, scope_key)
+        kept = Kept.read(found.kept)
+        several = candidates(kept, (yield from _rows(state, scope_key, kept))).get(path)
+        if not several:
+            timeline = yield from _timeline(state, scope_key, found)
+            replace(found, timeline=timeline).since(path)  # raises
+            return found
+        _, id, thread, _ = several[-1]
+        if not thread:
+            yield from renew(state, scope_key, without=path)
+            break
+        owner = scope_key.user_id or (yield from owner_of(state, thread, None))[1]
+        _, work, _ = yield from read_work(state, thread, owner, KIND)
+        if (yield from commit(state, thread, owner, KIND, work, drop=[id])) is not None:
+            break
+    else:
+        raise ThreadConflictError(thread)
+    return (yield from read(state, thread_id, user_id))
+
+
+WINGS["keeping"] = cast("Wing", sys.modules[__name__])

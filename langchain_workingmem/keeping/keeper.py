@@ -1,0 +1,146 @@
+"""The worker that keeps a document: it lets the keeper read what was said, and writes rows, then the document that they make."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem._text.names import is_memory_tool
+from langchain_workingmem.derived import (
+    Asking,
+    NewRow,
+    Unread,
+    Worker,
+    commit,
+    elements,
+    groups_of,
+    read_messages,
+    read_unread,
+    role_of,
+)
+from langchain_workingmem.keeping.document import KIND, Kept
+from langchain_workingmem.keeping.made import renew
+from langchain_workingmem.keeping.operations import Check, Checked, Operations
+from langchain_workingmem.keeping.prompts import earlier, keeper_rules, shown_document
+from langchain_workingmem.working_memory import ScopeKey, read_commands, read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import StoredMessage
+
+BATCH = 10_000  # tokens of messages in one call of the model
+MOST_READ = 500  # messages that one row says are read
+SECONDS = 120.0  # for each call of the model
+_EARLIER = 2  # messages that are shown as reference
+_SLOW = 50  # the document is read for each operation
+_ROLES = {"user": "human", "assistant": "ai", "tool": "tool"}
+
+_log = logging.getLogger("langchain_workingmem")
+
+
+class Keeper(Worker):
+    """The keeper of a document, in one thread of its owner."""
+
+    kind, name = KIND, "keep"
+
+    def __init__(self, state: MemoryState, scope_key: ScopeKey, thread_id: str, user_id: str) -> None:
+        super().__init__(state, thread_id, user_id, SECONDS)
+        self.scope_key, self.options = scope_key, state.remembering
+        self.operations = self.left_out = 0
+
+    def step(self) -> Plan[bool]:
+        """Let the keeper read one batch."""
+        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND, *read_commands(self.scope_key))
+        facts = self._ready(unread.waiting())
+        if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
+            return False
+        size, chosen = 0, list[Facts]()
+        limit = max(1, BATCH >> unread.work.failures)
+        for one in facts[:MOST_READ]:
+            if chosen and size + one.tokens > limit:
+                break
+            chosen.append(one)
+            size += one.tokens
+        rows = yield from read_messages(self.state, self.thread_id, chosen, unread.work)
+        if rows is None:
+            return True  # the thread has changed meanwhile
+        before = read_state(self.state, self.scope_key, unread.replies)
+        done = Checked(before.text)
+        if any(role_of(row.message) != "assistant" for row in rows) or "ai" in self.options.trust:
+            if unread.work.failures > 2 and len(chosen) == 1:
+                _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, chosen[0].id)
+            else:
+                done = yield from self._ask(unread, rows, before.text, Kept.read(before.kept))
+        self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
+        new, drop = self._rows(unread, chosen, rows, done)
+        written = yield from commit(
+            self.state, self.thread_id, self.user_id, KIND, unread.work, new, drop=drop
+        )
+        if written is None:
+            return True
+        if done.changes:
+            yield from renew(self.state, self.scope_key, self.thread_id, proposed=(before, done.text))
+        return len(facts) > len(chosen)
+
+    def _ready(self, facts: Sequence[Facts]) -> list[Facts]:
+        """Return what may be read: in the background not a turn that has no answer yet."""
+        if self.now:
+            return [*facts]
+        end = max((at + 1 for at, one in enumerate(facts) if one.words.startswith("a")), default=0)
+        return [*facts[:end]]
+
+    def _ask(self, unread: Unread, rows: Sequence[StoredMessage], text: str, kept: Kept) -> Plan[Checked]:
+        form, options = self.options.format, self.options
+        document, numbers = shown_document(form, text, kept.values, self.zone)
+        before = yield from self._earlier(unread, rows[0])
+        data = f"{document}\n{earlier(before)}{elements(rows, BATCH, zone=self.zone)}"
+        sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
+        check = Check(form, text, options.max_bytes, numbers, sources)
+        assert options.keeper is not None  # noqa: S101 - it is on
+        asking = Asking(self.state, self.thread_id, self.user_id, options.keeper, self.seconds, "keep")  # type: ignore[arg-type]
+        rules = keeper_rules(form, options.scope, options.instructions, options.trust)
+        return (yield from asking(rules, data, check, Operations, work=_SLOW * len(text)))
+
+    def _earlier(self, unread: Unread, first: StoredMessage) -> Plan[list[StoredMessage]]:
+        """Return what was said directly before the messages that are read."""
+        keys = self.state.keys.of(self.thread_id)
+        (found,) = yield from send(
+            ("ZRANGE", keys.order, f"({first.place}", "-inf", "BYSCORE", "REV", "LIMIT", 0, 4 * _EARLIER)
+        )
+        said = [one for one in (Facts.read(text.decode()) for text in found) if one.words and not one.is_refused]
+        said = said[:_EARLIER][::-1]
+        return ((yield from read_messages(self.state, self.thread_id, said, unread.work)) or []) if said else []
+
+    def _rows(
+        self, unread: Unread, facts: Sequence[Facts], rows: Sequence[StoredMessage], done: Checked
+    ) -> tuple[list[NewRow], list[int]]:
+        """Return the rows of values, one that says what is read, and the one before it, which that takes over."""
+        found = []
+        for change in done.changes:
+            cited = [rows[number - 1] for number in change.numbers]
+            at, ids = max(to_micros(row.stored_at) for row in cited), [row.message.id or "" for row in cited]
+            for path, leaf in change.leaves.items():
+                body = {"at": at, "path": path, "value": leaf.value, "is_item": leaf.is_item, "ids": ids}
+                found.append(NewRow(body, [row.place for row in cited]))
+        before = [(id, body) for id, body in unread.shown.rows.items() if "path" not in body and body["read"] < MOST_READ]
+        last = before[-1:]
+        number = len(facts) + sum(body["read"] for _, body in last)
+        read = NewRow({"at": 0, "read": number}, covers=[one.seq for one in facts], replaces=[id for id, _ in last])
+        return [*found, read], [id for id, _ in last]
+
+
+def _authors(rows: Sequence[StoredMessage]) -> list[str]:
+    """Return whose words each message holds: what a tool of memory returns was said elsewhere, so it is no source."""
+    tools = {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
+    found = []
+    for row in rows:
+        message = row.message
+        name = message.name or tools.get(getattr(message, "tool_call_id", ""))
+        role = _ROLES[role_of(message)]
+        found.append("memory" if role == "tool" and is_memory_tool(name) else role)
+    return found

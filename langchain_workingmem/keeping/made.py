@@ -1,0 +1,205 @@
+"""Makes the document anew where its rows have changed: for a turn at once, in Redis by compare-and-set. Any process can do that."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
+from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem.derived import Shown, learn, show_command, threads_in
+from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.keeping.document import KIND, Kept, Made, remade
+from langchain_workingmem.working_memory import ScopeKey, read_commands, read_state, run_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from langchain_workingmem._engine.plan import Command
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import WorkingMemoryState
+
+NEWEST = 50  # threads of a user that are looked at beside those whose values hold
+ATTEMPTS = 20  # of a write that others are faster than
+_SLOW = 20  # a character of a document takes as long to read as so many of messages
+
+_log = logging.getLogger("langchain_workingmem")
+
+
+@dataclass(slots=True)
+class _Threads:
+    """From which threads the documents were made that this process has read, by key."""
+
+    of: Recent[str, list[str]] = field(default_factory=Recent)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The rows from which a document is to be made."""
+
+    shown: dict[str, Shown]
+    expired: frozenset[str] = frozenset()  # threads that are gone without having been deleted
+    skipped: frozenset[str] = frozenset()  # threads that were not looked at
+
+
+def commands_for(state: MemoryState, scope_key: ScopeKey) -> list[Command]:
+    """Return the commands that read the rows of a document, as far as this process knows where they lie."""
+    ids = state.room(_Threads).of.get(scope_key.key) or ()
+    return _commands(state, scope_key, ids)
+
+
+def _commands(state: MemoryState, scope_key: ScopeKey, ids: Collection[str]) -> list[Command]:
+    user_id = scope_key.user_id
+    if scope_key.thread_id is not None:
+        return [show_command(state, scope_key.thread_id, user_id, KIND)]
+    threads: Command = ("ZRANGE", state.keys.rows_of_user(user_id or ""), 0, -1, "REV", "WITHSCORES")
+    return [threads, *(show_command(state, id, user_id, KIND) for id in ids)]
+
+
+def sources_in(
+    state: MemoryState,
+    scope_key: ScopeKey,
+    kept: Kept,
+    asked: Sequence[Command],
+    replies: Sequence[Any],
+    *,
+    every: bool = False,
+) -> Plan[Sources]:
+    """Read the replies to `commands_for`: of the newest threads, and of those whose values hold, or of `every` one.
+
+    One round trip where rows of more threads are needed.
+    """
+    user_id = scope_key.user_id
+    if scope_key.thread_id is not None:
+        return Sources({scope_key.thread_id: learn(state, scope_key.thread_id, user_id, KIND, replies[0])})
+    read = {state.keys.thread_of(str(call[3]).encode()): reply for call, reply in zip(asked[1:], replies[1:], strict=True)}
+    threads = threads_in(replies[0])
+    alive = [id for id, is_there in threads.items() if is_there]
+    holding = {one["thread"] for one in kept.values.values() if one["thread"]}
+    wanted = [id for at, id in enumerate(alive) if every or at < NEWEST or id in holding]
+    if new := [id for id in wanted if id not in read]:
+        read |= zip(new, (yield from send(*(show_command(state, id, user_id, KIND) for id in new))), strict=True)
+    state.room(_Threads).of.put(scope_key.key, wanted)
+    shown, expired = {}, set[str]()
+    for id in wanted:
+        try:
+            rows = learn(state, id, user_id, KIND, read[id])
+        except ThreadOwnershipError:  # given to another user
+            continue
+        if b'"missing":true' not in read[id][0]:
+            shown[id] = rows
+        elif state.ttl_ms is not None:  # a deletion would have been noted: the time of the thread is over
+            expired.add(id)
+    return Sources(shown, frozenset(expired), frozenset(alive) - {*wanted})
+
+
+def is_current(kept: Kept, sources: Sources) -> bool:
+    """Tell whether a document was made from these rows."""
+    shown = {id: rows.revision for id, rows in sources.shown.items() if rows.rows or id in kept.threads}
+    return shown == {id: one["revision"] for id, one in kept.threads.items() if id not in sources.skipped}
+
+
+def verified(
+    state: MemoryState,
+    scope_key: ScopeKey,
+    found: WorkingMemoryState,
+    asked: Sequence[Command] = (),
+    replies: Sequence[Any] = (),
+) -> Plan[WorkingMemoryState]:
+    """Return a document without values whose messages are gone; it is written in the background then.
+
+    One round trip, two where this process does not know the threads yet; without `replies` one more.
+    """
+    kept = Kept.read(found.kept)
+    if not replies:
+        asked = commands_for(state, scope_key)
+        replies = yield from send(*asked)
+    sources = yield from sources_in(state, scope_key, kept, asked, replies)
+    if is_current(kept, sources):
+        return found
+    if sources.skipped:
+        sources = yield from sources_in(state, scope_key, kept, asked, replies, every=True)
+    made = yield from _make(state, found, kept, sources)
+
+    def write() -> Plan[None]:
+        try:
+            yield from renew(state, scope_key)
+        except WorkingMemError as error:
+            _log.warning("working memory %s is not up to date: %s", scope_key.key, error)
+
+    yield Spawn(write(), task="keep")
+    return _with(state, found, made)
+
+
+def renew(
+    state: MemoryState,
+    scope_key: ScopeKey,
+    thread_id: str | None = None,
+    proposed: tuple[WorkingMemoryState, str] | None = None,
+    *,
+    without: str | None = None,
+) -> Plan[WorkingMemoryState]:
+    """Write the document as its rows have it, unless it is so, and return it. Three round trips.
+
+    `proposed`: the document that the keeper has read, and what it has made of it in thread `thread_id`. `without`: a path of which what
+    tool, program or person have set goes.
+    """
+    ids = {*(state.room(_Threads).of.get(scope_key.key) or ()), *([thread_id] if thread_id else [])}
+    asked = _commands(state, scope_key, sorted(ids))
+    for _ in range(ATTEMPTS):
+        *replies, = yield from send(*read_commands(scope_key), *asked)
+        own = len(replies) - len(asked)
+        found = read_state(state, scope_key, replies[:own])
+        kept = Kept.read(found.kept)
+        if without is not None:
+            kept.base.pop(without, None)
+            kept.values.pop(without, None) if without not in kept.base else None
+        sources = yield from sources_in(state, scope_key, kept, asked, replies[own:], every=True)
+        if without is None and proposed is None and is_current(kept, sources):
+            return found
+        text = proposed[1] if proposed is not None and proposed[0].revision == found.revision else None
+        made = yield from _make(state, found, kept, sources, text)
+        head = {"keep": state.remembering.revisions, "origin": "keeper", "document": made.text}
+        status, _ = yield from run_memory(
+            state,
+            scope_key,
+            **head,
+            expected=f"{found.revision}@{to_micros(found.updated_at) if found.updated_at else ''}",
+            beside=["kept", made.kept.write()],
+            cut=made.loses or None,
+        )
+        if status == "written":
+            if sources.expired:
+                tags = [encode(id) for id in sources.expired]
+                yield from send(("ZREM", state.keys.rows_of_user(scope_key.user_id or ""), *tags))
+            return _with(state, found, made)
+    raise ThreadNotFoundError(scope_key.key)
+
+
+def _make(
+    state: MemoryState, found: WorkingMemoryState, kept: Kept, sources: Sources, proposed: str | None = None
+) -> Plan[Made]:
+    at = to_micros(found.updated_at) if found.updated_at else 0
+    make = partial(
+        remade,
+        state.remembering.format,
+        found.text,
+        kept,
+        sources.shown,
+        at=at,
+        expired=sources.expired,
+        proposed=proposed,
+    )
+    return (yield from compute(make, _SLOW * len(found.text)))
+
+
+def _with(state: MemoryState, found: WorkingMemoryState, made: Made) -> WorkingMemoryState:
+    form = state.remembering.format
+    text, kept = made.text, made.kept.write()
+    if text == found.text:
+        return replace(found, kept=kept)
+    return replace(found, text=text, value=form.value(text), is_empty=form.is_empty(text), kept=kept)

@@ -1,0 +1,203 @@
+"""Reads what a keeper answers, and applies it: pure functions. Each operation is checked alone; what fails is left out and counted."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from langchain_workingmem._documents.formats import JsonFormat, check_size
+from langchain_workingmem._documents.merging import parse_json
+from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem._text.rendering import unescape
+from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.derived import BadAnswer, check_end, without_thoughts
+from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
+from langchain_workingmem.keeping.values import Leaf, changes, item_name, leaves, part, parts, remove_at, set_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._documents.formats import Format
+
+MOST = 100  # operations of an answer
+_MOST_BROKEN = 50  # places of an answer that look like JSON and are none
+_FEW = 4  # values of a document that may go at once without another question
+
+_UNREADABLE = "The answer holds no operation that can be read. Answer with a JSON array of operations, or with [] if nothing is to be changed."
+_EMPTIES = "The operations take away {} of {} values. If that is meant, write the same answer again."
+
+
+class Operation(BaseModel):
+    """One change: op and path with a value, or find and replace."""
+
+    op: Literal["set", "add", "remove"] | None = Field(description="for a document along a schema")
+    path: str | None = Field(description="JSON Pointer, or the number of a value such as v3")
+    value: str | int | float | bool | list[str] | None = Field(description="what is set or added; an object as JSON")
+    find: str | None = Field(description="for a document that is text: what is replaced, or the number of a line")
+    replace: str | None = Field(description="for a document that is text: what stands there then")
+    messages: list[int] = Field(description="numbers of the messages that say so, at least one")
+
+
+class Operations(BaseModel):
+    """The changes that the document needs; none if nothing is to be changed."""
+
+    operations: list[Operation]
+
+
+class Change(NamedTuple):
+    """What one operation has changed."""
+
+    leaves: dict[str, Leaf]  # by path; a value None for what is gone
+    numbers: tuple[int, ...]  # of the messages that say so
+
+
+@dataclass(slots=True)
+class Checked:
+    """What an answer does to a document."""
+
+    text: str
+    changes: list[Change] = field(default_factory=list)
+    left_out: int = 0
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def read_operations(answer: BaseMessage, parsed: Any) -> list[dict[str, Any]]:
+    """Return the operations of an answer, wherever they stand in it."""
+    check_end(answer)
+    if isinstance(parsed, Operations):
+        found: list[Any] | None = [one.model_dump(exclude_none=True) for one in parsed.operations]
+    else:
+        found = _listed(without_thoughts(str(answer.text)))
+    if found is None:
+        raise BadAnswer(_UNREADABLE)
+    return [one if isinstance(one, dict) else {} for one in found]
+
+
+def _listed(text: str) -> list[Any] | None:
+    found, has_some = list[Any](), False
+    for value in _values(text):
+        if isinstance(value, dict):
+            inner = next((one for one in value.values() if isinstance(one, list) and "op" not in value), None)
+            value = inner if inner is not None and "find" not in value else [value]
+        if not value or any(isinstance(one, dict) for one in value):
+            has_some = True
+            found += value
+    return found if has_some else None
+
+
+def _values(text: str) -> Iterator[Any]:
+    """Yield the objects and lists that stand in a text."""
+    decode, at, broken = json.JSONDecoder(strict=False).raw_decode, 0, 0
+    while (opening := re.compile(r"[\[{]").search(text, at)) and broken < _MOST_BROKEN:
+        try:
+            value, at = decode(text, opening.start())
+            check_depth(text[opening.start() : at])
+        except (ValueError, RecursionError):
+            broken, at = broken + 1, opening.end()
+        else:
+            yield value
+
+
+# ---------------------------------------------------------------------- applying
+
+
+@dataclass(slots=True)
+class Check:
+    """Applies the operations of answers to a document."""
+
+    form: Format
+    text: str
+    most_bytes: int
+    numbers: Mapping[str, str]  # of the values and lines that the keeper was shown
+    sources: Mapping[int, bool]  # by the number of each message: whether it may be a source alone
+    refused: str | None = None  # what the last answer had, if it would have emptied the document
+
+    def __call__(self, answer: BaseMessage, parsed: Any) -> Checked:
+        """Read an answer, and apply it. An answer that empties the document is refused once."""
+        operations = read_operations(answer, parsed)
+        done = Checked(self.text, left_out=max(0, len(operations) - MOST))
+        for one in operations[:MOST]:
+            before = leaves(self.form, done.text)
+            try:
+                numbers = self._cited(one)
+                text = check_size(self._applied(done.text, one), self.most_bytes)
+            except (WorkingMemError, ValueError, TypeError, RecursionError):
+                done.left_out += 1
+                continue
+            if found := changes(before, leaves(self.form, text)):
+                done.changes.append(Change(found, numbers))
+                done.text = text
+        before, after = leaves(self.form, self.text), leaves(self.form, done.text)
+        gone = len(before.keys() - after.keys())
+        if len(before) >= _FEW and 2 * gone > len(before) and self.refused != (mine := json.dumps(operations)):
+            self.refused = mine
+            raise BadAnswer(_EMPTIES.format(gone, len(before)))
+        return done
+
+    def _cited(self, one: dict[str, Any]) -> tuple[int, ...]:
+        given = one.get("messages")
+        numbers = {int(number) for number in (given if isinstance(given, list) else [given])}  # type: ignore[arg-type]
+        if not numbers <= self.sources.keys() or not any(self.sources[number] for number in numbers):
+            raise ValueError("it cites no message that is a source")
+        return tuple(sorted(numbers))
+
+    def _applied(self, text: str, one: dict[str, Any]) -> str:
+        if not isinstance(self.form, JsonFormat):
+            find, replace = unescape(str(one["find"])), visible(unescape(str(one["replace"])))
+            if not find.strip() and not self.form.template.strip():  # free text grows at its end
+                return self.form.apply(text, replace, "append")
+            return self.form.edit(text, [(self.numbers.get(find, find), replace)], erases=True)
+        path = unescape(str(one["path"]))
+        path = self.numbers.get(path, path if path.startswith("/") else f"/{path}")
+        names, value = parts(path), _seen(one.get("value"))
+        document = parse_json(text) if text else {}
+        if not isinstance(document, dict):
+            raise WorkingMemoryValidationError("the document has another form", remedy="write it anew")
+        if one["op"] == "remove":
+            if not remove_at(document, names):
+                raise WorkingMemoryValidationError(f"nothing stands at {path}", remedy="name a value")
+            return self.form.apply("", document, "replace") if document else ""
+        if value is None:
+            raise WorkingMemoryValidationError("no value", remedy="use remove")
+        for given in dict.fromkeys(map(json.dumps, (value, _decoded(value)))):  # an object may have come as JSON
+            try:
+                return self._set(deepcopy(document), one["op"], path, names, json.loads(given))
+            except WorkingMemoryValidationError as error:
+                failure = error
+        raise failure
+
+    def _set(self, document: dict[str, Any], op: str, path: str, names: Sequence[str], value: Any) -> str:
+        if op == "add":
+            names, leaf = [*names, part(item_name(value))], Leaf(value, is_item=True)
+        else:
+            leaf = Leaf(value)
+        set_at(document, [*names], leaf)
+        text = str(self.form.apply("", document, "replace"))
+        if op == "set" and not any(one == path or one.startswith(f"{path}/") for one in leaves(self.form, text)):
+            raise WorkingMemoryValidationError("the schema has no such field", remedy="name a field of the schema")
+        return text
+
+
+def _decoded(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
+    except ValueError:
+        return value
+
+
+def _seen(value: Any) -> Any:
+    """Return a value as a person sees it: without the escapes of the prompt, hidden text and control characters."""
+    if isinstance(value, str):
+        return visible(unescape(value))
+    if isinstance(value, dict):
+        return {visible(unescape(str(key))): _seen(one) for key, one in value.items()}
+    return [_seen(one) for one in value] if isinstance(value, list) else value
