@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.faces.store import RedisMemoryStore as RedisMemoryStore
     from langchain_workingmem.files import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
     from langchain_workingmem.memory import Memory
-    from langchain_workingmem.observations import Observation, ObservationLog, ObservationOptions
     from langchain_workingmem.models import *
+    from langchain_workingmem.observations import Observation, ObservationLog, ObservationOptions
     from langchain_workingmem.options import *
     from langchain_workingmem.reports import *
     from langchain_workingmem.turn import collect_contexts

@@ -222,7 +222,9 @@ class ObservationNotFoundError(WorkingMemError, LookupError):
     """No observation has this id."""
 
     def __init__(self, observation_id: str) -> None:
-        super().__init__(f"no observation has the id {observation_id!r}", remedy="use an id from memory.observations.get()")
+        super().__init__(
+            f"no observation has the id {observation_id!r}", remedy="use an id from memory.observations.get()"
+        )
         self.observation_id = observation_id
 
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
 rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
+rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
 
 
 class MemoryArguments(TypedDict, total=False):

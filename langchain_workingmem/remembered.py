@@ -78,4 +78,6 @@ class WorkingMemoryState(Shown):
         if found := self.timeline.get(path if path.startswith("/") else f"/{path}"):
             return found
         paths = ", ".join(map(repr, sorted(self.timeline)[:12]))
-        raise OptionError(f"working memory has no value at {path!r}", remedy=f"use one of {paths or 'none: nothing is known'}")
+        raise OptionError(
+            f"working memory has no value at {path!r}", remedy=f"use one of {paths or 'none: nothing is known'}"
+        )

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
+    from langchain_workingmem.remembered import WorkingMemoryState
+
 Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
 
 CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented"]
@@ -108,7 +110,9 @@ class KeeperReport:
 
     memory: WorkingMemoryState
     operations: int = 0  # that have changed a value
-    left_out: int = 0  # operations that could not be taken: of a path or value that the schema lacks, or without a source
+    left_out: int = (
+        0  # operations that could not be taken: of a path or value that the schema lacks, or without a source
+    )
     last_error: str | None = None  # why the model has failed; what it has not read waits
 
 

@@ -82,7 +82,12 @@ def _keys_of(prefix: str, thread_id: str) -> ThreadKeys:
     tag = f"{{{encode(thread_id)}}}"
     kinds = ("thread", "order", "superseded", "messages", "ids", "media", "dropped")
     names = [f"{prefix}:{kind}:{tag}" for kind in kinds]
-    names += [f"{prefix}:vector:{tag}:", f"{prefix}:rows:{tag}", f"{prefix}:memory:t:{tag}", f"{prefix}:revisions:t:{tag}"]
+    names += [
+        f"{prefix}:vector:{tag}:",
+        f"{prefix}:rows:{tag}",
+        f"{prefix}:memory:t:{tag}",
+        f"{prefix}:revisions:t:{tag}",
+    ]
     return ThreadKeys(*names)
 
 

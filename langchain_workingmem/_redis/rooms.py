@@ -33,7 +33,7 @@ class Part:
     def narrow(self, head: dict[str, Any]) -> None:
         """Change what `read.lua` reads of the history."""
 
-    def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:  # noqa: ARG002
+    def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
         """Return what is read beside the history, in the same round trip."""
         return []
 
@@ -62,7 +62,7 @@ class Part:
         yield from ()
         return False
 
-    def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:  # noqa: ARG002
+    def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:
         """Return blocks of a prompt, each with its place: "question", "system", or "first", in front of the conversation."""
         return []
 

@@ -16,6 +16,7 @@ from langchain_workingmem.derived.asking import (
 )
 from langchain_workingmem.derived.moving import export_rows, restore_rows
 from langchain_workingmem.derived.rows import (
+    LATEST,
     NewRow,
     Ranges,
     Shown,
@@ -37,6 +38,7 @@ from langchain_workingmem.derived.rows import (
 from langchain_workingmem.derived.worker import Worker
 
 __all__ = [
+    "LATEST",
     "Asking",
     "BadAnswer",
     "Group",

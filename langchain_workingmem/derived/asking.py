@@ -66,7 +66,7 @@ class Unread:
         return [one for one in self.facts if one.seq not in self.work.ahead and not one.is_refused]
 
 
-def read_unread(state: MemoryState, thread_id: str, user_id: str, kind: str, *beside: Command) -> Plan[Unread]:
+def read_unread(state: MemoryState, thread_id: str, user_id: str | None, kind: str, *beside: Command) -> Plan[Unread]:
     """Read which messages the rows of a kind do not cover. One round trip, two where others have covered some since."""
     order = state.keys.of(thread_id).order
     while True:
@@ -88,7 +88,9 @@ def _gaps(covered: Ranges) -> list[tuple[str, str]]:
     ]
 
 
-def read_messages(state: MemoryState, thread_id: str, facts: Sequence[Facts], work: Work) -> Plan[list[StoredMessage] | None]:
+def read_messages(
+    state: MemoryState, thread_id: str, facts: Sequence[Facts], work: Work
+) -> Plan[list[StoredMessage] | None]:
     """Read messages; None if some were edited or deleted since `work` was read. One round trip, one more with media."""
     keys = state.keys.of(thread_id)
     bodies, about = yield from send(
@@ -266,7 +268,9 @@ def check_end(answer: BaseMessage) -> None:
         if _CUT.search(reason):
             raise BadAnswer("The answer was cut off before its end. Write less.")
         if _FILTERED.search(reason):
-            raise BadAnswer("The answer was stopped by a filter of the provider. Use neutral words of your own, without quotes.")
+            raise BadAnswer(
+                "The answer was stopped by a filter of the provider. Use neutral words of your own, without quotes."
+            )
 
 
 def without_thoughts(text: str) -> str:

@@ -20,15 +20,14 @@ STEP = 100  # rows of one commit
 
 
 def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]]:
-    """Return the rows of a thread with ids of messages instead of seqs, as they were made. One round trip."""
+    """Return the rows of a thread with ids of messages instead of seqs, as they were made. One round trip, two if it has rows."""
     keys = state.keys.of(thread_id)
-    stored, *members = yield from send(
-        ("HGETALL", keys.rows), ("ZRANGE", keys.order, 0, -1), ("ZRANGE", keys.superseded, 0, -1)
-    )
+    (stored,) = yield from send(("HGETALL", keys.rows))
     fields = as_dict(stored)
     heads = [orjson.loads(value) for name, value in fields.items() if name.startswith(b"r:")]
     if not heads:
         return []
+    members = yield from send(("ZRANGE", keys.order, 0, -1), ("ZRANGE", keys.superseded, 0, -1))
     facts = sorted((one.seq, one.id) for some in members for one in (Facts.read(text.decode()) for text in some))
 
     def ids(text: str) -> list[str]:
@@ -55,25 +54,37 @@ def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]
 
 
 def restore_rows(
-    state: MemoryState, thread_id: str, user_id: str, rows: Sequence[Mapping[str, Any]], ids: Mapping[str, str] | None = None
+    state: MemoryState,
+    thread_id: str,
+    user_id: str,
+    rows: Sequence[Mapping[str, Any]],
+    ids: Mapping[str, str] | None = None,
 ) -> Plan[int]:
     """Make exported rows in a thread that has their messages, perhaps under new `ids`; return how many.
 
-    Rows of messages that are not there are left out. What was replaced is made first. Two round trips, and one for each 100 rows.
+    Rows of messages that are not there are left out, and all of them where the thread has rows already. What was replaced is made
+    first. Three round trips, and one for each 100 rows.
     """
     keys = state.keys.of(thread_id)
+    if not rows or (yield from send(("EXISTS", keys.rows)))[0]:
+        return 0
     named = dict.fromkeys(id for row in rows for id in (*row["cites"], *row["covers"]))
     new = {id: id for id in named} if ids is None else {id: ids[id] for id in named if id in ids}
     values = (yield from send(("HMGET", keys.ids, *new.values())))[0] if new else []
     seqs = {
-        id: int(value.split()[0]) for id, value in zip(new, values, strict=True) if value and value[:1] not in (b"=", b"x")
+        id: int(value.split()[0])
+        for id, value in zip(new, values, strict=True)
+        if value and value[:1] not in (b"=", b"x")
     }
     made: dict[int, int] = {}
     replacing = {id for row in rows for id in row["replaces"]}
     for kind in dict.fromkeys(row["row"] for row in rows):
         _, work, _ = yield from read_work(state, thread_id, user_id, kind)
         of_kind = [row for row in rows if row["row"] == kind and {*row["cites"], *row["covers"]} <= seqs.keys()]
-        for level in ([row for row in of_kind if row["id"] in replacing], [row for row in of_kind if row["id"] not in replacing]):
+        for level in (
+            [row for row in of_kind if row["id"] in replacing],
+            [row for row in of_kind if row["id"] not in replacing],
+        ):
             for start in range(0, len(level), STEP):
                 some = level[start : start + STEP]
                 written = yield from commit(

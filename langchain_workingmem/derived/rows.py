@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -16,7 +17,7 @@ from langchain_workingmem._redis.state import Recent
 from langchain_workingmem.errors import ThreadNotFoundError, UserDeletedError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -25,23 +26,36 @@ SHOW, LEASE = Script("derived/show", *READING), Script("derived/lease", *READING
 COMMIT = Script("derived/commit", *READING, "derived/rows")
 MOST_THREADS = 50  # of a user that a turn looks at, the newest first
 FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
+LATEST = 2**53  # microseconds and other numbers of a body
 DELETED = -1  # score of a thread that was deleted, in the set of a user
 
 
-class Ranges(tuple[tuple[int, int], ...]):
+@dataclass(frozen=True, slots=True)
+class Ranges:
     """Seqs as ranges, rising."""
 
-    __slots__ = ()
+    pairs: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def read(cls, text: str) -> Ranges:
         """Read ranges as scripts write them: 1-5,9-9."""
         pairs = (part.split("-") for part in text.split(",") if part)
-        return cls(sorted((int(low), int(high)) for low, high in pairs))
+        return cls(tuple(sorted((int(low), int(high)) for low, high in pairs)))
 
     def __contains__(self, seq: object) -> bool:
-        at = bisect_right(self, (seq, float("inf"))) - 1
-        return at >= 0 and self[at][0] <= seq <= self[at][1]  # type: ignore[operator]
+        if not isinstance(seq, int):
+            return False
+        at = bisect_right(self.pairs, (seq, inf)) - 1
+        return at >= 0 and seq <= self.pairs[at][1]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+NOTHING = Ranges()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +63,7 @@ class Shown:
     """The rows of a kind that a thread shows."""
 
     revision: str = ""
-    covered: Ranges = Ranges()
+    covered: Ranges = NOTHING
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)  # bodies by id
 
 

@@ -13,10 +13,10 @@ from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.derived import Shown, commit, read_work
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.keeping.document import KIND, Kept, candidates
+from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, without_rows
 from langchain_workingmem.keeping.keeper import Keeper
 from langchain_workingmem.keeping.made import commands_for, renew, sources_in
-from langchain_workingmem.keeping.made import verified as verified  # noqa: PLC0414 - the core calls it
+from langchain_workingmem.keeping.made import verified as verified
 from langchain_workingmem.remembered import WorkingMemoryValue
 from langchain_workingmem.reports import KeeperReport
 from langchain_workingmem.working_memory import ScopeKey, find_scope_key, read_commands, read_state
@@ -84,9 +84,7 @@ def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Keeper
     keeper = Keeper(state, _scope_key(state, thread_id, owner), thread_id, owner)
     yield from keeper.run(now=True)
     memory = yield from read(state, thread_id, owner)
-    return KeeperReport(
-        memory=memory, operations=keeper.operations, left_out=keeper.left_out, last_error=keeper.error
-    )
+    return KeeperReport(memory=memory, operations=keeper.operations, left_out=keeper.left_out, last_error=keeper.error)
 
 
 def read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
@@ -155,4 +153,7 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
     return (yield from read(state, thread_id, user_id))
 
 
+__all__ = ["Body", "Keeping", "install", "keep", "read", "undo", "verified", "without_rows"]
+
+checked = Kept.checked
 WINGS["keeping"] = cast("Wing", sys.modules[__name__])

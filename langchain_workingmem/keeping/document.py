@@ -6,12 +6,18 @@ made of. A value that was said later holds, whatever came first.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from langchain_workingmem._documents.schemas import check_utf8
+from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem.derived import LATEST
 from langchain_workingmem.keeping.values import Leaf, changed, leaves
+from langchain_workingmem.options import WorkingMemoryOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +25,28 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem.derived import Shown
 
-KIND = "value"  # of the rows
+KIND = "keeping"  # of the rows
+
+
+class Body(BaseModel):
+    """The body of a row, as an archive has it: of a value, or of messages that are `read`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    at: Annotated[int, Field(ge=0, le=LATEST)]
+    path: Annotated[str | None, AfterValidator(lambda path: path and check_utf8(path)), Field(max_length=10_000)] = None
+    value: Any = None
+    is_item: bool | None = None
+    ids: Annotated[list[str] | None, Field(max_length=500)] = None
+    read: Annotated[int | None, Field(ge=0, le=10_000)] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Body:
+        is_value = [self.path is not None, self.is_item is not None, self.ids is not None, self.read is None]
+        if any(is_value) != all(is_value):
+            raise ValueError("a row is of a value with path, is_item and ids, or of messages that are read")
+        check_depth(json.dumps(self.value))
+        return self
 
 
 @dataclass(slots=True)
@@ -34,6 +61,20 @@ class Kept:
     def read(cls, text: str | None) -> Kept:
         """Read what `write` has written."""
         return cls(**orjson.loads(text)) if text else cls()
+
+    @classmethod
+    def checked(cls, text: str) -> str:
+        """Return what an archive has, without the rows that it was made of: they get new ids. Raises `ValueError`, `TypeError`, `KeyError`."""
+        found = cls.read(check_utf8(text))
+        entries = [*found.base.values(), *found.values.values()]
+        if not all(isinstance(one["since"], int) and isinstance(one["is_item"], bool) for one in entries):
+            raise ValueError("a value has no time")
+        for one in entries:
+            check_depth(json.dumps(one["value"]))
+        threads = [one["thread"] for one in found.values.values()]
+        if not all(isinstance(one, str | None) for one in threads):
+            raise ValueError("a thread is no id")
+        return cls(found.base, found.values).write()
 
     def write(self) -> str:
         """Write it as JSON."""
@@ -111,3 +152,12 @@ def remade(
     before = ((id, one["ids"]) for id, one in kept.threads.items() if id not in expired)
     loses = any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)
     return Made(text, Kept(base, values, threads), loses)
+
+
+def without_rows(text: str, kept: str | None) -> str:
+    """Return a document without the values that rows have given: they come from these."""
+    form = WorkingMemoryOptions(
+        schema={"type": "object"} if text[:1] == "{" else None, template=None if text[:1] == "{" else ""
+    ).format
+    gone = {path: Leaf(None, one["is_item"]) for path, one in Kept.read(kept).values.items() if one["thread"]}
+    return changed(form, text, gone) if gone else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.facts import Facts
@@ -16,7 +16,6 @@ from langchain_workingmem.derived import (
     Worker,
     commit,
     elements,
-    groups_of,
     read_messages,
     read_unread,
     role_of,
@@ -29,6 +28,8 @@ from langchain_workingmem.working_memory import ScopeKey, read_commands, read_st
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
@@ -78,9 +79,7 @@ class Keeper(Worker):
                 done = yield from self._ask(unread, rows, before.text, Kept.read(before.kept))
         self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
         new, drop = self._rows(unread, chosen, rows, done)
-        written = yield from commit(
-            self.state, self.thread_id, self.user_id, KIND, unread.work, new, drop=drop
-        )
+        written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new, drop=drop)
         if written is None:
             return True
         if done.changes:
@@ -101,8 +100,8 @@ class Keeper(Worker):
         data = f"{document}\n{earlier(before)}{elements(rows, BATCH, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
         check = Check(form, text, options.max_bytes, numbers, sources)
-        assert options.keeper is not None  # noqa: S101 - it is on
-        asking = Asking(self.state, self.thread_id, self.user_id, options.keeper, self.seconds, "keep")  # type: ignore[arg-type]
+        model = cast("BaseChatModel", options.keeper)  # `install` has looked names up
+        asking = Asking(self.state, self.thread_id, self.user_id, model, self.seconds, "keep")
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
         return (yield from asking(rules, data, check, Operations, work=_SLOW * len(text)))
 
@@ -127,7 +126,9 @@ class Keeper(Worker):
             for path, leaf in change.leaves.items():
                 body = {"at": at, "path": path, "value": leaf.value, "is_item": leaf.is_item, "ids": ids}
                 found.append(NewRow(body, [row.place for row in cited]))
-        before = [(id, body) for id, body in unread.shown.rows.items() if "path" not in body and body["read"] < MOST_READ]
+        before = [
+            (id, body) for id, body in unread.shown.rows.items() if "path" not in body and body["read"] < MOST_READ
+        ]
         last = before[-1:]
         number = len(facts) + sum(body["read"] for _, body in last)
         read = NewRow({"at": 0, "read": number}, covers=[one.seq for one in facts], replaces=[id for id, _ in last])

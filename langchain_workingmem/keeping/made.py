@@ -76,7 +76,9 @@ def sources_in(
     user_id = scope_key.user_id
     if scope_key.thread_id is not None:
         return Sources({scope_key.thread_id: learn(state, scope_key.thread_id, user_id, KIND, replies[0])})
-    read = {state.keys.thread_of(str(call[3]).encode()): reply for call, reply in zip(asked[1:], replies[1:], strict=True)}
+    read = {
+        state.keys.thread_of(str(call[3]).encode()): reply for call, reply in zip(asked[1:], replies[1:], strict=True)
+    }
     threads = threads_in(replies[0])
     alive = [id for id, is_there in threads.items() if is_there]
     holding = {one["thread"] for one in kept.values.values() if one["thread"]}
@@ -151,7 +153,7 @@ def renew(
     ids = {*(state.room(_Threads).of.get(scope_key.key) or ()), *([thread_id] if thread_id else [])}
     asked = _commands(state, scope_key, sorted(ids))
     for _ in range(ATTEMPTS):
-        *replies, = yield from send(*read_commands(scope_key), *asked)
+        (*replies,) = yield from send(*read_commands(scope_key), *asked)
         own = len(replies) - len(asked)
         found = read_state(state, scope_key, replies[:own])
         kept = Kept.read(found.kept)
@@ -163,11 +165,12 @@ def renew(
             return found
         text = proposed[1] if proposed is not None and proposed[0].revision == found.revision else None
         made = yield from _make(state, found, kept, sources, text)
-        head = {"keep": state.remembering.revisions, "origin": "keeper", "document": made.text}
         status, _ = yield from run_memory(
             state,
             scope_key,
-            **head,
+            keep=state.remembering.revisions,
+            origin="keeper",
+            document=made.text,
             expected=f"{found.revision}@{to_micros(found.updated_at) if found.updated_at else ''}",
             beside=["kept", made.kept.write()],
             cut=made.loses or None,

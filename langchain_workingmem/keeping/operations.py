@@ -85,12 +85,13 @@ def read_operations(answer: BaseMessage, parsed: Any) -> list[dict[str, Any]]:
 def _listed(text: str) -> list[Any] | None:
     found, has_some = list[Any](), False
     for value in _values(text):
+        some = value
         if isinstance(value, dict):
             inner = next((one for one in value.values() if isinstance(one, list) and "op" not in value), None)
-            value = inner if inner is not None and "find" not in value else [value]
-        if not value or any(isinstance(one, dict) for one in value):
+            some = inner if inner is not None and "find" not in value else [value]
+        if not some or any(isinstance(one, dict) for one in some):
             has_some = True
-            found += value
+            found += some
     return found if has_some else None
 
 

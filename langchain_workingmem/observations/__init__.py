@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from langchain_workingmem._redis.rooms import WINGS
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_type
 from langchain_workingmem.observations.api import Observations
-from langchain_workingmem.observations.log import Observation, ObservationLog
+from langchain_workingmem.observations.log import Body, Observation, ObservationLog
 from langchain_workingmem.observations.options import ObservationOptions
 from langchain_workingmem.observations.part import Observing
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
 
-__all__ = ["Observation", "ObservationLog", "ObservationOptions", "Observations", "install"]
+__all__ = ["Body", "Observation", "ObservationLog", "ObservationOptions", "Observations", "install"]
 
 
 def install(core: Core, options: Any) -> Observations:
@@ -27,3 +29,6 @@ def install(core: Core, options: Any) -> Observations:
         options = replace(options, **named)
         core.state.parts.append(Observing(options))
     return Observations(core, options)
+
+
+WINGS["observations"] = cast("Any", sys.modules[__name__])

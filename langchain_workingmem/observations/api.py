@@ -13,7 +13,6 @@ from langchain_workingmem.checks import check_range
 from langchain_workingmem.derived import (
     NewRow,
     commit,
-    known_rows,
     learn,
     read_rows_of,
     read_unread,
@@ -22,7 +21,13 @@ from langchain_workingmem.derived import (
     threads_command,
     threads_in,
 )
-from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, ThreadConflictError, ThreadOwnershipError
+from langchain_workingmem.errors import (
+    IdError,
+    ObservationNotFoundError,
+    OptionError,
+    ThreadConflictError,
+    ThreadOwnershipError,
+)
 from langchain_workingmem.history import made
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.observations.log import KIND, ObservationLog, body_of
@@ -68,7 +73,9 @@ class Observations(Operations):
         exist has an empty log. About four round trips for each call of the model, and seven more.
         """
         if self._options is None:
-            raise OptionError("observations are off", remedy="pass observations=ObservationOptions(model=...) to Memory")
+            raise OptionError(
+                "observations are off", remedy="pass observations=ObservationOptions(model=...) to Memory"
+            )
         state = self._core.state
         thread_id, owner = yield from owner_of(state, thread_id, user_id)
         found = yield from _read(state, thread_id, owner)
@@ -144,7 +151,10 @@ class Observations(Operations):
         for id in threads:
             for _ in range(_ATTEMPTS):
                 _, work, _ = yield from read_work(state, id, user_id, KIND)
-                if not work.created_at or (yield from commit(state, id, user_id or "", KIND, work, clear=True)) is not None:
+                if (
+                    not work.created_at
+                    or (yield from commit(state, id, user_id or "", KIND, work, clear=True)) is not None
+                ):
                     break
         return (yield from _read(state, thread_id, user_id))
 

@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from langchain_workingmem._documents.schemas import check_utf8
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.clock import from_micros, to_minute, zone_name
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
+from langchain_workingmem.derived import LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.derived import Shown
 
-KIND = "log"  # of the rows
+KIND = "observations"  # of the rows
 Priority = Literal["high", "normal", "low"]
 SIGNS = {"high": "!", "normal": "-", "low": "~"}
 
@@ -58,7 +62,9 @@ class ObservationLog:
     tokens: int  # of the observations, estimated
     revision: str  # changes with the log
     of_user: bool = False  # the lines are those of several conversations
-    pending_tokens: int = 0  # of the current messages of the thread that no observation stands for, estimated; of a user 0
+    pending_tokens: int = (
+        0  # of the current messages of the thread that no observation stands for, estimated; of a user 0
+    )
 
     def __iter__(self) -> Iterator[Observation]:
         return iter(self.observations)
@@ -72,6 +78,19 @@ class ObservationLog:
         It is escaped, without invisible characters. A line begins with ! (high priority), - or ~ (low). "" for an empty log.
         """
         return text_of(self.observations, check_zone(timezone, "timezone"), of_user=self.of_user)
+
+
+class Body(BaseModel):
+    """The body of a row, as an archive has it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    at: Annotated[int, Field(ge=0, le=LATEST)]
+    priority: Priority
+    text: Annotated[str, AfterValidator(check_utf8), Field(max_length=100_000)]
+    ids: Annotated[list[str], Field(max_length=64)]
+    messages: Annotated[int, Field(ge=0, le=10_000)]
+    level: Annotated[int, Field(ge=0, le=1000)]
 
 
 def body_of(text: str, at: int, priority: str, ids: Sequence[str], messages: int, level: int = 0) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._engine.plan import Plan, Sleep
 from langchain_workingmem._redis.state import Recent
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 MOST_CONDENSED = 500  # messages that a condensed line stands for: a deletion makes so many raw again at most
 MOST_READ = 400  # messages of one call
+
+
 @dataclass(slots=True)
 class Pending:
     """What this process knows of how much the observer has to read."""
@@ -136,9 +138,7 @@ class Observer(Worker):
         else:
             lines = yield from self._ask(unread, rows, size)
         new = rows_of(lines, groups, waits=not is_over)
-        written = yield from commit(
-            self.state, self.thread_id, self.user_id, KIND, unread.work, new, activate=is_last
-        )
+        written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new, activate=is_last)
         return written is None or any(isinstance(one, int) for one in written)
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
@@ -198,8 +198,8 @@ class Observer(Worker):
         return rows[0] if rows else None
 
     def _asking(self, model: BaseChatModel | str, name: str) -> Asking:
-        assert not isinstance(model, str)  # `install` has found it by its name
-        return Asking(self.state, self.thread_id, self.user_id, model, self.seconds, name)
+        found = cast("BaseChatModel", model)  # `install` has looked names up
+        return Asking(self.state, self.thread_id, self.user_id, found, self.seconds, name)
 
     # ------------------------------------------------------------------ lines
 
@@ -255,23 +255,25 @@ def condensed(some: Sequence[Observation], lines: Sequence[Line]) -> list[NewRow
         last = next((at for at, line in enumerate(lines) if number in line.numbers), last)
         taken[last].append(old)
     found, texts = list[NewRow](), list[str]()
-    for line, old in zip(lines, taken, strict=True):
+    for line, olds in zip(lines, taken, strict=True):
         texts.append(line.text)
-        if not old:  # all that it cites stands in lines before it: its words go into the next one
+        if not olds:  # all that it cites stands in lines before it: its words go into the next one
             continue
-        if (number := sum(one.messages for one in old)) > MOST_CONDENSED:
-            raise BadAnswer(f"A line joins notes on {number} messages, {MOST_CONDENSED} are allowed. Write several lines.")
-        ids = [id for one in old for _, id in one.sources]
+        if (number := sum(one.messages for one in olds)) > MOST_CONDENSED:
+            raise BadAnswer(
+                f"A line joins notes on {number} messages, {MOST_CONDENSED} are allowed. Write several lines."
+            )
+        ids = [id for one in olds for _, id in one.sources]
         body = body_of(
             " ".join(texts),
-            min(to_micros(one.said_at) for one in old),
+            min(to_micros(one.said_at) for one in olds),
             line.priority,
             [*dict.fromkeys(ids)][:MOST_CITED],
             number,
-            max(one.level for one in old) + 1,
+            max(one.level for one in olds) + 1,
         )
         texts = []
-        found.append(NewRow(body, replaces=[one.place[1] for one in old]))
+        found.append(NewRow(body, replaces=[one.place[1] for one in olds]))
     if texts:
         found[-1].body["text"] += f" {' '.join(texts)}"
     return found

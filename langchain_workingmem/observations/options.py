@@ -23,8 +23,12 @@ class ObservationOptions:
 
     model: BaseChatModel | str  # the observer, or its name: "openai:gpt-5-mini", or what `init_chat_model` knows
     scope: Scope = "thread"  # "user": the logs of the user's 50 newest threads are shown as one; each thread is observed for itself
-    message_tokens: int = 30_000  # of messages without observations; from this number on the oldest are replaced by lines
-    keep_tokens: int = 6_000  # of the newest messages; these, and the question of the running turn, are shown as they are
+    message_tokens: int = (
+        30_000  # of messages without observations; from this number on the oldest are replaced by lines
+    )
+    keep_tokens: int = (
+        6_000  # of the newest messages; these, and the question of the running turn, are shown as they are
+    )
     batch_tokens: int = 10_000  # of messages in one call of the model, at most
     observation_tokens: int = 40_000  # of the log of a thread; from this number on its oldest half is condensed
     # Tokens of messages without observations above which the next step of an agent waits for the observer, at most `timeout`; what is

@@ -64,7 +64,7 @@ class Observing(Part):
         shown = {thread_id: learn(state, thread_id, user_id, KIND, replies[0])}
         if self.options.scope == "user":
             shown |= yield from self._of_user(state, thread_id, user_id, asked, replies)
-        is_other = reply.get("rows_revision", shown[thread_id].revision) != shown[thread_id].revision
+        is_other: bool = reply.get("rows_revision", shown[thread_id].revision) != shown[thread_id].revision
         if found.gone and shown[thread_id].rows and found.followed.changes_branch:
             left = yield from _without(state, thread_id, shown[thread_id], found.gone)
             is_other, shown[thread_id] = True, left
@@ -81,7 +81,10 @@ class Observing(Part):
         """Return the logs of the other threads of a user."""
         ids = [id for id, is_there in threads_in(replies[1]).items() if is_there and id != thread_id]
         state.room(_Users).threads.put(user_id, ids)
-        read = {state.keys.thread_of(str(call[3]).encode()): reply for call, reply in zip(asked[2:], replies[2:], strict=True)}
+        read = {
+            state.keys.thread_of(str(call[3]).encode()): reply
+            for call, reply in zip(asked[2:], replies[2:], strict=True)
+        }
         if new := [id for id in ids if id not in read]:
             read |= zip(new, (yield from send(*(show_command(state, id, user_id, KIND) for id in new))), strict=True)
         found = {}
@@ -166,4 +169,4 @@ def _without(state: MemoryState, thread_id: str, shown: Shown, gone: Sequence[Se
         if not any(low <= last and first <= high for low, high in cites for first, last in gone):
             left[id] = body
             covered += Ranges.read(head["covers"])
-    return Shown(f"{shown.revision}-", Ranges(sorted(covered)), left)
+    return Shown(f"{shown.revision}-", Ranges(tuple(sorted(covered))), left)

@@ -40,7 +40,9 @@ class WorkingMemoryOptions:
     instructions: str | None = None  # what to remember, in the prompt; None: the default ones
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
-    tools: Sequence[str] = DEFAULT_TOOLS  # of `memory.tools()`: "get", "update", "clear"; with a keeper none are the default
+    tools: Sequence[str] = (
+        DEFAULT_TOOLS  # of `memory.tools()`: "get", "update", "clear"; with a keeper none are the default
+    )
     # The chat model that keeps it beside the agent, or its name such as "openai:gpt-5-mini"; None: nobody
     keeper: BaseChatModel | str | None = None
     keep_after: int = 0  # tokens of messages in a thread that the keeper waits for; 0: it reads after each turn

@@ -13,6 +13,7 @@ from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
 from langchain_workingmem._redis.codec import as_dict, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history import read_page
 from langchain_workingmem.models import ClonedThread, StoredMessage
@@ -73,6 +74,8 @@ class Copy:
         writer = Writer(state=state, thread_id=self.id, owner=origin.user_id, created_at=made["created_at"].decode())
         try:
             yield from self._copy_messages(writer, int(row[b"title_source"]) if is_made else None, origin.title)
+            rows = yield from export_rows(state, self.source)
+            yield from restore_rows(state, self.id, origin.user_id, rows, self.ids)
             if state.working_memory is not None and state.working_memory.scope == "thread":
                 yield from self._copy_working_memory(origin.user_id)
         except WorkingMemError as error:

@@ -89,7 +89,9 @@ class Gathered:
         default_factory=list
     )  # ranges of seqs in which the list has its own tool traffic
     recalled: RecallResult = field(default_factory=RecallResult)
-    covered: Container[int] = ()  # seqs of messages that the model is not shown, because something in `parts` stands for them
+    covered: Container[
+        int
+    ] = ()  # seqs of messages that the model is not shown, because something in `parts` stands for them
     parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
     limit: int | None = None  # tokens of the conversation, where a part bounds it
     working_memory: WorkingMemoryState | None = None
@@ -150,10 +152,8 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     is_other = found.followed.changes_branch and found.begins > -inf
     if scope_key is not None:
         found.working_memory = read_state(state, scope_key, replies[1:at])
-    for part, some in zip(state.parts, of_parts, strict=True):
-        is_other |= yield from part.gathered(state, found, history, reply, some, replies[at : at + len(some)])
-        at += len(some)
-    if found.working_memory is not None and scope_key is not None and "keeping" not in found.parts:
+    is_other |= yield from _beside(state, found, history, reply, of_parts, replies[at:])
+    if scope_key is not None and found.working_memory is not None and "keeping" not in found.parts:
         found.working_memory = yield from verified(state, scope_key, found.working_memory)
     if is_other:
         rows = yield from _read_again(state, found, turn, entries, history)
@@ -162,6 +162,22 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     if rows:
         yield from _make_history(state, found, turn, rows)
     return found
+
+
+def _beside(
+    state: MemoryState,
+    found: Gathered,
+    head: dict[str, Any],
+    reply: dict[str, Any],
+    asked: Sequence[Sequence[Command]],
+    replies: list[Any],
+) -> Plan[bool]:
+    """Let the parts of the turn take what they have read; tell whether the history has to be read again."""
+    is_other, at = False, 0
+    for part, some in zip(state.parts, asked, strict=True):
+        is_other |= yield from part.gathered(state, found, head, reply, some, replies[at : at + len(some)])
+        at += len(some)
+    return is_other
 
 
 def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry]]:

@@ -16,6 +16,7 @@ from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem.derived import export_rows
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
 from langchain_workingmem.threads import list_threads, read_thread
@@ -129,7 +130,13 @@ class _Export:
             return found
 
         size = sum(len(str(row.record["data"]["content"])) for row in rows)
-        return (yield from compute(records, size)), [] if end is None else [partial(self.messages, id, title, end)]
+        next_part = partial(self.rows, id) if end is None else partial(self.messages, id, title, end)
+        return (yield from compute(records, size)), [next_part]
+
+    def rows(self, id: str) -> Plan[tuple[Records, list[Part]]]:
+        """Return what models have made of the messages. One round trip, two if there is something."""
+        found = yield from export_rows(self.state, id)
+        return [{"kind": "rows", "thread_id": id, "rows": found}] if found else [], []
 
 
 def _plain(value: Any) -> Any:
@@ -159,7 +166,8 @@ def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> R
     if not row:
         return []
     revisions = [_state(as_dict(fields)) for _, fields in entries]
-    return [{"kind": "working_memory", "thread_id": thread_id, **_state(row), "revisions": revisions}]
+    record = {"kind": "working_memory", "thread_id": thread_id, **_state(row), "revisions": revisions}
+    return [record | ({"kept": row[b"kept"].decode()} if b"kept" in row else {})]
 
 
 def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:

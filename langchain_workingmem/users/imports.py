@@ -21,12 +21,14 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, fie
 
 from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._engine.plan import Plan, Sleep, send
+from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_messages, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES
 from langchain_workingmem._text.marks import MARK
+from langchain_workingmem.derived import restore_rows
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -66,6 +68,7 @@ MOST_REVISIONS = 50_000  # of one step
 MOST_ORIGIN = 64  # characters; ours have six
 _END = object()
 _LONGEST = 500  # characters of an error of a library
+ROWS = ("observations", "keeping")  # kinds of derived rows
 
 
 def load(core: Core, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
@@ -337,11 +340,16 @@ class Revision(Record):
         return [part for name in Revision.model_fields for part in (name, str(getattr(self, name)))]
 
 
+def _check_kept(text: str) -> str:
+    return rooms.load("keeping").checked(text)  # type: ignore[attr-defined, no-any-return]
+
+
 class MemoryRecord(Revision, kind="working_memory"):
     """A working memory to write, unless there is one."""
 
     thread_id: ThreadId | None = None
     revisions: Annotated[Listed[Revision], Field(max_length=MOST_REVISIONS)] = Field(default=[])
+    kept: Annotated[str, AfterValidator(_check_kept)] | None = None  # what a keeper has noted beside it
 
     def model_post_init(self, _: Any, /) -> None:
         """Check that the revisions rise, and that one call can hold them."""
@@ -359,9 +367,42 @@ class MemoryRecord(Revision, kind="working_memory"):
             yield from load.writer.flush()  # the thread has to be there
         revisions = [[str(one.revision), one.fields()] for one in self.revisions]
         scope_key = ScopeKey(names, self.thread_id, load.owner)
-        status, _ = yield from run_memory(load.state, scope_key, fields=self.fields(), revisions=revisions)
+        fields = [*self.fields(), *(("kept", self.kept) if self.kept else ())]
+        status, _ = yield from run_memory(load.state, scope_key, fields=fields, revisions=revisions)
         if status == "written":
             load.counts.update(working_memories=1, revisions=len(revisions))
+
+
+class RowRecord(Record):
+    """What a model has made of messages."""
+
+    id: int
+    row: str  # which wing it belongs to
+    cites: Listed[str]
+    covers: Listed[str]
+    replaces: Listed[int]
+    waits: bool
+    body: dict[str, Any]
+
+    def model_post_init(self, _: Any, /) -> None:
+        """Let the wing check the body."""
+        if self.row not in ROWS:
+            raise OptionError(f"row {self.row!r} is unknown", remedy=f"use one of {', '.join(ROWS)}")
+        rooms.load(self.row).Body.model_validate(self.body)  # type: ignore[attr-defined]
+
+
+class RowsRecord(Record, kind="rows"):
+    """The rows of the thread before it, unless it has some."""
+
+    thread_id: ThreadId
+    rows: Listed[RowRecord]
+
+    def write(self, load: Any) -> Plan[None]:
+        """Make them behind the messages."""
+        yield from load.writer.flush()
+        rows = [row.model_dump() for row in self.rows]
+        with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
+            yield from restore_rows(load.state, self.thread_id, load.owner, rows)
 
 
 def _read_message(given: Any) -> BaseMessage:

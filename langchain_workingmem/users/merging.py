@@ -78,11 +78,15 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips."""
     _, memory, revisions = state.keys.of_user(source)
     usage = state.keys.usage_of_user(source)[1]
-    document, taken = yield from send(("HGET", memory, "document"), ("HGETALL", usage))
+    (document, kept), taken = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
+    if document and kept:  # values of rows come with these
+        document = rooms.load("keeping").without_rows(document.decode(), kept.decode()).encode()  # type: ignore[attr-defined]
     if document:
         where = ScopeKey(state.keys.of_user(into), None, into)
         yield from change_at_scope_key(state, where, lambda form, text: joined(form, text, document.decode()), "merge")
         counts["working_memories"] += 1
     numbers = {name.decode(): int(number) for name, number in as_dict(taken).items()}
     counting = [count_command(state, into, numbers)] if numbers else []
-    yield from send(*counting, ("DEL", memory, revisions, usage), at_most_once=bool(numbers))
+    yield from send(
+        *counting, ("DEL", memory, revisions, usage, state.keys.rows_of_user(source)), at_most_once=bool(numbers)
+    )

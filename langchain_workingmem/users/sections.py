@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FORMAT, VERSION = "langchain-workingmem", 1
-KINDS = ("thread", "message", "working_memory", "file")  # of the records after the header
+KINDS = ("thread", "message", "rows", "working_memory", "file")  # of the records after the header
 END = "end"  # of the last record, which says how many there are of each kind
 # The errors that reading a record of any shape may raise.
 LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a double must hold later times exactly

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._redis import rooms
@@ -23,8 +23,24 @@ from langchain_workingmem.working_memory.operations import (
 if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.reports import KeeperReport
+
+
+class Keeping(Protocol):
+    """What the wing of the keeper does."""
+
+    def read(self, state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
+        """Read a document with the time and the sources of its values."""
+
+    def undo(
+        self, state: MemoryState, thread_id: str | None, user_id: str | None, path: str
+    ) -> Plan[WorkingMemoryState]:
+        """Take back what was said last about a value."""
+
+    def keep(self, state: MemoryState, thread_id: str, user_id: str | None) -> Plan[KeeperReport]:
+        """Let the keeper read a thread."""
 
 
 class WorkingMemory(Operations):
@@ -170,5 +186,5 @@ class WorkingMemory(Operations):
     akeep = twin(keep)
 
 
-def _keeping() -> Any:
-    return rooms.load("keeping")
+def _keeping() -> Keeping:
+    return cast("Keeping", rooms.load("keeping"))
