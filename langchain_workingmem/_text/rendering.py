@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from html import escape
 from itertools import count
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 ROLES = {"human": "user", "ai": "assistant"}
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")  # whatever the locale
+_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_END_OF_THOUGHTS = re.compile(r"\A(?:(?!<think).)*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _HERE = "earlier in this conversation"
 _ELSEWHERE = "from other conversations with the same user"
 _SHARED = "from other conversations of this memory, which several people may share"
@@ -42,6 +45,11 @@ def unescape(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: unescape(item) for key, item in value.items()}
     return [unescape(item) for item in value] if isinstance(value, list) else value
+
+
+def without_thoughts(text: str) -> str:
+    """Return a model's answer without its thoughts; some servers leave out the tag that opens them."""
+    return _END_OF_THOUGHTS.sub("", _THOUGHTS.sub("", text, count=1), count=1)
 
 
 def message_text(message: BaseMessage, *, whole: bool = False) -> str:

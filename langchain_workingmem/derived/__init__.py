@@ -12,7 +12,6 @@ from langchain_workingmem.derived.asking import (
     read_messages,
     read_unread,
     role_of,
-    without_thoughts,
 )
 from langchain_workingmem.derived.moving import export_rows, restore_rows
 from langchain_workingmem.derived.rows import (
@@ -70,5 +69,4 @@ __all__ = [
     "take",
     "threads_command",
     "threads_in",
-    "without_thoughts",
 ]

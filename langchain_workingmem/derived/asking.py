@@ -256,8 +256,6 @@ class Asking:
 _ENDS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "incomplete_details", "status")
 _CUT = re.compile(r"length|max_?(?:output_?)?token|token_limit|context_window|incomplete")
 _FILTERED = re.compile(r"filter|safety|refus|recitation|block|prohibited|guardrail|spii|toxic|sensitive")
-_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_END_OF_THOUGHTS = re.compile(r"\A(?:(?!<think).)*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 
 
 def check_end(answer: BaseMessage) -> None:
@@ -271,11 +269,6 @@ def check_end(answer: BaseMessage) -> None:
             raise BadAnswer(
                 "The answer was stopped by a filter of the provider. Use neutral words of your own, without quotes."
             )
-
-
-def without_thoughts(text: str) -> str:
-    """Leave out a model's thoughts; some servers leave out the tag that opens them."""
-    return _END_OF_THOUGHTS.sub("", _THOUGHTS.sub("", text, count=1), count=1)
 
 
 def with_schema(model: BaseChatModel, schema: type[Any]) -> Any:

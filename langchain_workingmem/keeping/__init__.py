@@ -50,7 +50,7 @@ class Keeping(Part):
         replies: list[Any],
     ) -> Plan[bool]:
         """Take values whose messages are gone out of what the model is shown."""
-        found.parts["keeping"] = True
+        found.parts["verified"] = True
         scope_key = _scope_key(state, found.thread_id, found.user_id)
         if found.working_memory is not None and (found.working_memory.kept or any(replies)):
             found.working_memory = yield from verified(state, scope_key, found.working_memory, asked, replies)

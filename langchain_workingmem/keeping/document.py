@@ -7,7 +7,7 @@ made of. A value that was said later holds, whatever came first.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import orjson
@@ -56,6 +56,7 @@ class Kept:
     base: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, is_item, since
     values: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, since, thread (None: of the base)
     threads: dict[str, dict[str, Any]] = field(default_factory=dict)  # thread -> revision, ids
+    template: str | None = None  # of the document; None: along a schema
 
     @classmethod
     def read(cls, text: str | None) -> Kept:
@@ -74,11 +75,16 @@ class Kept:
         threads = [one["thread"] for one in found.values.values()]
         if not all(isinstance(one, str | None) for one in threads):
             raise ValueError("a thread is no id")
-        return cls(found.base, found.values).write()
+        return cls(found.base, found.values, template=found.template).write()
 
     def write(self) -> str:
         """Write it as JSON."""
-        return orjson.dumps({"base": self.base, "values": self.values, "threads": self.threads}).decode()
+        return orjson.dumps(asdict(self)).decode()
+
+    def form(self) -> Format:
+        """Return the format for a process that may have other options than the keeper."""
+        schema = {"type": "object"} if self.template is None else None
+        return WorkingMemoryOptions(schema=schema, template=self.template).format
 
 
 class Made(NamedTuple):
@@ -112,7 +118,7 @@ def noted(form: Format, text: str, kept: Kept, at: int) -> Kept:
             base[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": at}
     for path in kept.values.keys() - now.keys():
         base[path] = {"value": None, "is_item": False, "since": at}
-    return Kept(base, kept.values, kept.threads)
+    return Kept(base, kept.values, kept.threads, getattr(form, "template", None))
 
 
 def remade(
@@ -151,13 +157,11 @@ def remade(
     base = {path: one for path, one in kept.base.items() if one["value"] is not None or len(found[path]) > 1}
     before = ((id, one["ids"]) for id, one in kept.threads.items() if id not in expired)
     loses = any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)
-    return Made(text, Kept(base, values, threads), loses)
+    return Made(text, Kept(base, values, threads, kept.template), loses)
 
 
 def without_rows(text: str, kept: str | None) -> str:
     """Return a document without the values that rows have given: they come from these."""
-    form = WorkingMemoryOptions(
-        schema={"type": "object"} if text[:1] == "{" else None, template=None if text[:1] == "{" else ""
-    ).format
-    gone = {path: Leaf(None, one["is_item"]) for path, one in Kept.read(kept).values.items() if one["thread"]}
-    return changed(form, text, gone) if gone else text
+    found = Kept.read(kept)
+    gone = {path: Leaf(None, one["is_item"]) for path, one in found.values.items() if one["thread"]}
+    return changed(found.form(), text, gone) if gone else text

@@ -39,6 +39,8 @@ MOST_READ = 500  # messages that one row says are read
 SECONDS = 120.0  # for each call of the model
 _EARLIER = 2  # messages that are shown as reference
 _SLOW = 50  # the document is read for each operation
+# Tools of memory beside those that `is_memory_tool` knows: files of deep agents, Claude's memory, the MCP server
+_OF_MEMORY = {"memory", "ls", "glob", "grep", "read_file", "write_file", "edit_file", "list_threads", "save_messages"}
 _ROLES = {"user": "human", "assistant": "ai", "tool": "tool"}
 
 _log = logging.getLogger("langchain_workingmem")
@@ -143,5 +145,6 @@ def _authors(rows: Sequence[StoredMessage]) -> list[str]:
         message = row.message
         name = message.name or tools.get(getattr(message, "tool_call_id", ""))
         role = _ROLES[role_of(message)]
-        found.append("memory" if role == "tool" and is_memory_tool(name) else role)
+        is_own = role == "tool" and (is_memory_tool(name) or name in _OF_MEMORY)
+        found.append("memory" if is_own else role)
     return found

@@ -19,6 +19,7 @@ from langchain_workingmem.working_memory import ScopeKey, read_commands, read_st
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
@@ -189,7 +190,7 @@ def _make(
     at = to_micros(found.updated_at) if found.updated_at else 0
     make = partial(
         remade,
-        state.remembering.format,
+        form_of(state, kept),
         found.text,
         kept,
         sources.shown,
@@ -198,6 +199,11 @@ def _make(
         proposed=proposed,
     )
     return (yield from compute(make, _SLOW * len(found.text)))
+
+
+def form_of(state: MemoryState, kept: Kept) -> Format:
+    """Return the format of a document: that of the options of a keeper, else the one that a keeper has noted."""
+    return state.remembering.format if state.remembering.keeper is not None else kept.form()
 
 
 def _with(state: MemoryState, found: WorkingMemoryState, made: Made) -> WorkingMemoryState:

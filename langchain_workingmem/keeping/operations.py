@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 from langchain_workingmem._documents.formats import JsonFormat, check_size
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._text.nesting import check_depth
-from langchain_workingmem._text.rendering import unescape
+from langchain_workingmem._text.rendering import unescape, without_thoughts
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.derived import BadAnswer, check_end, without_thoughts
+from langchain_workingmem.derived import BadAnswer, check_end
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.keeping.values import Leaf, changes, item_name, leaves, part, parts, remove_at, set_at
 

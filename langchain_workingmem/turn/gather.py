@@ -131,21 +131,9 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     of_parts = [part.commands(state, turn.thread_id, turn.user_id) for part in state.parts]
     at = len(calls)
     calls += [one for some in of_parts for one in some]
-    query, ranked, replies = turn.query, None, None
-    if query is not None:
-        shows_all = turn.history.last_messages is None and turn.history.max_tokens is None
-        if shows_all and not state.parts:  # the history has all of this thread
-            query = query.without([turn.thread_id])
-        try:
-            if query.threads is not None or query.mixed:
-                query = yield from among_threads(state, query)
-            ranked, replies = yield from find_candidates(state, query, calls, spare=_spare(turn))
-        except NO_VECTORS as error:
-            if turn.on_error == "raise":
-                raise
-            _log.warning("%s; this turn goes without recall", error)
-    if replies is None:
-        replies = yield from send(*calls)
+    shows_all = history["last"] is None and turn.history.max_tokens is None and "uncovered" not in history
+    query = turn.query.without([turn.thread_id]) if turn.query is not None and shows_all else turn.query
+    query, ranked, replies = yield from _searched(state, query, turn, calls)
     found = Gathered(turn.thread_id, turn.user_id, zone=turn.zone, kind=turn.kind)
     reply = read_reply(replies[0], turn.thread_id, turn.user_id)
     rows = _read(found, turn, entries, listed, reply, replies[0][1])
@@ -153,7 +141,7 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     if scope_key is not None:
         found.working_memory = read_state(state, scope_key, replies[1:at])
     is_other |= yield from _beside(state, found, history, reply, of_parts, replies[at:])
-    if scope_key is not None and found.working_memory is not None and "keeping" not in found.parts:
+    if scope_key is not None and found.working_memory is not None and "verified" not in found.parts:
         found.working_memory = yield from verified(state, scope_key, found.working_memory)
     if is_other:
         rows = yield from _read_again(state, found, turn, entries, history)
@@ -162,6 +150,24 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     if rows:
         yield from _make_history(state, found, turn, rows)
     return found
+
+
+def _searched(
+    state: MemoryState, query: Query | None, turn: Request, calls: list[Command]
+) -> Plan[tuple[Query | None, Sequence[Any] | None, list[Any]]]:
+    """Search for the question, and send the calls beside; return the query, its candidates, and the replies to the calls."""
+    if query is None:
+        return None, None, (yield from send(*calls))
+    try:
+        if query.threads is not None or query.mixed:
+            query = yield from among_threads(state, query)
+        ranked, replies = yield from find_candidates(state, query, calls, spare=_spare(turn))
+    except NO_VECTORS as error:
+        if turn.on_error == "raise":
+            raise
+        _log.warning("%s; this turn goes without recall", error)
+        return None, None, (yield from send(*calls))
+    return query, ranked, replies
 
 
 def _beside(

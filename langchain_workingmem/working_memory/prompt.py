@@ -6,8 +6,11 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING
 
+import orjson
+
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import parse_json
+from langchain_workingmem._text.clock import from_micros, to_minute
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
 
@@ -55,18 +58,20 @@ def render_working_memory(
     update: str | None,
     instructions: str | None = None,
     name: str | None = None,
+    since: str = "",
 ) -> str:
     """Render working memory for a prompt: what never changes first, so that prompt caches keep it, data last.
 
     `update` is the name of the tool that changes it, None where there is none. `name` is the name of the memory, where
-    an agent has several.
+    an agent has several. `since` says which value is known since when.
     """
     data = _EMPTY if form.is_empty(document) else escape(visible(document), quote=False)
     head = _head(form, scope, update, instructions, name)
+    after = f"</data>\n<known_since>\n{escape(visible(since), quote=False)}\n</known_since>" if since else "</data>"
     is_object = isinstance(parse_json(document), dict)
     if update and document and ((form.name == "json" and not is_object) or (form.name == "markdown" and is_object)):
-        return f"{head}\n{data}\n</data>\n{_OTHER_FORM}\n</working_memory>"
-    return f"{head}\n{data}\n</data>\n</working_memory>"
+        return f"{head}\n{data}\n{after}\n{_OTHER_FORM}\n</working_memory>"
+    return f"{head}\n{data}\n{after}\n</working_memory>"
 
 
 @lru_cache(64)
@@ -120,4 +125,11 @@ def working_memory_block(
         update=None if read_only or options.read_only else update,
         instructions=options.instructions,
         name=name,
+        since=_days(current.kept) if options.show_since and current.kept else "",
     )
+
+
+def _days(kept: str) -> str:
+    """Write since which day each value of a document holds."""
+    values = orjson.loads(kept)["values"]
+    return "\n".join(f"{to_minute(from_micros(one['since']))[:10]} {path}" for path, one in values.items())

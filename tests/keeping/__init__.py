@@ -1,1 +1,0 @@
-"""Tests of working memory that keeps itself."""
