@@ -48,13 +48,14 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import MemoryContext
-    from langchain_workingmem.observations import ObservationOptions, Observations
+    from langchain_workingmem.observations import ObservationOptions
+    from langchain_workingmem.observations.api import Observations
     from langchain_workingmem.options import ContextArguments, TimeZone
 
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
 rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
-rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
+rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations.wing")
 
 
 class MemoryArguments(TypedDict, total=False):
@@ -84,7 +85,7 @@ def _chat_model(model: Any) -> Any:
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`, `working_memory`, `files`, `users`. Every method that does I/O has an async twin with the prefix
+    Parts: `threads`, `history`, `recall`, `working_memory`, `files`, `users`, `observations`. Every method that does I/O has an async twin with the prefix
     `a`. One object serves sync and async callers, threads and event loops. It connects at its first use.
 
     Args:
@@ -204,7 +205,7 @@ class Memory(Faces, SetUpOnEntry):
         self.users = Users(core)
         history = history or HistoryOptions()
         if observations is not None:
-            from langchain_workingmem.observations import install
+            from langchain_workingmem.observations.wing import install
 
             self.__dict__["observations"] = install(core, observations)
             # the log decides what is shown; `last_messages=0` shows it alone
@@ -214,7 +215,7 @@ class Memory(Faces, SetUpOnEntry):
     @cached_property
     def observations(self) -> Observations:
         """The log that stands for older messages; without `ObservationOptions` it can only be read, and changed by hand."""
-        from langchain_workingmem.observations import install
+        from langchain_workingmem.observations.wing import install
 
         return install(self._core, None)
 

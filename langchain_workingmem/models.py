@@ -17,6 +17,7 @@ from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.remembered import Shown
 from langchain_workingmem.remembered import WorkingMemoryState as WorkingMemoryState  # noqa: PLC0414 - likewise
+from langchain_workingmem.remembered import WorkingMemoryValue as WorkingMemoryValue  # noqa: PLC0414 - likewise
 from langchain_workingmem.usage import ContextUsage as ContextUsage  # noqa: PLC0414 - likewise
 from langchain_workingmem.usage import Counting
 

@@ -30,6 +30,8 @@ class Wing(Protocol):
 class Part:
     """What takes part in turns beside history, recall and working memory; it appends itself to `MemoryState.parts`."""
 
+    follows = False  # whether it works on the messages of an agent while this runs, so that they are saved before each call of the model
+
     def narrow(self, head: dict[str, Any]) -> None:
         """Change what `read.lua` reads of the history."""
 

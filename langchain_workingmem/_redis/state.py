@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.embedder import Embedder
     from langchain_workingmem._redis.keys import Keys
-    from langchain_workingmem._redis.rooms import Part
     from langchain_workingmem.options import FileOptions, RecallOptions, TimeZone, TitleOptions, WorkingMemoryOptions
 
 K = TypeVar("K")
@@ -94,7 +93,9 @@ class MemoryState:
     create: InitVar[bool] = True
     indexes: Indexes = field(init=False)
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
-    parts: list[Part] = field(default_factory=list)  # what takes part in turns beside the core: it registers itself
+    parts: list[Any] = field(
+        default_factory=list
+    )  # each a `Part` of rooms.py, which takes part in turns and registers itself
     _rooms: dict[type, object] = field(default_factory=dict)
 
     def __post_init__(self, model: str, create: bool) -> None:

@@ -1,21 +1,10 @@
-"""Derived rows: what models have made of messages, with the messages behind it. Observations and the keeper stand on them."""
+"""Derived rows: what models have made of messages, with the messages behind it.
 
-from langchain_workingmem.derived.asking import (
-    Asking,
-    BadAnswer,
-    Group,
-    Unread,
-    check_end,
-    elements,
-    escaped,
-    groups_of,
-    read_messages,
-    read_unread,
-    role_of,
-)
+`asking` and `worker`, which only wings need, are imported by their names.
+"""
+
 from langchain_workingmem.derived.moving import export_rows, restore_rows
 from langchain_workingmem.derived.rows import (
-    LATEST,
     NewRow,
     Ranges,
     Shown,
@@ -34,37 +23,23 @@ from langchain_workingmem.derived.rows import (
     threads_command,
     threads_in,
 )
-from langchain_workingmem.derived.worker import Worker
 
 __all__ = [
-    "LATEST",
-    "Asking",
-    "BadAnswer",
-    "Group",
     "NewRow",
     "Ranges",
     "Shown",
-    "Unread",
     "Work",
-    "Worker",
-    "check_end",
     "commit",
-    "elements",
-    "escaped",
     "export_rows",
     "fail",
     "give",
-    "groups_of",
     "known_rows",
     "learn",
     "note_deleted",
     "note_given",
-    "read_messages",
     "read_rows_of",
-    "read_unread",
     "read_work",
     "restore_rows",
-    "role_of",
     "show_command",
     "take",
     "threads_command",

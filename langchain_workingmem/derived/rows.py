@@ -26,7 +26,6 @@ SHOW, LEASE = Script("derived/show", *READING), Script("derived/lease", *READING
 COMMIT = Script("derived/commit", *READING, "derived/rows")
 MOST_THREADS = 50  # of a user that a turn looks at, the newest first
 FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
-LATEST = 2**53  # microseconds and other numbers of a body
 DELETED = -1  # score of a thread that was deleted, in the set of a user
 
 
@@ -248,10 +247,8 @@ def note_deleted(state: MemoryState, user_id: str, thread_id: str) -> Plan[None]
 
 
 def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:
-    """Note at both users that a thread has another owner, if it has rows. Two round trips, one without rows."""
-    (has_rows,) = yield from send(("EXISTS", state.keys.of(thread_id).rows))
-    if has_rows:
-        tag, keys = encode(thread_id), state.keys
-        yield from send(
-            ("ZADD", keys.rows_of_user(owner), "XX", DELETED, tag), ("ZADD", keys.rows_of_user(to), "NX", 1, tag)
-        )
+    """Note at both users that a thread with rows has another owner. One round trip."""
+    tag, keys = encode(thread_id), state.keys
+    yield from send(
+        ("ZADD", keys.rows_of_user(owner), "XX", DELETED, tag), ("ZADD", keys.rows_of_user(to), "NX", 1, tag)
+    )

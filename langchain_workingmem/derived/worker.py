@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
+from langchain_workingmem._engine.refusals import is_refusal
 from langchain_workingmem.derived.asking import BadAnswer
 from langchain_workingmem.derived.rows import fail, give, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.faces.refusals import is_refusal
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
@@ -38,6 +40,7 @@ class Worker:
     def __init__(self, state: MemoryState, thread_id: str, user_id: str, seconds: float) -> None:
         self.state, self.thread_id, self.user_id = state, thread_id, user_id
         self.seconds = seconds  # for each call of a model
+        self.until = inf  # by the clock of the process: then nothing more is begun
         self.now = False  # whatever thresholds say
         self.error: str | None = None  # why the model has failed
         self.zone = state.zone(thread_id, user_id)
@@ -84,7 +87,7 @@ class Worker:
     def work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
         try:
-            while (yield from self.step()) and not self.state.closing:
+            while (yield from self.step()) and not self.state.closing and monotonic() < self.until:
                 yield from self.take()
         except (BadAnswer, ModelError) as error:
             self.error = str(error)

@@ -16,12 +16,12 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
+from langchain_workingmem._engine.refusals import is_overflow
 from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem.checks import one_of, wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of, required_ids
-from langchain_workingmem.faces.refusals import is_overflow
 from langchain_workingmem.faces.runs import HookCall, Run, Runs
 from langchain_workingmem.faces.tools import WRITING, memory_tools
 from langchain_workingmem.faces.tools.order import InOrder

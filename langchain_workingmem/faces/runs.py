@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 
+from langchain_workingmem._engine.refusals import is_refusal
 from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
@@ -18,7 +19,6 @@ from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipErr
 from langchain_workingmem.faces.ids import Owner, outer_run, owned, required_ids, resolve
 from langchain_workingmem.faces.nodes import kind_of
 from langchain_workingmem.faces.per_call import PerCall
-from langchain_workingmem.faces.refusals import is_refusal
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn import Gathered, Turn, history_slice, is_sliced, question, turn_of
@@ -162,7 +162,7 @@ class Runs:
     def _renew(self, call: HookCall, run: Run, found: Gathered) -> Plan[None]:
         """Read what may have changed within the run; what takes part in turns may work on its messages, so these are saved first."""
         state = self._core.state
-        if state.parts and run.saved and self.saves(call):
+        if run.saved and any(part.follows for part in state.parts) and self.saves(call):
             yield from self._save(call, run)
             found.seqs |= {row.id: row.seq for row in (run.known.rows if run.known else ())}
         for part in state.parts:

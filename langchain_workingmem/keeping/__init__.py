@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.rooms import WINGS, Part
-from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.derived import Shown, commit, read_work
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, without_rows
+from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted, without_rows
 from langchain_workingmem.keeping.keeper import Keeper
-from langchain_workingmem.keeping.made import commands_for, renew, sources_in
+from langchain_workingmem.keeping.made import commands_for, form_of, renew, sources_in
 from langchain_workingmem.keeping.made import verified as verified
 from langchain_workingmem.remembered import WorkingMemoryValue
 from langchain_workingmem.reports import KeeperReport
-from langchain_workingmem.working_memory import ScopeKey, find_scope_key, read_commands, read_state
+from langchain_workingmem.working_memory import ScopeKey, find_scope_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,16 +90,15 @@ def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Keeper
 def read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
     """Read a document with the time and the sources of its values. Two round trips, three where more threads are needed."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
-    found = yield from _written(state, scope_key)
+    found = yield from renew(state, scope_key)
     return replace(found, timeline=(yield from _timeline(state, scope_key, found)))
 
 
-def _written(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState]:
-    """Return the document as its rows have it."""
-    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    if found.kept is None and not state.parts:
-        return found
-    return (yield from renew(state, scope_key)) if found.kept or found.revision else found
+def _kept(state: MemoryState, found: WorkingMemoryState) -> Kept:
+    """Return what is noted beside a document, with what others have changed in it since."""
+    kept = Kept.read(found.kept)
+    at = to_micros(found.updated_at) if found.updated_at else 0
+    return noted(form_of(state, kept), found.text, kept, at)
 
 
 def _rows(state: MemoryState, scope_key: ScopeKey, kept: Kept) -> Plan[dict[str, Shown]]:
@@ -111,7 +110,7 @@ def _rows(state: MemoryState, scope_key: ScopeKey, kept: Kept) -> Plan[dict[str,
 def _timeline(
     state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState
 ) -> Plan[Mapping[str, Sequence[WorkingMemoryValue]]]:
-    kept = Kept.read(found.kept)
+    kept = _kept(state, found)
     shown = yield from _rows(state, scope_key, kept)
     bodies = {(thread_id, id): body for thread_id, rows in shown.items() for id, body in rows.rows.items()}
     timeline = {}
@@ -133,8 +132,8 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
     path = path if path.startswith("/") else f"/{path}"
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     for _ in range(_ATTEMPTS):
-        found = yield from _written(state, scope_key)
-        kept = Kept.read(found.kept)
+        found = yield from renew(state, scope_key)
+        kept = _kept(state, found)
         several = candidates(kept, (yield from _rows(state, scope_key, kept))).get(path)
         if not several:
             timeline = yield from _timeline(state, scope_key, found)
@@ -156,4 +155,11 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
 __all__ = ["Body", "Keeping", "install", "keep", "read", "undo", "verified", "without_rows"]
 
 checked = Kept.checked
+
+
+def moved(kept: str, source: str, thread_id: str) -> str:
+    """Return what a copy of a thread notes beside its document."""
+    return Kept.read(kept).moved(source, thread_id).write()
+
+
 WINGS["keeping"] = cast("Wing", sys.modules[__name__])

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from langchain_workingmem._documents.schemas import check_utf8
 from langchain_workingmem._text.nesting import check_depth
-from langchain_workingmem.derived import LATEST
 from langchain_workingmem.keeping.values import Leaf, changed, leaves
 from langchain_workingmem.options import WorkingMemoryOptions
 
@@ -33,7 +32,7 @@ class Body(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    at: Annotated[int, Field(ge=0, le=LATEST)]
+    at: Annotated[int, Field(ge=0, le=2**53)]
     path: Annotated[str | None, AfterValidator(lambda path: path and check_utf8(path)), Field(max_length=10_000)] = None
     value: Any = None
     is_item: bool | None = None
@@ -76,6 +75,14 @@ class Kept:
         if not all(isinstance(one, str | None) for one in threads):
             raise ValueError("a thread is no id")
         return cls(found.base, found.values, template=found.template).write()
+
+    def moved(self, source: str, thread_id: str) -> Kept:
+        """Return what a copy of a thread notes beside its document; it is made of the rows of the copy then."""
+        values = {
+            path: {**one, "thread": thread_id if one["thread"] == source else one["thread"]}
+            for path, one in self.values.items()
+        }
+        return Kept(self.base, values, template=self.template)
 
     def write(self) -> str:
         """Write it as JSON."""
@@ -130,13 +137,16 @@ def remade(
     at: int,
     expired: frozenset[str] = frozenset(),
     proposed: str | None = None,
+    without: str | None = None,
 ) -> Made:
     """Make the document anew of the rows that are shown now.
 
     Values of a thread that has `expired` stay, without their sources. `proposed`: the document as the keeper has just changed it, which
-    has new values in their places.
+    has new values in their places. `without`: a path of which what others have set goes.
     """
     kept = noted(form, text, kept, at)
+    if without is not None:
+        kept.base.pop(without, None)
     for path, one in kept.values.items():
         if one["thread"] in expired and path not in kept.base:
             kept.base[path] = {"value": one["value"], "is_item": one["is_item"], "since": one["since"]}
@@ -153,7 +163,10 @@ def remade(
         since, _, thread_id, own = held.get(path, (at, 0, "", leaf))
         source = thread_id if own.value == leaf.value else ""
         values[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": since, "thread": source or None}
-    threads = {id: {"revision": rows.revision, "ids": [*rows.rows]} for id, rows in shown.items()}
+    threads = {
+        id: {"revision": rows.revision, "ids": [number for number, body in rows.rows.items() if "path" in body]}
+        for id, rows in shown.items()
+    }
     base = {path: one for path, one in kept.base.items() if one["value"] is not None or len(found[path]) > 1}
     before = ((id, one["ids"]) for id, one in kept.threads.items() if id not in expired)
     loses = any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)

@@ -9,17 +9,9 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem.derived import (
-    Asking,
-    NewRow,
-    Unread,
-    Worker,
-    commit,
-    elements,
-    read_messages,
-    read_unread,
-    role_of,
-)
+from langchain_workingmem.derived import NewRow, commit
+from langchain_workingmem.derived.asking import Asking, Unread, elements, read_messages, read_unread, role_of
+from langchain_workingmem.derived.worker import Worker
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
 from langchain_workingmem.keeping.operations import Check, Checked, Operations
@@ -32,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.models import StoredMessage, WorkingMemoryState
 
 BATCH = 10_000  # tokens of messages in one call of the model
 MOST_READ = 500  # messages that one row says are read
@@ -78,7 +70,7 @@ class Keeper(Worker):
             if unread.work.failures > 2 and len(chosen) == 1:
                 _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, chosen[0].id)
             else:
-                done = yield from self._ask(unread, rows, before.text, Kept.read(before.kept))
+                done = yield from self._ask(unread, rows, before)
         self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
         new, drop = self._rows(unread, chosen, rows, done)
         written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new, drop=drop)
@@ -95,9 +87,10 @@ class Keeper(Worker):
         end = max((at + 1 for at, one in enumerate(facts) if one.words.startswith("a")), default=0)
         return [*facts[:end]]
 
-    def _ask(self, unread: Unread, rows: Sequence[StoredMessage], text: str, kept: Kept) -> Plan[Checked]:
-        form, options = self.options.format, self.options
-        document, numbers = shown_document(form, text, kept.values, self.zone)
+    def _ask(self, unread: Unread, rows: Sequence[StoredMessage], found: WorkingMemoryState) -> Plan[Checked]:
+        form, options, text = self.options.format, self.options, found.text
+        values = Kept.read(found.kept).values
+        document, numbers = shown_document(form, text, values, found.updated_at, self.zone)
         before = yield from self._earlier(unread, rows[0])
         data = f"{document}\n{earlier(before)}{elements(rows, BATCH, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}

@@ -12,9 +12,14 @@ from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.derived import Shown, learn, show_command, threads_in
-from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.errors import (
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+    WorkingMemoryValidationError,
+)
 from langchain_workingmem.keeping.document import KIND, Kept, Made, remade
-from langchain_workingmem.working_memory import ScopeKey, read_commands, read_state, run_memory
+from langchain_workingmem.working_memory import ScopeKey, read_commands, read_state, reader_of, run_memory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -158,15 +163,12 @@ def renew(
         own = len(replies) - len(asked)
         found = read_state(state, scope_key, replies[:own])
         kept = Kept.read(found.kept)
-        if without is not None:
-            kept.base.pop(without, None)
-            kept.values.pop(without, None) if without not in kept.base else None
         sources = yield from sources_in(state, scope_key, kept, asked, replies[own:], every=True)
         if without is None and proposed is None and is_current(kept, sources):
             return found
         text = proposed[1] if proposed is not None and proposed[0].revision == found.revision else None
-        made = yield from _make(state, found, kept, sources, text)
-        status, _ = yield from run_memory(
+        made = yield from _make(state, found, kept, sources, text, without)
+        status, row = yield from run_memory(
             state,
             scope_key,
             keep=state.remembering.revisions,
@@ -180,12 +182,17 @@ def renew(
             if sources.expired:
                 tags = [encode(id) for id in sources.expired]
                 yield from send(("ZREM", state.keys.rows_of_user(scope_key.user_id or ""), *tags))
-            return _with(state, found, made)
+            return reader_of(state, scope_key)(row)
     raise ThreadNotFoundError(scope_key.key)
 
 
 def _make(
-    state: MemoryState, found: WorkingMemoryState, kept: Kept, sources: Sources, proposed: str | None = None
+    state: MemoryState,
+    found: WorkingMemoryState,
+    kept: Kept,
+    sources: Sources,
+    proposed: str | None = None,
+    without: str | None = None,
 ) -> Plan[Made]:
     at = to_micros(found.updated_at) if found.updated_at else 0
     make = partial(
@@ -197,6 +204,7 @@ def _make(
         at=at,
         expired=sources.expired,
         proposed=proposed,
+        without=without,
     )
     return (yield from compute(make, _SLOW * len(found.text)))
 
@@ -209,6 +217,8 @@ def form_of(state: MemoryState, kept: Kept) -> Format:
 def _with(state: MemoryState, found: WorkingMemoryState, made: Made) -> WorkingMemoryState:
     form = state.remembering.format
     text, kept = made.text, made.kept.write()
-    if text == found.text:
-        return replace(found, kept=kept)
-    return replace(found, text=text, value=form.value(text), is_empty=form.is_empty(text), kept=kept)
+    try:
+        value = form.value(text)
+    except WorkingMemoryValidationError:  # this process has other options than the keeper
+        value = text
+    return replace(found, text=text, value=value, is_empty=form.is_empty(text), kept=kept)

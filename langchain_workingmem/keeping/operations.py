@@ -15,9 +15,19 @@ from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem._text.rendering import unescape, without_thoughts
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.derived import BadAnswer, check_end
+from langchain_workingmem.derived.asking import BadAnswer, check_end
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
-from langchain_workingmem.keeping.values import Leaf, changes, item_name, leaves, part, parts, remove_at, set_at
+from langchain_workingmem.keeping.values import (
+    Leaf,
+    changes,
+    field_of,
+    item_name,
+    leaves,
+    part,
+    parts,
+    remove_at,
+    set_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -134,7 +144,7 @@ class Check:
             except (WorkingMemError, ValueError, TypeError, RecursionError):
                 done.left_out += 1
                 continue
-            if found := changes(before, leaves(self.form, text)):
+            if found := changes(before, leaves(self.form, text)) or self._ended(one):
                 done.changes.append(Change(found, numbers))
                 done.text = text
         before, after = leaves(self.form, self.text), leaves(self.form, done.text)
@@ -143,6 +153,18 @@ class Check:
             self.refused = mine
             raise BadAnswer(_EMPTIES.format(gone, len(before)))
         return done
+
+    def _ended(self, one: dict[str, Any]) -> dict[str, Leaf]:
+        """Return the value that holds no longer, also if nothing stands there: something older may be read later."""
+        if isinstance(self.form, JsonFormat):
+            path = self._path(one)
+            is_end = one["op"] == "remove" and parts(path)[0] in self.form.schema.fields
+            return {path: Leaf(None)} if is_end else {}
+        return {path: Leaf(None) for path in field_of(self.form, str(one["find"]), str(one["replace"]))}
+
+    def _path(self, one: dict[str, Any]) -> str:
+        path = unescape(str(one["path"]))
+        return self.numbers.get(path, path if path.startswith("/") else f"/{path}")
 
     def _cited(self, one: dict[str, Any]) -> tuple[int, ...]:
         given = one.get("messages")
@@ -157,15 +179,16 @@ class Check:
             if not find.strip() and not self.form.template.strip():  # free text grows at its end
                 return self.form.apply(text, replace, "append")
             return self.form.edit(text, [(self.numbers.get(find, find), replace)], erases=True)
-        path = unescape(str(one["path"]))
-        path = self.numbers.get(path, path if path.startswith("/") else f"/{path}")
+        path = self._path(one)
         names, value = parts(path), _seen(one.get("value"))
         document = parse_json(text) if text else {}
         if not isinstance(document, dict):
             raise WorkingMemoryValidationError("the document has another form", remedy="write it anew")
         if one["op"] == "remove":
             if not remove_at(document, names):
-                raise WorkingMemoryValidationError(f"nothing stands at {path}", remedy="name a value")
+                if names[0] not in self.form.schema.fields:
+                    raise WorkingMemoryValidationError(f"nothing stands at {path}", remedy="name a value")
+                return text
             return self.form.apply("", document, "replace") if document else ""
         if value is None:
             raise WorkingMemoryValidationError("no value", remedy="use remove")

@@ -11,11 +11,12 @@ from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.clock import from_micros, to_minute
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.derived import escaped, role_of
+from langchain_workingmem.derived.asking import escaped, role_of
 from langchain_workingmem.keeping.values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
     from typing import Any
     from zoneinfo import ZoneInfo
 
@@ -116,19 +117,24 @@ def keeper_rules(form: Format, scope: str, instructions: str | None, trust: Sequ
 
 
 def shown_document(
-    form: Format, text: str, values: Mapping[str, Mapping[str, Any]], zone: ZoneInfo | None = None
+    form: Format,
+    text: str,
+    values: Mapping[str, Mapping[str, Any]],
+    written: datetime | None,
+    zone: ZoneInfo | None = None,
 ) -> tuple[str, dict[str, str]]:
     """Write the document with a number for each value, and return also what each number stands for: a path, or a line.
 
-    `values` say by path since when a value holds.
+    `values` say by path since when a value holds; others hold since the document was `written`.
     """
     numbers: dict[str, str] = {}
     shown: list[str] = []
     if isinstance(form, JsonFormat):
         for number, (path, leaf) in enumerate(leaves(form, text).items(), 1):
             numbers[f"v{number}"] = path
-            at = (values.get(path) or {}).get("since")
-            since = f' since="{to_minute(from_micros(at), zone)[:10]}"' if at else ""
+            own = values.get(path)
+            at = from_micros(own["since"]) if own else written
+            since = f' since="{to_minute(at, zone)[:10]}"' if at else ""
             value = escaped(json.dumps(leaf.value, ensure_ascii=False))
             shown.append(f'<value n="v{number}" path="{escape(visible(path))}"{since}>{value}</value>')
     else:

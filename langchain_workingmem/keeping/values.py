@@ -84,6 +84,13 @@ def _fields(form: TextFormat) -> dict[str, str]:
     return {field[2].strip(): line for field, line in found if field}
 
 
+def field_of(form: TextFormat, line: str, replaced: str) -> list[str]:
+    """Return the path of a field of a template whose line an edit leaves empty."""
+    field, names = _FIELD.match(replaced.strip()), _fields(form)
+    is_empty = field and field[2].strip() in names and not field[3].strip() and line.strip() == replaced.strip()
+    return [f"/{part(field[2].strip())}"] if field and is_empty else []
+
+
 def changes(before: Mapping[str, Leaf], after: Mapping[str, Leaf]) -> dict[str, Leaf]:
     """Return what is different: a value None for what is gone."""
     found = {path: leaf for path, leaf in after.items() if before.get(path) != leaf}

@@ -1,34 +1,6 @@
-"""Observations: a long conversation as a short, dated log with its sources."""
+"""Observations: a long conversation as a short, dated log with its sources. `wing` registers them."""
 
-from __future__ import annotations
-
-import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
-
-from langchain_workingmem._redis.rooms import WINGS
-from langchain_workingmem.chat_models import chat_model_by_name
-from langchain_workingmem.checks import check_type
-from langchain_workingmem.observations.api import Observations
-from langchain_workingmem.observations.log import Body, Observation, ObservationLog
+from langchain_workingmem.observations.log import Observation, ObservationLog
 from langchain_workingmem.observations.options import ObservationOptions
-from langchain_workingmem.observations.part import Observing
 
-if TYPE_CHECKING:
-    from langchain_workingmem._redis.core import Core
-
-__all__ = ["Body", "Observation", "ObservationLog", "ObservationOptions", "Observations", "install"]
-
-
-def install(core: Core, options: Any) -> Observations:
-    """Let observations take part in the turns of a memory; without options only read what was written before."""
-    if options is not None:
-        check_type(options, ObservationOptions, "observations")
-        models = {name: getattr(options, name) for name in ("model", "reflector")}
-        named = {name: chat_model_by_name(model) for name, model in models.items() if isinstance(model, str)}
-        options = replace(options, **named)
-        core.state.parts.append(Observing(options))
-    return Observations(core, options)
-
-
-WINGS["observations"] = cast("Any", sys.modules[__name__])
+__all__ = ["Observation", "ObservationLog", "ObservationOptions"]

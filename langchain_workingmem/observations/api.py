@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, send
@@ -15,12 +16,12 @@ from langchain_workingmem.derived import (
     commit,
     learn,
     read_rows_of,
-    read_unread,
     read_work,
     show_command,
     threads_command,
     threads_in,
 )
+from langchain_workingmem.derived.asking import read_unread
 from langchain_workingmem.errors import (
     IdError,
     ObservationNotFoundError,
@@ -70,7 +71,7 @@ class Observations(Operations):
         It is safe to call this anywhere, at the same time, and again: while another process observes, it waits. Each call of the model
         covers at most `batch_tokens` and is committed at once. A log of more than `observation_tokens` is condensed then. If the model
         fails, or gives no usable answer in three attempts, this is logged, and the messages stay as they are. A thread that does not
-        exist has an empty log. About four round trips for each call of the model, and seven more.
+        exist has an empty log. About five round trips for each call of the model, and nine more.
         """
         if self._options is None:
             raise OptionError(
@@ -140,7 +141,7 @@ class Observations(Operations):
     def clear(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[ObservationLog]:
         """Empty the log: its messages are shown as they are again, until they are observed anew.
 
-        Three round trips for each thread, with a user alone one more.
+        Four round trips for each thread, with a user alone one more.
         """
         state = self._core.state
         if thread_id is not None:
@@ -208,6 +209,10 @@ def _sources(state: MemoryState, thread_id: str, ids: list[str], before: int, af
     stored = [StoredMessage.of(body, thread_id, seq) for seq, body in zip(wanted, bodies, strict=True) if body]
     rows = yield from made(state, [row for row in stored if not row.superseded])
     by_seq = {row.place: row for row in rows}
+    adjacent = frozenset(
+        (thread_id, one.place, other.place) for one, other in pairwise(rows) if other.place - one.place <= STRIDE
+    )
+    titles = {thread_id: title.decode() if title else None}
     hits = [
         RecallHit(
             message=by_seq[seq].message,
@@ -217,9 +222,9 @@ def _sources(state: MemoryState, thread_id: str, ids: list[str], before: int, af
             before=[by_seq[one].message for one in around[seq][0] if one in by_seq],
             after=[by_seq[one].message for one in around[seq][1] if one in by_seq],
             stored_at=by_seq[seq].stored_at,
-            thread_title=title.decode() if title else None,
+            thread_title=titles[thread_id],
         )
         for seq in seqs
         if seq in by_seq
     ]
-    return RecallResult(hits=hits, rows=rows)
+    return RecallResult.of(rows, titles, adjacent, lambda: hits)

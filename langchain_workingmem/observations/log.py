@@ -16,7 +16,6 @@ from langchain_workingmem._text.clock import from_micros, to_minute, zone_name
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
-from langchain_workingmem.derived import LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,7 +84,7 @@ class Body(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    at: Annotated[int, Field(ge=0, le=LATEST)]
+    at: Annotated[int, Field(ge=0, le=2**53)]
     priority: Priority
     text: Annotated[str, AfterValidator(check_utf8), Field(max_length=100_000)]
     ids: Annotated[list[str], Field(max_length=64)]

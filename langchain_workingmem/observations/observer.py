@@ -11,20 +11,18 @@ from langchain_workingmem._engine.plan import Plan, Sleep
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem.derived import (
+from langchain_workingmem.derived import NewRow, commit
+from langchain_workingmem.derived.asking import (
     Asking,
     BadAnswer,
     Group,
-    NewRow,
     Unread,
-    Worker,
-    commit,
     elements,
     groups_of,
     read_messages,
     read_unread,
 )
-from langchain_workingmem.derived.worker import WAIT
+from langchain_workingmem.derived.worker import WAIT, Worker
 from langchain_workingmem.observations.answers import MOST_CITED, Line, Lines, read_lines
 from langchain_workingmem.observations.log import KIND, Observation, body_of, lines_of, tokens_of
 from langchain_workingmem.observations.prompts import known_notes, notes, observer_rules, reflector_rules
@@ -76,6 +74,7 @@ class Observer(Worker):
     ) -> None:
         super().__init__(state, thread_id, user_id, seconds or options.timeout.total_seconds())
         self.options = options
+        self.is_hasty = False  # somebody waits: no more than a prompt needs
 
     def start(self) -> Plan[None]:
         """Work in the background, if there is something to do as far as this process knows."""
@@ -86,12 +85,14 @@ class Observer(Worker):
 
     def wait(self) -> Plan[None]:
         """Work, or let another worker work, until few enough messages are left for a prompt: for `seconds`, and not in a pause."""
-        until = monotonic() + self.seconds
-        while monotonic() < until:
+        self.until = monotonic() + self.seconds
+        self.is_hasty = True
+        while (left := self.until - monotonic()) > 0:
             wait, is_pause = yield from self.take()
             if is_pause:
                 return
             if wait == 0:
+                self.seconds = left
                 yield from self.work()
                 return
             yield Sleep(min(wait / 1000, WAIT))
@@ -110,6 +111,8 @@ class Observer(Worker):
     def step(self) -> Plan[bool]:
         """Read one batch, or activate what was read ahead, or condense the log."""
         unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        if self._note(unread) <= self.options.limit and self.is_hasty:
+            return False
         return (yield from self._observe(unread)) or (yield from self._condense(unread))
 
     # ------------------------------------------------------------------ messages
@@ -117,7 +120,7 @@ class Observer(Worker):
     def _observe(self, unread: Unread) -> Plan[bool]:
         """Read one batch, or activate what was read ahead; return whether there may be more to do."""
         options = self.options
-        tokens, free = self._note(unread), self._free(unread.waiting())
+        tokens, free = sum(one.tokens for one in unread.facts), self._free(unread.waiting())
         is_over = self.now or tokens >= options.message_tokens
         size = max(1, options.batch_tokens >> unread.work.failures)
         is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
@@ -149,7 +152,7 @@ class Observer(Worker):
         kept, end = 0, len(facts)
         while end and (kept := kept + facts[end - 1].tokens) <= self.options.keep_tokens:
             end -= 1
-        return [one for at, one in enumerate(facts[:end]) if at < asked or (asked >= 0 and not one.words)]
+        return [one for at, one in enumerate(facts[:end]) if asked < 0 or at < asked or not one.words]
 
     def _groups(self, unread: Unread, free: Sequence[Facts], size: int) -> Plan[list[Group] | None]:
         """Return the oldest finished groups of at most `size` tokens, one at least; None if the thread has changed."""
@@ -168,10 +171,14 @@ class Observer(Worker):
         if rows is None:
             return None
         weights = {one.seq: one.tokens for one in chosen}
+        asked = max(
+            (one.seq for one in unread.facts if one.words.startswith("q")), default=-1
+        )  # older calls stay open for good
         found, tokens = list[Group](), 0
         for group in groups_of(rows):
             weight = sum(weights[row.place] for row in group.rows)
-            if not group.is_finished or (found and tokens + weight > size):
+            is_open = not group.is_finished and group.rows[-1].place > asked
+            if is_open or (found and tokens + weight > size):
                 break
             found.append(group)
             tokens += weight

@@ -35,6 +35,8 @@ class _Users:
 class Observing(Part):
     """The part of a turn that shows the log."""
 
+    follows = True
+
     def __init__(self, options: ObservationOptions) -> None:
         self.options = options
 
@@ -107,6 +109,7 @@ class Observing(Part):
         tokens = state.room(Pending).tokens.get(thread_id)
         if waits and options.background and (tokens is None or tokens > options.limit):
             yield from Observer(state, options, thread_id, user_id).wait()
+            yield from Observer(state, options, thread_id, user_id).start()
         (reply,) = yield from send(show_command(state, thread_id, user_id, KIND))
         others = {id: known_rows(state, id, KIND) for id in state.room(_Users).threads.get(user_id) or ()}
         shown = others if options.scope == "user" else {}

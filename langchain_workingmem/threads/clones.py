@@ -10,6 +10,7 @@ import orjson
 
 from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import send
+from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
 from langchain_workingmem._redis.codec import as_dict, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
@@ -58,7 +59,8 @@ class Copy:
         """Copy all that belongs to the thread; a part of a copy is deleted after an error."""
         state = self.core.state
         owner_tag(self.user_id)
-        (reply,) = yield from send(("HGETALL", state.keys.of(check_id(self.source, "thread_id")).thread))
+        keys = state.keys.of(check_id(self.source, "thread_id"))
+        reply, has_rows = yield from send(("HGETALL", keys.thread), ("EXISTS", keys.rows))
         row = as_dict(reply)
         check_owner(row.get(b"user"), self.source, self.user_id)
         origin = read_thread(self.source, row)
@@ -74,8 +76,9 @@ class Copy:
         writer = Writer(state=state, thread_id=self.id, owner=origin.user_id, created_at=made["created_at"].decode())
         try:
             yield from self._copy_messages(writer, int(row[b"title_source"]) if is_made else None, origin.title)
-            rows = yield from export_rows(state, self.source)
-            yield from restore_rows(state, self.id, origin.user_id, rows, self.ids)
+            if has_rows:
+                rows = yield from export_rows(state, self.source)
+                yield from restore_rows(state, self.id, origin.user_id, rows, self.ids)
             if state.working_memory is not None and state.working_memory.scope == "thread":
                 yield from self._copy_working_memory(origin.user_id)
         except WorkingMemError as error:
@@ -170,4 +173,6 @@ class Copy:
         current = yield from read_working_memory(state, self.source, owner)
         if current.text:
             scope_key = yield from find_scope_key(state, self.id, owner)
-            yield from write_revision_into(state, scope_key, NOTHING, "clone", current.text)
+            kept = current.kept and rooms.load("keeping").moved(current.kept, self.source, self.id)  # type: ignore[attr-defined]
+            beside = ["kept", kept] if kept else None
+            yield from write_revision_into(state, scope_key, NOTHING, "clone", current.text, beside=beside)

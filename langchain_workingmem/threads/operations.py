@@ -252,7 +252,7 @@ def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool
 def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, merging: bool = False) -> Plan[Thread]:
     """Give a thread to another user; `merging`: the tombstone of the present owner is that of the merge."""
     check_id(thread_id, "thread_id"), check_id(user_id, "user_id"), check_id(to, "to")
-    row, deleted = yield from _give(state, thread_id, user_id, to, [to] if merging else [user_id, to])
+    row, has_rows, deleted = yield from _give(state, thread_id, user_id, to, [to] if merging else [user_id, to])
     if deleted is not None:
         with suppress(ThreadNotFoundError, ThreadOwnershipError):  # it is gone with its new owner
             if deleted.user_id == user_id:  # whose deletion does not find the thread under the new owner
@@ -263,14 +263,18 @@ def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, mergi
     thread = read_thread(thread_id, row)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
-    yield from note_given(state, thread_id, user_id, to)
+    if has_rows:
+        yield from note_given(state, thread_id, user_id, to)
     return thread
 
 
 def _give(
     state: MemoryState, thread_id: str, owner: str, to: str, alive: list[str]
-) -> Plan[tuple[Any, UserDeletedError | None]]:
-    """Change the owner of a thread in the first step, and of the vectors of 500 messages in each; stop if one of `alive` is deleted."""
+) -> Plan[tuple[Any, bool, UserDeletedError | None]]:
+    """Change the owner of a thread in the first step, and of the vectors of 500 messages in each; stop if one of `alive` is deleted.
+
+    Return HGETALL of the thread, whether it has rows, and the error of that deletion.
+    """
     keys, after = state.keys.of(thread_id), 0
     while True:
         user = encode(to if after else owner)
@@ -284,7 +288,7 @@ def _give(
             raise
         after = found.get("is_left")
         if deleted is not None or not after:
-            return row, deleted
+            return row, bool(found.get("has_rows")), deleted
 
 
 def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread]:

@@ -63,13 +63,14 @@ def assemble(
     present = turn_of(given)
     earlier = given[: len(given) - len(present)]
     recent = [message for message in earlier if not gathered.is_too_old(message)]
-    old = len(earlier) - len(recent)
+    old, stored = len(earlier) - len(recent), gathered.history
     if gathered.covered:
-        recent = [one for one in recent if not gathered.is_covered(one)]
-        present = [one for one in present if is_users(one) or not gathered.is_covered(one)]
+        recent, stored = gathered.uncovered(recent), gathered.uncovered(stored)
+        left = {id(one) for one in gathered.uncovered(present)}
+        present = [one for one in present if id(one) in left or is_users(one)]
     if gathered.limit is not None:
         options = replace(options, max_tokens=gathered.limit)
-    past = in_order(gathered.history, gathered.seqs, recent)
+    past = in_order(stored, gathered.seqs, recent)
     if options.roles is not None:  # roles choose among stored messages only
         own = {id(message) for message in gathered.history}
         kept = {id(message) for message in history_slice(gathered.history, options, given, gathered.uptos)}
@@ -96,12 +97,10 @@ def assemble(
     asked = next((at for at in range(len(found) - 1, -1, -1) if is_users(found[at])), None)
     _note(state, gathered, found, asked)
     found = _marked(found, [*gathered.history, *messages, *present], marks)
-    size = len(found)
     question, system, first = _blocks(state, gathered, shown)
     if first and found and asked != 0:
-        found = _begun_with(found, first, marks)
-        asked = None if asked is None else asked + (len(found) - size)
-        first = []
+        begun = _begun_with(found, first, marks)
+        asked, found, first = asked and asked + len(begun) - len(found), begun, []
     if asked is None:
         system = [*first, *question, *system]
     elif blocks := [*first, *question, *map(_as_said, speech)]:
@@ -183,7 +182,12 @@ def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[
             blocks[state.recall.placement].append(block)
     if gathered.working_memory is not None:
         block = working_memory_block(
-            state, gathered.working_memory, read_only=shown.read_only, tools=shown.tools, name=shown.name
+            state,
+            gathered.working_memory,
+            read_only=shown.read_only,
+            tools=shown.tools,
+            name=shown.name,
+            zone=gathered.zone,
         )
         blocks[state.remembering.placement].append(block)
     return blocks["question"], blocks["system"], blocks["first"]

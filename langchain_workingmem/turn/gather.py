@@ -107,9 +107,9 @@ class Gathered:
         """Tell whether a message of a state is stored, and lies before the history."""
         return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
 
-    def is_covered(self, message: BaseMessage) -> bool:
-        """Tell whether something else stands for a message."""
-        return self.seqs.get(message.id or "") in self.covered
+    def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages for which nothing else stands."""
+        return [one for one in messages if self.seqs.get(one.id or "") not in self.covered]
 
 
 def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
@@ -140,8 +140,9 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     is_other = found.followed.changes_branch and found.begins > -inf
     if scope_key is not None:
         found.working_memory = read_state(state, scope_key, replies[1:at])
-    is_other |= yield from _beside(state, found, history, reply, of_parts, replies[at:])
-    if scope_key is not None and found.working_memory is not None and "verified" not in found.parts:
+    if of_parts:
+        is_other |= yield from _beside(state, found, history, reply, of_parts, replies[at:])
+    if scope_key and found.working_memory and found.working_memory.kept and "verified" not in found.parts:
         found.working_memory = yield from verified(state, scope_key, found.working_memory)
     if is_other:
         rows = yield from _read_again(state, found, turn, entries, history)

@@ -71,7 +71,7 @@ class WorkingMemory(Operations):
         """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip.
 
         With a keeper the state also tells of each value since when it holds, by which messages, and what held before: `since(path)`,
-        `sources(path)`, `history(path)`. Four round trips then.
+        `sources(path)`, `history(path)`. Three round trips then.
         """
         state = self._core.state
         if state.remembering.keeper is None:
@@ -165,7 +165,7 @@ class WorkingMemory(Operations):
     def undo(self, path: str, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Take back what was said last about one value, and return the new state: what was said before holds again, to any depth.
 
-        It needs a keeper; `OptionError` names the paths that exist. About eight round trips.
+        It needs a keeper; `OptionError` names the paths that exist. About nine round trips.
         """
         check_writable(self._core.state)
         return _keeping().undo(self._core.state, thread_id, user_id, path)

@@ -288,7 +288,13 @@ def write_revision(
 
 
 def write_revision_into(
-    state: MemoryState, scope_key: ScopeKey, expected: str | None, origin: str, document: str
+    state: MemoryState,
+    scope_key: ScopeKey,
+    expected: str | None,
+    origin: str,
+    document: str,
+    *,
+    beside: list[str] | None = None,
 ) -> Plan[tuple[bool, dict[bytes, bytes]]]:
     """Write working memory unless it is another one than `expected`; return whether it is written, and what there is now.
 
@@ -296,9 +302,15 @@ def write_revision_into(
     the script finds
     what it has written. `OutcomeUnknownError` when it cannot: the memory was deleted meanwhile, or more revisions came
     than are kept.
-    Without `expected` a call is never repeated, because that would undo concurrent writes.
+    Without `expected` a call is never repeated, because that would undo concurrent writes. `beside` is another field, and its value.
     """
-    head = {"expected": expected, "keep": state.remembering.revisions, "origin": origin, "document": document}
+    head = {
+        "beside": beside,
+        "expected": expected,
+        "keep": state.remembering.revisions,
+        "origin": origin,
+        "document": document,
+    }
     for failures in count():
         try:
             status, row = yield from run_memory(

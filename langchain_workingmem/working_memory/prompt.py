@@ -16,6 +16,7 @@ from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from zoneinfo import ZoneInfo
 
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._redis.state import MemoryState
@@ -107,6 +108,7 @@ def working_memory_block(
     read_only: bool = False,
     tools: Iterable[str] | None = None,
     name: str | None = None,
+    zone: ZoneInfo | None = None,
 ) -> str:
     """Render working memory for a prompt that mentions only tools that the model has.
 
@@ -125,11 +127,11 @@ def working_memory_block(
         update=None if read_only or options.read_only else update,
         instructions=options.instructions,
         name=name,
-        since=_days(current.kept) if options.show_since and current.kept else "",
+        since=_days(current.kept, zone) if options.show_since and current.kept else "",
     )
 
 
-def _days(kept: str) -> str:
+def _days(kept: str, zone: ZoneInfo | None) -> str:
     """Write since which day each value of a document holds."""
     values = orjson.loads(kept)["values"]
-    return "\n".join(f"{to_minute(from_micros(one['since']))[:10]} {path}" for path, one in values.items())
+    return "\n".join(f"{to_minute(from_micros(one['since']), zone)[:10]} {path}" for path, one in values.items())

@@ -23,6 +23,7 @@ from langchain_workingmem import (
     FileMissingError,
     FileOptions,
     Memory,
+    ObservationOptions,
     RecallOptions,
     TitleOptions,
     WorkingMemoryOptions,
@@ -33,6 +34,7 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.checkpoints import put_states
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.wings import Echo, Noting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +94,12 @@ def options(scope: Scope = "user") -> dict[str, Any]:
     return {
         "embeddings": WordEmbeddings(),
         "recall": RecallOptions(),
-        "working_memory": WorkingMemoryOptions(template="", scope=scope, tools=("get", "update", "clear")),
+        "working_memory": WorkingMemoryOptions(
+            template="", scope=scope, tools=("get", "update", "clear"), keeper=Noting(), background=False
+        ),
+        "observations": ObservationOptions(
+            model=Echo(), message_tokens=1, keep_tokens=0, block_after=100_000, background=False
+        ),
         "title": TitleOptions(model=FakeListChatModel(responses=["A title"])),
         "files": FileOptions(),
     }
@@ -141,6 +148,26 @@ def note(c: Caller) -> None:
 def talk_and_note(c: Caller) -> None:
     talk(c)
     note(c)
+
+
+def talk_on(c: Caller) -> None:
+    talk(c)
+    c.memory.history.append([HumanMessage("and now?", id=c.said_under[2])], **c.ids)
+
+
+def talk_and_observe(c: Caller) -> None:
+    talk_on(c)
+    c.memory.observations.observe(c.thread)
+
+
+def first_line(c: Caller) -> str:
+    found: str = c.memory.observations.get(**c.ids).observations[0].id
+    return found
+
+
+def talk_and_keep(c: Caller) -> None:
+    talk(c)
+    c.memory.working_memory.keep(c.thread, user_id=c.user)
 
 
 def talk_and_clone(c: Caller) -> None:
@@ -225,6 +252,18 @@ OPERATIONS: dict[str, Operation] = {
     "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note, at_most_once=True),
     "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
     "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note, at_most_once=True),
+    "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, user_id=c.user), talk),
+    "working_memory.undo": Operation(
+        lambda c: c.memory.working_memory.undo(f"my pin is {c.secret}".replace("~", "~0").replace("/", "~1"), **c.ids),
+        talk_and_keep,
+    ),
+    "observations.observe": Operation(lambda c: c.memory.observations.observe(c.thread), talk_on),
+    "observations.get": Operation(lambda c: c.memory.observations.get(**c.ids), talk_and_observe),
+    "observations.sources": Operation(
+        lambda c: c.memory.observations.sources(first_line(c), **c.ids), talk_and_observe
+    ),
+    "observations.delete": Operation(lambda c: c.memory.observations.delete(first_line(c), **c.ids), talk_and_observe),
+    "observations.clear": Operation(lambda c: c.memory.observations.clear(**c.ids), talk_and_observe),
     "files.write": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
     "files.edit": Operation(lambda c: c.memory.files.edit("/notes/a.md", "two", f"2 {c.secret}", **c.owner), file),
     "files.write (from a base)": Operation(

@@ -19,12 +19,13 @@ import langchain_workingmem
 from langchain_workingmem.files import Files
 from langchain_workingmem.history import History
 from langchain_workingmem.memory import Memory
+from langchain_workingmem.observations.api import Observations
 from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory import WorkingMemory
 
-PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory, Files]
+PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory, Files, Observations]
 PACKAGE = Path(langchain_workingmem.__file__).parent
 NAME = "langchain_workingmem"
 
@@ -41,8 +42,9 @@ LAYERS = [
     {"_engine"},
     {"_redis"},
     {"_counting"},
-    {"threads", "history", "recall", "working_memory", "turn", "users", "items", "files"},
+    {"threads", "history", "recall", "working_memory", "turn", "users", "items", "files", "derived"},
     {"embeddings", "chat_models", "embedded", "importers"},
+    {"observations", "keeping"},
     {"faces"},
     {"memory"},
     {"serving"},
@@ -55,10 +57,11 @@ ROOMS = {
     "files": {"users", "recall"},
     "working_memory": set(),
     "history": set(),
-    "threads": {"history", "working_memory"},
+    "derived": {"history"},
+    "threads": {"history", "working_memory", "derived"},
     "recall": {"history", "threads"},
     "turn": {"history", "recall", "working_memory"},
-    "users": {"threads", "history", "recall", "working_memory", "items"},
+    "users": {"threads", "history", "recall", "working_memory", "items", "derived"},
 }
 SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private for users, not for the rooms
 # They make something for other modules to run.
@@ -66,8 +69,8 @@ NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "asyncio": {"_engine", "faces", "mcp", "studio"},
-    "time": {"_engine", "embedded", "faces", "telemetry"},
-    "uuid": {"memory", "cli", "importers"},
+    "time": {"_engine", "embedded", "faces", "derived", "observations", "telemetry"},
+    "uuid": {"memory", "cli", "derived", "importers"},
     "random": {"_engine"},
     "langchain": {"faces", "adapters", "chat_models", "embeddings", "cli"},
     "langchain_openai": {"embeddings", "chat_models"},
@@ -201,6 +204,7 @@ def test_the_public_names_are_pinned() -> None:
         "Ids",
         "ImportReport",
         "IndexOptions",
+        "KeeperReport",
         "LineMatch",
         "LocalEmbeddings",
         "Memory",
@@ -208,6 +212,10 @@ def test_the_public_names_are_pinned() -> None:
         "MergeReport",
         "MessageNotFoundError",
         "ModelError",
+        "Observation",
+        "ObservationLog",
+        "ObservationNotFoundError",
+        "ObservationOptions",
         "OptionError",
         "OutcomeUnknownError",
         "Page",
@@ -236,6 +244,7 @@ def test_the_public_names_are_pinned() -> None:
         "WorkingMemoryOptions",
         "WorkingMemoryState",
         "WorkingMemoryValidationError",
+        "WorkingMemoryValue",
         "collect_contexts",
     ]
     for name in langchain_workingmem.__all__:

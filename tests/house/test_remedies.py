@@ -20,6 +20,7 @@ OWN = {  # classes that know their remedy, with arguments for them
     "ThreadConflictError": ("t",),
     "UserDeletedError": ("ann",),
     "RevisionNotFoundError": (3,),
+    "ObservationNotFoundError": ("t:1",),
     "FileMissingError": ("/a.md",),
     "FileConflictError": ("/a.md", 3, "one"),
 }

@@ -3,7 +3,7 @@
 --   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`), 'update' (`set`, `unset`: field and
 --          value pairs, fields), 'title' (unless it has one; made from the message with these `facts`), 'refuse' (the ids `refused`, which
 --          no model is shown any more), 'transfer' (to the owner `to`; `most` vectors from the seq `after` on)
--- Reply {is_left: the seq to go on with}, then HGETALL of the thread, nothing if it does not exist
+-- Reply {is_left: the seq to go on with, has_rows}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
 if head.what == 'create' then no = no == 'damaged' and no or owner and not head.is_own and 'exists' or nil end
@@ -52,4 +52,4 @@ for position = 1, #row, 2 do -- a tag for each pair of the metadata, so that the
   if key then labels[#labels + 1] = redis.sha1hex(key .. '=' .. row[position + 1]) end
 end
 redis.call('HSET', KEYS[1], 'labels', table.concat(labels, ','))
-return {cjson.encode({is_left = is_left}), redis.call('HGETALL', KEYS[1])}
+return {cjson.encode({is_left = is_left, has_rows = redis.call('EXISTS', KEYS[9]) == 1}), redis.call('HGETALL', KEYS[1])}

@@ -114,9 +114,10 @@ local function replace(message, body)
   else
     local part = 0
     while redis.call('HDEL', KEYS[6], seq .. ':' .. part) == 1 do part = part + 1 end
-    redis.call('HSET', KEYS[4], seq, (is_current and '' or '-') .. '{"at":' .. at .. ',"number":' .. number .. ',' .. body)
+    local text = '{"at":' .. at .. ',"number":' .. number .. ',' .. body
+    redis.call('HSET', KEYS[4], seq, (is_current and '' or '-') .. text)
+    if string.match(stored, '^[-!]?(.*)$') ~= text then gone[#gone + 1] = seq end
     if words ~= message.words then forget_title(seq) end
-    gone[#gone + 1] = seq
   end
   if is_current then count(words, -1) count(message.words, 1) end
   local vectors = write_parts(message, seq, at)
