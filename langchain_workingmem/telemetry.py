@@ -33,13 +33,13 @@ __all__ = ["WorkingMemoryInstrumentor", "instrument", "uninstrument"]
 _METHODS = {
     "create_memory_store": "setup",
     "search_memory": (
-        "context search get messages page list for_user lineage history at revisions read "
+        "context search get sources messages page list for_user lineage history at revisions read "
         "stat glob grep usage download_files export search_messages prepare load_memory search_memory "
         "get_working_memory"
     ),
     "create_memory": ("save_turn append create clone load backfill write upload_files after_agent save_memory"),
     "update_memory": (
-        "update transfer merge edit insert rename revert reindex reindex_messages recover update_working_memory fail title "
+        "update transfer merge edit insert rename revert undo keep observe reindex reindex_messages recover update_working_memory fail title "
         "ttl vectors sweep"
     ),
     "upsert_memory": "put",

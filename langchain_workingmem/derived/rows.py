@@ -147,11 +147,14 @@ def commit(
     work: Work,
     rows: Sequence[NewRow] = (),
     *,
+    whole: bool = False,
     drop: Iterable[int] = (),
     clear: bool = False,
     activate: bool = False,
 ) -> Plan[list[int | str] | None]:
     """Write rows; return the id of each, "stale", or "covered" by a row of another worker. None: the thread has changed since `work`.
+
+    `whole`: if the first row is refused, nothing is done, so that a call whose reply was lost can be repeated.
 
     Nothing is written for messages that were deleted or edited since. One round trip; the thread is noted at its user in it.
     """
@@ -172,6 +175,7 @@ def commit(
         created_at=work.created_at,
         edits=work.edits,
         rows=heads,
+        whole=whole,
         drop=_as_ranges(drop),
         clear=clear,
         activate=activate,

@@ -345,7 +345,10 @@ class _SavingTurn:
                 if self._is_stored(todo, found["known"]):
                     return None
             elif not found.get("stale"):
-                rows = _facts_of(todo, found["seqs"])
+                pairs = zip(todo, found["seqs"], strict=False)
+                rows = [
+                    Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0
+                ]
                 self.known = (self.known or Known()).with_written(rows, self.followed, found["version"])
                 yield from after_write(self.state, self.thread_id, self.user_id, found, todo[:STEP], title_model)
                 return (yield from self._rest(todo[STEP:], failure))
@@ -443,11 +446,6 @@ class _SavingTurn:
                 break
             failure = failure or more
         return failure
-
-
-def _facts_of(ready: Sequence[Draft], seqs: Sequence[int]) -> list[Facts]:
-    pairs = zip(ready, seqs, strict=False)
-    return [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

@@ -73,11 +73,13 @@ class Keeper(Worker):
                 done = yield from self._ask(unread, rows, before)
         self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
         new, drop = self._rows(unread, chosen, rows, done)
-        written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new, drop=drop)
+        written = yield from commit(
+            self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True, drop=drop
+        )
+        if written is not None and done.changes:
+            yield from renew(self.state, self.scope_key, self.thread_id, proposed=(before, done.text))
         if written is None:
             return True
-        if done.changes:
-            yield from renew(self.state, self.scope_key, self.thread_id, proposed=(before, done.text))
         return len(facts) > len(chosen)
 
     def _ready(self, facts: Sequence[Facts]) -> list[Facts]:
@@ -113,7 +115,7 @@ class Keeper(Worker):
     def _rows(
         self, unread: Unread, facts: Sequence[Facts], rows: Sequence[StoredMessage], done: Checked
     ) -> tuple[list[NewRow], list[int]]:
-        """Return the rows of values, one that says what is read, and the one before it, which that takes over."""
+        """Return the row that says what is read, those of values, and the row before, which the first takes over."""
         found = []
         for change in done.changes:
             cited = [rows[number - 1] for number in change.numbers]
@@ -127,7 +129,7 @@ class Keeper(Worker):
         last = before[-1:]
         number = len(facts) + sum(body["read"] for _, body in last)
         read = NewRow({"at": 0, "read": number}, covers=[one.seq for one in facts], replaces=[id for id, _ in last])
-        return [*found, read], [id for id, _ in last]
+        return [read, *found], [id for id, _ in last]
 
 
 def _authors(rows: Sequence[StoredMessage]) -> list[str]:

@@ -10,7 +10,7 @@ from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem.checks import check_range
+from langchain_workingmem.checks import check_range, check_type
 from langchain_workingmem.derived import (
     NewRow,
     commit,
@@ -164,7 +164,7 @@ class Observations(Operations):
 
 def _place(observation_id: str, thread_id: str | None) -> tuple[str, int]:
     """Return the thread and the number in the id of an observation."""
-    thread, _, number = check_id(observation_id, "observation_id").rpartition(":")
+    thread, _, number = check_type(observation_id, str, "observation_id").rpartition(":")
     if not thread or not number.isdecimal() or (thread_id is not None and thread_id != thread):
         raise ObservationNotFoundError(observation_id)
     return thread, int(number)

@@ -140,8 +140,10 @@ class Observer(Worker):
             lines = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))]
         else:
             lines = yield from self._ask(unread, rows, size)
-        new = rows_of(lines, groups, waits=not is_over)
-        written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new, activate=is_last)
+        new = sorted(rows_of(lines, groups, waits=not is_over), key=lambda row: not row.covers)
+        written = yield from commit(
+            self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True, activate=is_last
+        )
         return written is None or any(isinstance(one, int) for one in written)
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
@@ -231,7 +233,7 @@ class Observer(Worker):
             return condensed(some, read_lines(len(some), goal * 3 // 2, answer, parsed))  # type: ignore[arg-type]
 
         new = yield from asking(reflector_rules(self.options.instructions, goal), notes(some, self.zone), read, Lines)
-        written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new)
+        written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True)
         return written is None or all(isinstance(one, int) for one in written)
 
 

@@ -159,10 +159,12 @@ def _searched(
     """Search for the question, and send the calls beside; return the query, its candidates, and the replies to the calls."""
     if query is None:
         return None, None, (yield from send(*calls))
+    last = turn.history.last_messages or 0
+    spare = min(last + (turn.history.step or last) + len(turn.messages), MOST_SPARE)
     try:
         if query.threads is not None or query.mixed:
             query = yield from among_threads(state, query)
-        ranked, replies = yield from find_candidates(state, query, calls, spare=_spare(turn))
+        ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
     except NO_VECTORS as error:
         if turn.on_error == "raise":
             raise
@@ -215,13 +217,6 @@ def _history_head(turn: Request, listed: Sequence[Entry]) -> dict[str, Any]:
         head |= list_head(listed)
         head["asked"] = next((entry.id for entry in reversed(listed) if entry.words.startswith("q")), None)
     return head
-
-
-def _spare(turn: Request) -> int:
-    options = turn.history
-    return min(
-        (options.last_messages or 0) + (options.step or options.last_messages or 0) + len(turn.messages), MOST_SPARE
-    )
 
 
 def _read(

@@ -12,10 +12,10 @@ from typing import Any
 
 import redis
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem import Memory, RecallOptions, WorkingMemError
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.operations import ALONE, Caller, Operation, note, talk
+from tests.helpers.operations import ALONE, Caller, Operation, note, options, talk
 from tests.helpers.proxy import Exchange, Fault, Proxy
 
 
@@ -81,15 +81,15 @@ class FaultBench:
         protocol: int = 2,
         **timeout: timedelta,
     ) -> None:
-        options: dict[str, Any] = {
+        own: dict[str, Any] = {
             "embeddings": WordEmbeddings(),
             "recall": RecallOptions(),
-            "working_memory": WorkingMemoryOptions(template=""),
+            **{name: options()[name] for name in ("working_memory", "observations")},
             "key_prefix": "f",
         }
         self.proxy = proxy
-        self.memory = make_memory(f"{proxy.url}?protocol={protocol}", **timeout, **options)
-        self.direct = Memory(server.url, **options)
+        self.memory = make_memory(f"{proxy.url}?protocol={protocol}", **timeout, **own)
+        self.direct = Memory(server.url, **own)
         self.bare = Memory(server.url, key_prefix="f")
         self.raw: Any = redis.Redis.from_url(server.url)
         self._numbers = count()

@@ -170,6 +170,12 @@ def talk_and_keep(c: Caller) -> None:
     c.memory.working_memory.keep(c.thread, user_id=c.user)
 
 
+def kept_path(c: Caller) -> str:
+    """Return a path that a keeper has set; the first of all, where it has not."""
+    paths = sorted(c.memory.working_memory.get(**c.ids).timeline or ())
+    return next((one for one in paths if "my pin" in one), paths[0])
+
+
 def talk_and_clone(c: Caller) -> None:
     talk(c)
     c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"))
@@ -254,7 +260,7 @@ OPERATIONS: dict[str, Operation] = {
     "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note, at_most_once=True),
     "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, user_id=c.user), talk),
     "working_memory.undo": Operation(
-        lambda c: c.memory.working_memory.undo(f"my pin is {c.secret}".replace("~", "~0").replace("/", "~1"), **c.ids),
+        lambda c: c.memory.working_memory.undo(kept_path(c), **c.ids),
         talk_and_keep,
     ),
     "observations.observe": Operation(lambda c: c.memory.observations.observe(c.thread), talk_on),

@@ -26,6 +26,14 @@ TELLING = {
     *("threads.create (with working memory)", "history.messages (superseded)"),
     *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
     *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
+    *(
+        "working_memory.keep",
+        "working_memory.undo",
+        "observations.observe",
+        "observations.get",
+        "observations.sources",
+        "observations.delete",
+    ),
     *("files.read", "update_working_memory", "get_working_memory", "users.export"),
 }
 

@@ -1,8 +1,9 @@
 -- Adds, deletes and activates rows of a kind, in one step.
--- ARGV  1 {user, kind, created_at, edits, rows, drop, clear, activate}; then the body of each row
+-- ARGV  1 {user, kind, created_at, edits, rows, whole, drop, clear, activate}; then the body of each row
 --   created_at, edits   of the thread that was read, and its number of deletions and edits: {stale} if they are others now
 --   rows      {cites, covers (seqs, rising), replaces (ranges of ids, whose messages are cited and covered, too), waits}: one that waits
 --             is not active yet
+--   whole     if the first row is refused, nothing is done: the call was sent before, or another worker was faster
 --   drop      ranges of ids      clear   drops all of the kind      activate   lets what waits be shown
 -- Reply {rows}: of each row its id, 'stale' (a message or a row is gone), or 'covered' (another row covers a message of it)
 local kind, reply = head.kind, {rows = {}}
@@ -61,7 +62,10 @@ local function add_row(given, body)
   return row.id
 end
 
-for at, given in ipairs(head.rows or {}) do reply.rows[at] = add_row(given, ARGV[at + 1]) end
+for at, given in ipairs(head.rows or {}) do
+  reply.rows[at] = add_row(given, ARGV[at + 1])
+  if head.whole and at == 1 and type(reply.rows[1]) == 'string' then return {cjson.encode(reply)} end
+end
 local dropped = numbers_in(head.drop or '')
 for _, field in ipairs(head.clear and redis.call('HKEYS', ROWS) or {}) do dropped[#dropped + 1] = tonumber(string.match(field, '^r:(%d+)$')) end
 for _, id in ipairs(dropped) do
