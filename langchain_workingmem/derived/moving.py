@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.state import MemoryState
 
-STEP = 100  # rows of one commit
+STEP = 50  # rows of one commit
 
 
 def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]]:
@@ -63,7 +63,7 @@ def restore_rows(
     """Make exported rows in a thread that has their messages, perhaps under new `ids`; return how many.
 
     Rows of messages that are not there are left out, and all of them where the thread has rows already. What was replaced is made
-    first. Three round trips, and one for each 100 rows.
+    first. Three round trips, and one for each 50 rows.
     """
     keys = state.keys.of(thread_id)
     if not rows or (yield from send(("EXISTS", keys.rows)))[0]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -153,10 +153,7 @@ def log_of(
         made = ObservationLog(observations=lines, tokens=tokens_of(lines), revision=revision, of_user=of_user)
         before = state_of, made
         state.room(_Users).logs.put((user_id, key), before)
-    log = before[1]
-    return ObservationLog(
-        observations=log.observations, tokens=log.tokens, revision=log.revision, of_user=of_user, pending_tokens=pending
-    )
+    return replace(before[1], pending_tokens=pending)
 
 
 def _without(state: MemoryState, thread_id: str, shown: Shown, gone: Sequence[Sequence[int]]) -> Plan[Shown]:

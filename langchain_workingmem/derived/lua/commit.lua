@@ -51,10 +51,10 @@ local function add_row(given, body)
     one.by = row.id
     write_row(one)
   end
-  local whole_row, id = combine(row.cites .. ',' .. row.covers, ''), whole(row.id)
-  if whole_row ~= '' then
-    local place = ',' .. id .. ':' .. string.match(whole_row, '^%d+') .. '-' .. string.match(whole_row, '%d+$')
-    redis.call('HSET', ROWS, 'table', (redis.call('HGET', ROWS, 'table') or '') .. place)
+  local both, id = combine(row.cites .. ',' .. row.covers, ''), whole(row.id)
+  if both ~= '' then
+    local all = places_of_rows()
+    all[#all + 1], has_moved = {row.id, tonumber(string.match(both, '^%d+')), tonumber(string.match(both, '%d+$'))}, true
   end
   redis.call('HSET', ROWS, 'b:' .. id, body)
   if not row.active then redis.call('HSET', ROWS, 'ahead:' .. kind, (redis.call('HGET', ROWS, 'ahead:' .. kind) or '') .. id .. ',') end

@@ -66,12 +66,24 @@ local function meets(pairs_of, low, high)
   return pairs_of[first] ~= nil and pairs_of[first][1] <= high
 end
 
+-- Where each row lies: id, first and last seq.
+local places, has_moved = nil, false
+local function places_of_rows()
+  if not places then
+    places = {}
+    for id, low, high in string.gmatch(redis.call('HGET', ROWS, 'table') or '', '(%d+):(%d+)-(%d+)') do
+      places[#places + 1] = {tonumber(id), tonumber(low), tonumber(high)}
+    end
+  end
+  return places
+end
+
 -- Returns the rows that cite or cover a message in these ranges (`by_cover`: that cover one), the oldest first.
 local function rows_at(ranges, by_cover)
   local wanted, found = {}, {}
   for low, high in string.gmatch(combine(ranges, ''), '(%d+)-(%d+)') do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
-  for id, low, high in string.gmatch(redis.call('HGET', ROWS, 'table') or '', '(%d+):(%d+)-(%d+)') do
-    local row = meets(wanted, tonumber(low), tonumber(high)) and row_of(id)
+  for _, place in ipairs(places_of_rows()) do
+    local row = meets(wanted, place[2], place[3]) and row_of(place[1])
     for from, to in string.gmatch(row and (by_cover and '' or row.cites .. ',') .. row.covers or '', '(%d+)-(%d+)') do
       if meets(wanted, tonumber(from), tonumber(to)) then found[#found + 1] = row break end
     end
@@ -92,7 +104,12 @@ local function write_views()
     end
     redis.call('HSET', ROWS, 'shown:' .. kind, ids, 'covered:' .. kind, combine((covered or '') .. change[true][2], change[false][2]))
   end
-  changes = {}
+  if has_moved then
+    local written = {}
+    for at, place in ipairs(places) do written[at] = whole(place[1]) .. ':' .. whole(place[2]) .. '-' .. whole(place[3]) end
+    redis.call('HSET', ROWS, 'table', table.concat(written, ','))
+  end
+  changes, has_moved = {}, false
 end
 
 -- Shows or hides a row, and those that it replaced.
@@ -113,9 +130,11 @@ end
 local function drop_row(row)
   row.active = false
   refresh(row)
-  local id = whole(row.id)
-  redis.call('HSET', ROWS, 'table', (string.gsub(redis.call('HGET', ROWS, 'table') or '', ',' .. id .. ':%d+%-%d+', '')))
-  redis.call('HDEL', ROWS, 'r:' .. id, 'b:' .. id)
+  for at, place in ipairs(places_of_rows()) do
+    if place[1] == row.id then table.remove(places, at) break end
+  end
+  has_moved = true
+  redis.call('HDEL', ROWS, 'r:' .. whole(row.id), 'b:' .. whole(row.id))
   loaded[row.id] = false
 end
 
