@@ -52,17 +52,20 @@ class Stored:
 
     def seqs(self, ranges: str) -> set[int]:
         """Return the messages in ranges."""
-        within = Ranges.read(ranges)
+        within: Any = Ranges.read(ranges)
         return {seq for seq in self.bodies if seq in within}
 
     def is_current(self, head: dict[str, Any]) -> bool:
         return self.seqs(head["cites"]) <= self.order
 
     def is_shown(self, id: int) -> bool:
-        """The rule: active, all that is cited is current, and what replaced it is not shown."""
-        head = self.heads[id]
-        above = head.get("by")
-        return head["active"] and self.is_current(head) and not (above in self.heads and self.is_shown(above))
+        """The rule: active, all that is cited is current, and nothing is shown that replaced it, in one step or in several."""
+        head, above = self.heads[id], self.heads[id].get("by")
+        while above in self.heads:
+            if self.is_shown(above):
+                return False
+            above = self.heads[above].get("by")
+        return bool(head["active"]) and self.is_current(head)
 
 
 @dataclass
@@ -72,10 +75,12 @@ class Life:
     raw: redis.Redis
     memories: Sequence[Memory]
     seed: int
-    can_be_bare: bool = True  # some rows cover nothing
+    can_be_bare: bool = False  # whether some rows cover nothing
     threads: dict[str, str] = field(default_factory=dict)  # with their owners
     lists: dict[str, list[list[BaseMessage]]] = field(default_factory=dict)  # as clients may still have them
-    made_of: dict[tuple[str, str, int], dict[int, str]] = field(default_factory=dict)  # bodies of messages, as a row found them
+    made_of: dict[tuple[str, str, int], dict[int, str]] = field(
+        default_factory=dict
+    )  # bodies of messages, as a row found them
     trace: list[str] = field(default_factory=list)
     refusals: set[str] = field(default_factory=set)
     count: int = 0
@@ -131,7 +136,8 @@ class Life:
         self.memory.history.delete(self.some(self.ids(thread), 3), thread_id=thread)
 
     def truncate(self, thread: str) -> None:
-        if current := self.memories[0].history.messages(thread):
+        current = self.memories[0].history.messages(thread)
+        if current and len({one.id for one in current}) == len(current):
             self.memory.history.truncate(thread, after=str(self.chance.choice(current[len(current) // 2 :]).id))
 
     def save_list(self, thread: str) -> None:
@@ -164,6 +170,7 @@ class Life:
 
     def clear(self, thread: str) -> None:
         self.memory.history.clear(thread)
+        self.made_of.clear()  # rows are numbered anew
 
     # ------------------------------------------------------------------ workers
 
@@ -177,7 +184,9 @@ class Life:
         _, work, _ = memory._core.run(read_work(state, thread, owner, kind))
         new = rows(stored)
         if self.chance.random() < 0.15:
-            do = self.chance.choice([self.append, self.edit, self.delete, self.truncate, self.save_list])
+            do = self.chance.choice(
+                [self.append, self.edit, self.delete, self.truncate, self.save_list, self.take_line]
+            )
             self.trace.append(f"  meanwhile {do.__name__}")
             do(thread)
         before = self.look(thread)
@@ -274,7 +283,8 @@ class Life:
         for memory in self.memories:
             read = memory._core.run(read_rows_of(memory._core.state, thread, None, kind))
             assert read.rows == {id: stored.texts[id] for id in shown}, (thread, kind)
-            assert {seq for seq in stored.bodies if seq in read.covered} == {*covers}, (thread, kind)
+            covered: Any = read.covered
+            assert {seq for seq in stored.bodies if seq in covered} == {*covers}, (thread, kind)
 
 
 def _refusal(before: Stored, kind: str, row: NewRow) -> str | None:
