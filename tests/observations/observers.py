@@ -15,6 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ObservationOptions
+from langchain_workingmem._text.marks import MARK, without_block
 
 CANARY = re.compile(r"zq\d+x")  # the word of one message
 INSTRUCTIONS = "Mind the marmalade."  # stands in the system role, and nowhere else
@@ -96,7 +97,8 @@ class Observer(BaseChatModel):
     def answer(self, call: Call, number: int) -> AIMessage:
         """Write lines about what was shown, with the words of its messages."""
         numbers = sorted(call.shown)
-        groups = [numbers[at : at + self.size] for at in range(0, len(numbers), self.size)]
+        size = 5 if call.is_reflecting else self.size
+        groups = [numbers[at : at + size] for at in range(0, len(numbers), size)]
         if call.part == "lazy":
             groups = groups[::2]
         if call.part == "overlapping":
@@ -157,3 +159,10 @@ def turn(number: int, count: int = 8) -> list[BaseMessage]:
         HumanMessage(words(2 * number, count), id=f"m{2 * number}"),
         AIMessage(words(2 * number + 1, count), id=f"m{2 * number + 1}"),
     ]
+
+
+def front_of(message: BaseMessage) -> str:
+    """Return what memory has put in front of the words of a message, or all that it has inserted."""
+    mark = message.additional_kwargs.get(MARK) or {}
+    whole = str(message.text)
+    return whole if mark.get("inserted") else whole.removesuffix(str(without_block(message).text))
