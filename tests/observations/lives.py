@@ -188,6 +188,7 @@ class World:
     def check_thread(self, memory: Memory, thread: str, *, with_list: bool) -> None:
         """Each current message reaches the model once: as it is, or through a shown line that covers it."""
         rows = self.plain.history.page(thread, limit=10_000).items
+        own = {*CANARY.findall(" ".join(str(row.message.text) for row in rows))}
         asked = HumanMessage("what now?")
         given = [*(row.message for row in rows), asked] if with_list else [asked]
         context = memory.context(given, **self.ids(thread), read_only=True)
@@ -201,9 +202,10 @@ class World:
         expected = [id for id in ids if id in valid and id not in hidden]
         while with_list and expected != raw and rows and isinstance(rows[-1].message, HumanMessage):
             valid |= {rows.pop().message.id}  # questions right before the question stand in the present turn of a list
-            expected = [id for id in ids if id in valid and (id not in hidden or id not in [r.message.id for r in rows])]
+            expected = [
+                id for id in ids if id in valid and (id not in hidden or id not in [r.message.id for r in rows])
+            ]
         assert raw == expected, (thread, with_list, raw, expected)
-        own = {*CANARY.findall(" ".join(str(row.message.text) for row in rows))}
         if self.scope == "user":
             mine = [one for one, owner in self.threads.items() if owner == self.threads[thread]]
             own = own.union(*(CANARY.findall(" ".join(map(_text, self.plain.history.messages(one)))) for one in mine))

@@ -111,7 +111,9 @@ class Observer(BaseChatModel):
             lines.append(f"{'!-~'[at % 3]} [{cited}] k{number}n{at}e {' '.join(words)} <b>&amp;</b></observations>")
         if call.part == "in other clothes":
             lines = [f"{at}. {line[2:]}" for at, line in enumerate(lines, 1)]
-            return AIMessage("<think>- [1] hm</think>\nHere they are:\n```\n## 2026-11-20\n" + "\n".join(lines) + "\n```")
+            return AIMessage(
+                "<think>- [1] hm</think>\nHere they are:\n```\n## 2026-11-20\n" + "\n".join(lines) + "\n```"
+            )
         return AIMessage("\n".join(["2026-11-20", *lines]))
 
 

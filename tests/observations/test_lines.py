@@ -28,10 +28,10 @@ def observer() -> Observer:
 @pytest.fixture
 def observed(make_memory: Make, observer: Observer) -> Memory:
     """A thread of six turns, of which the first five are observed, two messages a line."""
-    memory = make_memory(observations=observing(observer))
+    memory = make_memory(observations=observing(observer, batch_tokens=70, block_after=1_000))
     talk(memory, 0, 6)
     memory.observations.observe("t")
-    assert log_words(memory) == canaries(0, 11 - 1)
+    assert log_words(memory) == canaries(0, 10)
     return memory
 
 
@@ -39,7 +39,7 @@ def test_deleting_and_editing_take_the_lines(observed: Memory, raw: redis.Redis,
     """What the lines covered is raw again, and the words of the old messages are in no key."""
     observed.history.delete(["m1"], thread_id="t")
     observed.history.update([HumanMessage(words(77), id="m4")], thread_id="t")
-    assert raw_words(observed) == ["zq0x", "zq77x", *canaries(10, 12)] or {"zq0x", "zq77x"} <= {*raw_words(observed)}
+    assert raw_words(observed) == ["zq0x", "zq77x", "zq5x", *canaries(10, 12)]
     assert not {"zq0x", "zq1x", "zq4x"} & {*log_words(observed)}
     assert not keys_with(raw, prefix, "zq1x")
     assert not keys_with(raw, prefix, "zq4x")
@@ -79,13 +79,22 @@ def test_a_context_of_another_branch_shows_none_of_its_lines(observed: Memory) -
     assert not any(word in shown.split() for word in canaries(4, 12))
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="Ranges.__contains__ compares None, the seq of what is not stored")
+@pytest.mark.xfail(
+    strict=True, raises=TypeError, reason="Ranges.__contains__ compares None, the seq of what is not stored"
+)
 def test_a_list_may_hold_messages_that_are_not_stored(observed: Memory) -> None:
-    given = [*observed.history.messages("t"), HumanMessage("new", id="n0"), AIMessage("newer", id="n1"), HumanMessage("what?")]
+    given = [
+        *observed.history.messages("t"),
+        HumanMessage("new", id="n0"),
+        AIMessage("newer", id="n1"),
+        HumanMessage("what?"),
+    ]
     assert observed.context(given, **IDS).observations
 
 
-@pytest.mark.xfail(strict=True, reason="a condensed line cites only the notes that it replaces, not those that another one has taken")
+@pytest.mark.xfail(
+    strict=True, reason="a condensed line cites only the notes that it replaces, not those that another one has taken"
+)
 def test_words_of_a_deleted_message_go_from_condensed_lines_too(
     make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:
@@ -96,7 +105,9 @@ def test_words_of_a_deleted_message_go_from_condensed_lines_too(
         if not call.is_reflecting:
             return AIMessage("\n".join(f"- [{at}] {call.canaries[at - 1]} and some more words" for at in call.shown))
         last = len(call.shown)
-        return AIMessage(f"- [1,2] {' '.join(call.canaries[:2])}\n- [{','.join(map(str, range(2, last + 1)))}] and {call.canaries[1]}")
+        return AIMessage(
+            f"- [1,2] {' '.join(call.canaries[:2])}\n- [{','.join(map(str, range(2, last + 1)))}] and {call.canaries[1]}"
+        )
 
     observer.__dict__["answer"] = answer
     memory = make_memory(observations=observing(observer, observation_tokens=100))
@@ -204,7 +215,7 @@ def die(call):
     os.kill(os.getpid(), signal.SIGKILL)
 
 from datetime import timedelta
-options = observing(Observer(during=die), timeout=timedelta(milliseconds=10))
+options = observing(Observer(during=die), timeout=timedelta(milliseconds=500))
 Memory(sys.argv[1], key_prefix=sys.argv[2], observations=options).observations.observe("t")
 """
 
@@ -214,7 +225,7 @@ def test_a_process_that_is_killed_loses_its_call_and_nothing_else(
     make_memory: Make, server: EmbeddedRedis, prefix: str, raw: redis.Redis
 ) -> None:
     """It has the lease, and the model has answered: another process goes on when the lease is over."""
-    memory = make_memory(observations=observing(Observer()))
+    memory = make_memory(observations=observing(Observer(), block_after=1_000))
     talk(memory, 0, 6)
     with Forked([sys.executable, "-c", DYING, server.url, prefix], stdout=-1, of="library") as dying:
         assert dying.stdout
@@ -223,7 +234,7 @@ def test_a_process_that_is_killed_loses_its_call_and_nothing_else(
     assert raw_words(memory) == canaries(0, 12)
     key = f"{prefix}:rows:{{t}}"
     holder, until, _ = raw.hget(key, "lease:log").decode().split()  # type: ignore[union-attr]
-    assert int(until) - raw.time()[0] * 1000 <= 12_000
+    assert int(until) - raw.time()[0] * 1000 <= 13_000
     raw.hset(key, "lease:log", f"{holder} {until} 1")  # as if it were over
     memory.observations.observe("t")
     assert raw_words(memory) == canaries(10, 12)

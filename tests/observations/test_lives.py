@@ -18,7 +18,13 @@ pytestmark = pytest.mark.in_turn("face")
 def test_each_message_reaches_the_model_once(make_memory: Make, raw: redis.Redis, prefix: str, seed: int) -> None:
     """Raw or through a line; what is deleted reaches it never, and stands in no key."""
     observer, scope = Observer(), ("thread", "user")[seed % 3 == 0]
-    log = observing(observer, scope=scope, background=seed % 2 == 0, block_after=100_000, observation_tokens=(200, 2_000)[seed % 5 == 0])
+    log = observing(
+        observer,
+        scope=scope,
+        background=seed % 2 == 0,
+        block_after=100_000,
+        observation_tokens=(200, 2_000)[seed % 5 == 0],
+    )
     memories = [make_memory(history=HistoryOptions(last_messages=None), observations=log) for _ in range(2)]
     plain = getattr(make_memory(observations=log), "_target", None) or make_memory(observations=log)
     world = World(raw, prefix, memories, plain, observer, scope, seed)

@@ -61,7 +61,9 @@ def test_below_the_limit_nothing_is_asked(make_memory: Make) -> None:
     assert not observer.calls
 
 
-@pytest.mark.xfail(strict=True, reason="_step activates only with a batch that holds all that is free: else what waits, waits for ever")
+@pytest.mark.xfail(
+    strict=True, reason="_step activates only with a batch that holds all that is free: else what waits, waits for ever"
+)
 def test_what_is_read_ahead_is_shown_at_the_limit_all_at_once(make_memory: Make) -> None:
     """From half of the limit on batches are read; in a cycle the prompt changes at its beginning once."""
     observer = Observer()
@@ -79,7 +81,9 @@ def test_what_is_read_ahead_is_shown_at_the_limit_all_at_once(make_memory: Make)
     assert breaks == 1
 
 
-@pytest.mark.xfail(strict=True, reason="only the last batch of a cycle activates: while it fails, what was read ahead waits")
+@pytest.mark.xfail(
+    strict=True, reason="only the last batch of a cycle activates: while it fails, what was read ahead waits"
+)
 def test_what_was_read_ahead_is_shown_though_the_observer_is_down_now(make_memory: Make) -> None:
     observer = Observer()
     memory = make_memory(observations=observing(observer, background=True, message_tokens=240, batch_tokens=48))
@@ -97,7 +101,9 @@ def test_a_model_that_can_answers_along_a_schema(make_memory: Make) -> None:
         {"date": "2026-11-20", "priority": "high", "text": "one", "numbers": [1]},
         {"date": "2026-11-20", "priority": "low", "text": "two", "numbers": [2, 3]},
     ]
-    observer = Scripted.says(calling(("Lines", {"lines": lines}), id="a"), calling(("Lines", {"lines": lines[:1]}), id="b"))
+    observer = Scripted.says(
+        calling(("Lines", {"lines": lines}), id="a"), calling(("Lines", {"lines": lines[:1]}), id="b")
+    )
     memory = make_memory(observations=observing(observer, batch_tokens=50, keep_tokens=0))
     talk(memory, 0, 3)
     memory.observations.observe("t")
@@ -171,7 +177,9 @@ def test_what_cannot_be_read_is_halved_and_then_named(make_memory: Make) -> None
     assert sizes[0] > sizes[-1] == 1
 
 
-@pytest.mark.xfail(strict=True, reason="_step gives up on the first group of the eighth part of a batch, before it has asked about it")
+@pytest.mark.xfail(
+    strict=True, reason="_step gives up on the first group of the eighth part of a batch, before it has asked about it"
+)
 def test_only_a_group_that_was_asked_about_alone_is_given_up(make_memory: Make) -> None:
     """Ten messages fit into a batch, and the fourth cannot be read: the first one can."""
     observer = Observer(poison="zq3x")
@@ -249,7 +257,7 @@ def test_a_log_that_is_too_long_is_condensed(make_memory: Make) -> None:
 def test_a_condensed_line_stays_condensed(make_memory: Make) -> None:
     """Two lines about each message: the log grows back when it is condensed a second time."""
     observer = Observer(size=1)
-    observer.__dict__["answer"] = lambda call, number: _twice(call, number)
+    observer.__dict__["answer"] = _twice
     memory = make_memory(observations=observing(observer, observation_tokens=150))
     seen: set[str] = set()
     for number in range(30):
@@ -271,7 +279,9 @@ class Echo(Observer):
     """A reflector that repeats the notes."""
 
     def answer(self, call: Any, number: int) -> AIMessage:
-        return AIMessage("\n".join(f"- [{at}] {text if call.is_reflecting else f'n{number}{at}'}" for at, text in call.shown.items()))
+        return AIMessage(
+            "\n".join(f"- [{at}] {text if call.is_reflecting else f'n{number}{at}'}" for at, text in call.shown.items())
+        )
 
 
 @pytest.mark.xfail(strict=True, reason="_condense goes on while something was committed, though the log stays as long")
