@@ -156,11 +156,9 @@ class Brief(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=AIMessage("\n".join(lines)))])
 
 
-def long_turn(url: str, count: int, scale: float) -> Coder:
-    """Let an agent work through one turn; `scale` makes the limits of observations smaller than their defaults."""
-    defaults = {"message_tokens": 30_000, "keep_tokens": 6_000, "batch_tokens": 10_000, "observation_tokens": 40_000}
-    limits: Any = {name: int(value * scale) for name, value in defaults.items()}
-    options = ObservationOptions(model=Brief(), **limits)
+def long_turn(url: str, count: int) -> Coder:
+    """Let an agent work through one turn, with the limits that observations have by default."""
+    options = ObservationOptions(model=Brief())
     coder = Coder(steps=count)
     with Memory(
         url, key_prefix=f"l{uuid4().hex[:12]}", history=HistoryOptions(max_tokens=None), observations=options
@@ -174,7 +172,6 @@ def long_turn(url: str, count: int, scale: float) -> Coder:
 
 def test_a_turn_of_many_steps_stays_small_and_keeps_its_prefix(server: EmbeddedRedis) -> None:
     """Of 400 steps of 1,000 tokens no prompt has more than 42,000, and each shares nine tenths with the next on average."""
-    count, scale = (400, 1.0) if NIGHTLY else (70, 0.3)
-    coder = long_turn(server.url, count, scale)
-    assert max(coder.sizes) <= (42_000 if NIGHTLY else 15_000)
+    coder = long_turn(server.url, 400 if NIGHTLY else 60)
+    assert max(coder.sizes) <= 42_000
     assert sum(coder.shared) / len(coder.shared) >= 0.9

@@ -47,7 +47,7 @@ def test_deleting_and_editing_take_the_lines(observed: Memory, raw: redis.Redis,
 
 def test_what_happens_while_the_model_thinks_is_not_overwritten(make_memory: Make, observer: Observer) -> None:
     """A message is deleted between the question to the model and its answer: the answer is thrown away."""
-    memory, deleted = make_memory(observations=observing(observer)), []
+    memory, deleted = make_memory(observations=observing(observer)), list[int]()
 
     def delete(_: Call) -> None:
         if not deleted:
