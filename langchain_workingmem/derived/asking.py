@@ -208,6 +208,7 @@ class Asking:
     model: BaseChatModel
     seconds: float
     name: str  # of the run, for callbacks
+    prolong: Callable[[], Plan[object]]  # called before each further question
 
     def __call__(
         self,
@@ -227,7 +228,9 @@ class Asking:
         asked: Any = self.model if schema is None else with_schema(self.model, schema)
         run = {"run_name": self.name, "metadata": {"thread_id": self.thread_id}}
         taken, failure = Taken(0, 0, 0), Exception()
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                yield from self.prolong()
             try:
                 answer: Any = yield from ask(asked, messages, self.seconds, run)
             except ModelError:

@@ -102,4 +102,4 @@ def _restored(
     if "ids" in body:  # of messages, as the thread has them
         body["ids"] = [new[id] for id in body["ids"] if id in new]
     cites, covers = ([seqs[id] for id in row[name]] for name in ("cites", "covers"))
-    return NewRow(body, cites, covers, [made[id] for id in row["replaces"] if id in made], row["waits"])
+    return NewRow(body, cites, covers, [made[id] for id in row["replaces"] if id in made], waits=row["waits"])

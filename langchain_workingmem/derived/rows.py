@@ -73,6 +73,7 @@ class Work(NamedTuple):
     edits: str
     ahead: Ranges  # what rows cover that wait to be activated
     failures: int  # answers in a row that could not be used
+    failed: str  # what the last of these was about
 
 
 class NewRow(NamedTuple):
@@ -82,6 +83,7 @@ class NewRow(NamedTuple):
     cites: Sequence[int] = ()  # seqs, rising
     covers: Sequence[int] = ()
     replaces: Sequence[int] = ()  # ids of rows, whose messages it cites and covers, too
+    draws: Sequence[int] = ()  # ids of rows whose messages it cites, too
     waits: bool = False  # it is not shown before it is activated
 
 
@@ -135,7 +137,7 @@ def read_work(
     """Read the rows of a kind with what a worker has to know, and the replies to the commands `beside`. One round trip."""
     reply, *others = yield from send(show_command(state, thread_id, user_id, kind, work=True), *beside)
     found = read_reply(reply, thread_id, user_id)
-    work = Work(found["created_at"], found["edits"], Ranges.read(found["ahead"]), found["failures"])
+    work = Work(found["created_at"], found["edits"], Ranges.read(found["ahead"]), found["failures"], found["failed"])
     return _learned(state, thread_id, kind, found, reply[1]), work, others
 
 
@@ -163,6 +165,7 @@ def commit(
             "cites": sorted(row.cites),
             "covers": sorted(row.covers),
             "replaces": _as_ranges(row.replaces),
+            "draws": _as_ranges(row.draws),
             "waits": row.waits,
         }
         for row in rows
@@ -217,10 +220,12 @@ def give(state: MemoryState, thread_id: str, user_id: str, kind: str, token: str
     yield from _lease(state, thread_id, user_id, kind, what="give", token=token)
 
 
-def fail(state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, *, counts: bool) -> Plan[None]:
-    """Let all workers pause; a failure that `counts` is one of the answer, not of the model."""
+def fail(
+    state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, *, counts: bool, about: str = ""
+) -> Plan[None]:
+    """Let all workers pause; a failure that `counts` is one of the answer, not of the model. `about`: what it was about."""
     head = {"what": "fail", "token": token, "ms": FIRST_PAUSE, "most": LONGEST_PAUSE, "counts": counts or None}
-    yield from _lease(state, thread_id, user_id, kind, **head)
+    yield from _lease(state, thread_id, user_id, kind, **head, about=about)
 
 
 def _lease(state: MemoryState, thread_id: str, user_id: str, kind: str, **head: Any) -> Plan[tuple[int, bool]]:

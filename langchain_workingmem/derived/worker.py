@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -12,11 +13,13 @@ from uuid import uuid4
 
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
 from langchain_workingmem._engine.refusals import is_refusal
-from langchain_workingmem.derived.asking import BadAnswer
+from langchain_workingmem.derived.asking import Asking, BadAnswer
 from langchain_workingmem.derived.rows import fail, give, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 
 if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
     from langchain_workingmem._redis.state import MemoryState
 
 WAIT = 0.25  # seconds between two looks at the lease of another worker
@@ -35,7 +38,8 @@ class Worker:
     """The worker of a thread, while it has the lease."""
 
     kind: ClassVar[str]
-    name: ClassVar[str]  # in logs
+    name: ClassVar[str]  # of its runs and tasks
+    title: ClassVar[str]  # in logs
 
     def __init__(self, state: MemoryState, thread_id: str, user_id: str, seconds: float) -> None:
         self.state, self.thread_id, self.user_id = state, thread_id, user_id
@@ -43,12 +47,17 @@ class Worker:
         self.until = inf  # by the clock of the process: then nothing more is begun
         self.now = False  # whatever thresholds say
         self.error: str | None = None  # why the model has failed
+        self.about = ""  # what the model is asked about
         self.zone = state.zone(thread_id, user_id)
         self._token = uuid4().hex
 
     def step(self) -> Plan[bool]:
         """Do one thing; return whether there may be more to do."""
         raise NotImplementedError
+
+    def pause(self) -> Plan[None]:
+        """Do what needs no model, while the workers pause."""
+        yield from ()
 
     def in_background(self) -> Plan[None]:
         """Work in the background, unless a worker of this process does so."""
@@ -64,7 +73,7 @@ class Worker:
             except (ThreadNotFoundError, ThreadOwnershipError):
                 pass  # deleted or given away meanwhile
             except WorkingMemError as error:
-                _log.warning("thread %r: %s has failed: %s", self.thread_id, self.name, error)
+                _log.warning("thread %r: %s has failed: %s", self.thread_id, self.title, error)
             finally:
                 done()
 
@@ -73,16 +82,25 @@ class Worker:
     def run(self, *, now: bool = False) -> Plan[None]:
         """Work until there is nothing to do. `now`: whatever thresholds and pauses say, waiting for another worker."""
         self.now = now
-        while (wait := (yield from self.take())[0]) > 0:
+        while True:
+            wait, is_pause = yield from self.take()
+            if wait == 0:
+                break
             if not now:
+                if is_pause:
+                    yield from self.pause()
                 return
             yield Sleep(min(wait / 1000, WAIT))
         yield from self.work()
 
     def take(self) -> Plan[tuple[int, bool]]:
-        """Take or prolong the lease: for three questions to a model, and some time."""
-        ms = int(self.seconds * 4000) + 10_000
+        """Take or prolong the lease: for a question to a model, and some time."""
+        ms = int(self.seconds * 1000) + 15_000
         return take(self.state, self.thread_id, self.user_id, self.kind, self._token, ms, force=self.now)
+
+    def asking(self, model: BaseChatModel) -> Asking:
+        """Return what asks a model, and prolongs the lease before each further question."""
+        return Asking(self.state, self.thread_id, self.user_id, model, self.seconds, self.name, self.take)
 
     def work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
@@ -91,8 +109,14 @@ class Worker:
                 yield from self.take()
         except (BadAnswer, ModelError) as error:
             self.error = str(error)
-            _log.warning("thread %r: %s has failed: %s", self.thread_id, self.name, error)
+            _log.warning("thread %r: %s has failed: %s", self.thread_id, self.title, error)
             is_of_content = isinstance(error, BadAnswer) or is_refusal(error)
-            yield from fail(self.state, self.thread_id, self.user_id, self.kind, self._token, counts=is_of_content)
+            yield from fail(
+                self.state, self.thread_id, self.user_id, self.kind, self._token, counts=is_of_content, about=self.about
+            )
+        except WorkingMemError:
+            with suppress(WorkingMemError):
+                yield from give(self.state, self.thread_id, self.user_id, self.kind, self._token)
+            raise
         else:
             yield from give(self.state, self.thread_id, self.user_id, self.kind, self._token)

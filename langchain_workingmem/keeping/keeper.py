@@ -10,12 +10,13 @@ from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem.derived import NewRow, commit
-from langchain_workingmem.derived.asking import Asking, Unread, elements, read_messages, read_unread, role_of
+from langchain_workingmem.derived.asking import Unread, elements, read_messages, read_unread, role_of
 from langchain_workingmem.derived.worker import Worker
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
 from langchain_workingmem.keeping.operations import Check, Checked, Operations
 from langchain_workingmem.keeping.prompts import earlier, keeper_rules, shown_document
+from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.working_memory import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import StoredMessage, WorkingMemoryState
+    from langchain_workingmem.models import WorkingMemoryState
 
 BATCH = 10_000  # tokens of messages in one call of the model
 MOST_READ = 500  # messages that one row says are read
@@ -41,7 +42,7 @@ _log = logging.getLogger("langchain_workingmem")
 class Keeper(Worker):
     """The keeper of a document, in one thread of its owner."""
 
-    kind, name = KIND, "keep"
+    kind, name, title = KIND, "keep", "the keeper"
 
     def __init__(self, state: MemoryState, scope_key: ScopeKey, thread_id: str, user_id: str) -> None:
         super().__init__(state, thread_id, user_id, SECONDS)
@@ -65,14 +66,15 @@ class Keeper(Worker):
         if rows is None:
             return True  # the thread has changed meanwhile
         before = read_state(self.state, self.scope_key, unread.replies)
-        done = Checked(before.text)
-        if any(role_of(row.message) != "assistant" for row in rows) or "ai" in self.options.trust:
-            if unread.work.failures > 2 and len(chosen) == 1:
-                _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, chosen[0].id)
-            else:
-                done = yield from self._ask(unread, rows, before)
+        done, reference = Checked(before.text), list[StoredMessage]()
+        self.about = f"{chosen[0].seq} {len(chosen)}"
+        if len(chosen) == 1 and unread.work.failed == self.about:
+            _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, chosen[0].id)
+        elif any(role_of(row.message) != "assistant" for row in rows) or "ai" in self.options.trust:
+            reference = yield from self._earlier(unread, rows[0])
+            done = yield from self._ask(reference, rows, before)
         self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
-        new, drop = self._rows(unread, chosen, rows, done)
+        new, drop = self._rows(unread, [row.place for row in reference], chosen, rows, done)
         written = yield from commit(
             self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True, drop=drop
         )
@@ -89,16 +91,16 @@ class Keeper(Worker):
         end = max((at + 1 for at, one in enumerate(facts) if one.words.startswith("a")), default=0)
         return [*facts[:end]]
 
-    def _ask(self, unread: Unread, rows: Sequence[StoredMessage], found: WorkingMemoryState) -> Plan[Checked]:
+    def _ask(
+        self, reference: Sequence[StoredMessage], rows: Sequence[StoredMessage], found: WorkingMemoryState
+    ) -> Plan[Checked]:
         form, options, text = self.options.format, self.options, found.text
         values = Kept.read(found.kept).values
         document, numbers = shown_document(form, text, values, found.updated_at, self.zone)
-        before = yield from self._earlier(unread, rows[0])
-        data = f"{document}\n{earlier(before)}{elements(rows, BATCH, zone=self.zone)}"
+        data = f"{document}\n{earlier(reference)}{elements(rows, BATCH, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
         check = Check(form, text, options.max_bytes, numbers, sources)
-        model = cast("BaseChatModel", options.keeper)  # `install` has looked names up
-        asking = Asking(self.state, self.thread_id, self.user_id, model, self.seconds, "keep")
+        asking = self.asking(cast("BaseChatModel", options.keeper))  # `install` has looked names up
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
         return (yield from asking(rules, data, check, Operations, work=_SLOW * len(text)))
 
@@ -113,22 +115,29 @@ class Keeper(Worker):
         return ((yield from read_messages(self.state, self.thread_id, said, unread.work)) or []) if said else []
 
     def _rows(
-        self, unread: Unread, facts: Sequence[Facts], rows: Sequence[StoredMessage], done: Checked
+        self,
+        unread: Unread,
+        reference: Sequence[int],
+        facts: Sequence[Facts],
+        rows: Sequence[StoredMessage],
+        done: Checked,
     ) -> tuple[list[NewRow], list[int]]:
-        """Return the row that says what is read, those of values, and the row before, which the first takes over."""
+        """Return the row that says what is read, those of values, and the row before, which the first takes over.
+
+        All cite what was shown as `reference`, too: their words may come from it.
+        """
         found = []
         for change in done.changes:
             cited = [rows[number - 1] for number in change.numbers]
             at, ids = max(to_micros(row.stored_at) for row in cited), [row.message.id or "" for row in cited]
             for path, leaf in change.leaves.items():
                 body = {"at": at, "path": path, "value": leaf.value, "is_item": leaf.is_item, "ids": ids}
-                found.append(NewRow(body, [row.place for row in cited]))
-        before = [
-            (id, body) for id, body in unread.shown.rows.items() if "path" not in body and body["read"] < MOST_READ
-        ]
-        last = before[-1:]
+                found.append(NewRow(body, [*reference, *(row.place for row in cited)]))
+        full = [(id, body) for id, body in unread.shown.rows.items() if "path" not in body and body["read"] < MOST_READ]
+        last = full[-1:]
         number = len(facts) + sum(body["read"] for _, body in last)
-        read = NewRow({"at": 0, "read": number}, covers=[one.seq for one in facts], replaces=[id for id, _ in last])
+        seqs = [one.seq for one in facts]
+        read = NewRow({"at": 0, "read": number}, reference, seqs, replaces=[id for id, _ in last])
         return [read, *found], [id for id, _ in last]
 
 

@@ -11,9 +11,8 @@ from langchain_workingmem._engine.plan import Plan, Sleep
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem.derived import NewRow, commit
+from langchain_workingmem.derived import NewRow, Work, commit
 from langchain_workingmem.derived.asking import (
-    Asking,
     BadAnswer,
     Group,
     Unread,
@@ -25,12 +24,13 @@ from langchain_workingmem.derived.asking import (
 from langchain_workingmem.derived.worker import WAIT, Worker
 from langchain_workingmem.observations.answers import MOST_CITED, Line, Lines, read_lines
 from langchain_workingmem.observations.log import KIND, Observation, body_of, lines_of, tokens_of
-from langchain_workingmem.observations.prompts import known_notes, notes, observer_rules, reflector_rules
+from langchain_workingmem.observations.prompts import notes, observer_rules, reflector_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._redis.facts import Facts
     from langchain_workingmem._redis.state import MemoryState
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 MOST_CONDENSED = 500  # messages that a condensed line stands for: a deletion makes so many raw again at most
 MOST_READ = 400  # messages of one call
+TOKENS_OF_HEAD = 3  # of a line: sign and time
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ def due_later(options: ObservationOptions, tokens: int, unread: int) -> int:
 class Observer(Worker):
     """The observer and the reflector of one thread."""
 
-    kind, name = KIND, "observe"
+    kind, name, title = KIND, "observe", "the observer"
 
     def __init__(
         self,
@@ -118,33 +119,54 @@ class Observer(Worker):
     # ------------------------------------------------------------------ messages
 
     def _observe(self, unread: Unread) -> Plan[bool]:
-        """Read one batch, or activate what was read ahead; return whether there may be more to do."""
-        options = self.options
+        """Read one batch, or show what was read ahead; return whether there may be more to do.
+
+        From half of the limit on full batches are read ahead. At the limit they are shown together, so that a cycle changes the beginning
+        of the prompt once; only where that is not enough, each further batch is shown at once.
+        """
+        options, work = self.options, unread.work
         tokens, free = sum(one.tokens for one in unread.facts), self._free(unread.waiting())
         is_over = self.now or tokens >= options.message_tokens
-        size = max(1, options.batch_tokens >> unread.work.failures)
+        if is_over and work.ahead:
+            yield from self._commit(work, activate=True)
+            return True
         is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
         if not free or not (is_over or is_full):
-            if is_over and unread.work.ahead:
-                yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, activate=True)
-                return True
             return False
-        groups = yield from self._groups(unread, free, size)
+        groups = yield from self._groups(unread, free, max(1, options.batch_tokens >> work.failures))
         if groups is None:
             return True  # the thread has changed meanwhile
         if not groups:
             return False
-        is_last = is_over and sum(len(group.rows) for group in groups) >= len(free)
-        rows = [row for group in groups for row in group.rows]
-        if unread.work.failures > 2 and len(groups) == 1:  # it cannot be read at all
-            lines = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))]
-        else:
-            lines = yield from self._ask(unread, rows, size)
-        new = sorted(rows_of(lines, groups, waits=not is_over), key=lambda row: not row.covers)
-        written = yield from commit(
-            self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True, activate=is_last
-        )
+        new = yield from self._lines(unread, groups)
+        written = yield from self._commit(work, new, activate=is_over)
         return written is None or any(isinstance(one, int) for one in written)
+
+    def pause(self) -> Plan[None]:
+        """Show what was read ahead, at the limit."""
+        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        if self._note(unread) >= self.options.message_tokens and unread.work.ahead:
+            yield from self._commit(unread.work, activate=True)
+
+    def _commit(
+        self, work: Work, rows: Sequence[NewRow] = (), *, activate: bool = False
+    ) -> Plan[list[int | str] | None]:
+        thread = self.state, self.thread_id, self.user_id, KIND
+        return commit(*thread, work, rows, whole=True, activate=activate)
+
+    def _lines(self, unread: Unread, groups: Sequence[Group]) -> Plan[list[NewRow]]:
+        """Let the observer read groups; return rows, those that cover something first."""
+        rows = [row for group in groups for row in group.rows]
+        self.about = f"{rows[0].place} {len(groups)}"
+        if len(groups) == 1 and unread.work.failed == self.about:  # it cannot be read at all
+            lines, question = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))], None
+        else:
+            question = yield from self._question(unread, rows[0])
+            data = elements(rows, self.options.batch_tokens, question, zone=self.zone)
+            read = partial(read_lines, len(rows), max(200, count_tokens(data)))
+            asking = self.asking(cast("BaseChatModel", self.options.model))
+            lines = yield from asking(observer_rules(self.options.instructions), data, read, Lines)
+        return sorted(rows_of(lines, groups, question), key=lambda row: not row.covers)
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return what may be read: not the last question with its answer, not the newest messages."""
@@ -186,18 +208,6 @@ class Observer(Worker):
             tokens += weight
         return found
 
-    def _ask(self, unread: Unread, rows: Sequence[StoredMessage], size: int) -> Plan[list[Line]]:
-        asking = self._asking(self.options.model, "observe")
-        question = yield from self._question(unread, rows[0])
-        known = known_notes(lines_of({self.thread_id: unread.shown}), self.zone)
-        data = known + elements(rows, size, question, zone=self.zone)
-        most = max(200, count_tokens(data))
-        return (
-            yield from asking(
-                observer_rules(self.options.instructions), data, partial(read_lines, len(rows), most), Lines
-            )
-        )
-
     def _question(self, unread: Unread, first: StoredMessage) -> Plan[StoredMessage | None]:
         """Return the question that a batch of tool traffic works on, where it is not read itself."""
         before = [one for one in unread.facts if one.seq < first.place and one.words.startswith("q")]
@@ -205,10 +215,6 @@ class Observer(Worker):
             return None
         rows = yield from read_messages(self.state, self.thread_id, before[-1:], unread.work)
         return rows[0] if rows else None
-
-    def _asking(self, model: BaseChatModel | str, name: str) -> Asking:
-        found = cast("BaseChatModel", model)  # `install` has looked names up
-        return Asking(self.state, self.thread_id, self.user_id, found, self.seconds, name)
 
     # ------------------------------------------------------------------ lines
 
@@ -226,19 +232,25 @@ class Observer(Worker):
         some = [one for one in some if one.messages < MOST_CONDENSED]
         if len(some) < 2:
             return False
-        goal = max(1, tokens_of(some) // 2)
-        asking = self._asking(self.options.reflector or self.options.model, "reflect")
+        old = tokens_of(some)
 
-        def read(answer: object, parsed: object) -> list[NewRow]:
-            return condensed(some, read_lines(len(some), goal * 3 // 2, answer, parsed))  # type: ignore[arg-type]
+        def read(answer: BaseMessage, parsed: object) -> list[NewRow]:
+            return condensed(some, read_lines(len(some), old, answer, parsed), old * 3 // 4)
 
-        new = yield from asking(reflector_rules(self.options.instructions, goal), notes(some, self.zone), read, Lines)
-        written = yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True)
+        self.about = ""
+        asking = self.asking(cast("BaseChatModel", self.options.reflector or self.options.model))
+        new = yield from asking(
+            reflector_rules(self.options.instructions, old // 2), notes(some, self.zone), read, Lines
+        )
+        written = yield from self._commit(unread.work, new)
         return written is None or all(isinstance(one, int) for one in written)
 
 
-def rows_of(lines: Sequence[Line], groups: Sequence[Group], *, waits: bool) -> list[NewRow]:
-    """Return the rows of lines about groups of messages: each group is covered by one line, if possible one that cites it."""
+def rows_of(lines: Sequence[Line], groups: Sequence[Group], question: StoredMessage | None = None) -> list[NewRow]:
+    """Return the rows of lines about groups of messages: each group is covered by one line, if possible one that cites it.
+
+    A line may hold words of the `question` that was shown, too, so it cites that.
+    """
     rows = [row for group in groups for row in group.rows]
     covers: list[list[StoredMessage]] = [[] for _ in lines]
     number, last = 0, 0
@@ -252,37 +264,44 @@ def rows_of(lines: Sequence[Line], groups: Sequence[Group], *, waits: bool) -> l
         cited = [rows[one - 1] for one in line.numbers]
         at, ids = to_micros(cited[0].stored_at), [row.message.id or "" for row in cited]
         body = body_of(line.text, at, line.priority, ids[:MOST_CITED], len(covered))
-        found.append(NewRow(body, [row.place for row in cited], [row.place for row in covered], waits=waits))
+        seqs = [row.place for row in ([question] if question else []) + cited]
+        found.append(NewRow(body, seqs, [row.place for row in covered], waits=True))
     return found
 
 
-def condensed(some: Sequence[Observation], lines: Sequence[Line]) -> list[NewRow]:
-    """Return the rows that replace lines: each old line goes into one new line, if possible into one that cites it."""
+def condensed(some: Sequence[Observation], lines: Sequence[Line], most_tokens: int) -> list[NewRow]:
+    """Return the rows that replace lines: each old line goes into one new line, if possible into one that cites it.
+
+    A new line cites the messages of all old ones that it names, so that it goes with each of them.
+    """
     taken: list[list[Observation]] = [[] for _ in lines]
     last = 0
     for number, old in enumerate(some, 1):
         last = next((at for at, line in enumerate(lines) if number in line.numbers), last)
         taken[last].append(old)
-    found, texts = list[NewRow](), list[str]()
+    found, texts, drawn = list[NewRow](), list[str](), set[int]()
     for line, olds in zip(lines, taken, strict=True):
         texts.append(line.text)
+        drawn |= {some[number - 1].place[1] for number in line.numbers}
         if not olds:  # all that it cites stands in lines before it: its words go into the next one
             continue
-        if (number := sum(one.messages for one in olds)) > MOST_CONDENSED:
-            raise BadAnswer(
-                f"A line joins notes on {number} messages, {MOST_CONDENSED} are allowed. Write several lines."
-            )
-        ids = [id for one in olds for _, id in one.sources]
-        body = body_of(
-            " ".join(texts),
-            min(to_micros(one.said_at) for one in olds),
-            line.priority,
-            [*dict.fromkeys(ids)][:MOST_CITED],
-            number,
-            max(one.level for one in olds) + 1,
-        )
-        texts = []
-        found.append(NewRow(body, replaces=[one.place[1] for one in olds]))
+        found.append(_condensed_row(" ".join(texts), line.priority, olds, sorted(drawn)))
+        texts, drawn = [], set()
     if texts:
-        found[-1].body["text"] += f" {' '.join(texts)}"
+        body, last_row = found[-1].body, found[-1]
+        found[-1] = last_row._replace(
+            body={**body, "text": f"{body['text']} {' '.join(texts)}"}, draws=sorted({*last_row.draws, *drawn})
+        )
+    if sum(count_tokens(row.body["text"]) + TOKENS_OF_HEAD for row in found) > most_tokens:
+        raise BadAnswer(
+            "The lines are not much shorter than the notes. Join what belongs together, and leave out what matters least."
+        )
     return found
+
+
+def _condensed_row(text: str, priority: str, olds: Sequence[Observation], drawn: Sequence[int]) -> NewRow:
+    if (number := sum(one.messages for one in olds)) > MOST_CONDENSED:
+        raise BadAnswer(f"A line joins notes on {number} messages, {MOST_CONDENSED} are allowed. Write several lines.")
+    ids = [*dict.fromkeys(id for one in olds for _, id in one.sources)][:MOST_CITED]
+    at, level = min(to_micros(one.said_at) for one in olds), max(one.level for one in olds) + 1
+    return NewRow(body_of(text, at, priority, ids, number, level), replaces=[one.place[1] for one in olds], draws=drawn)

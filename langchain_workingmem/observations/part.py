@@ -110,10 +110,12 @@ class Observing(Part):
         if waits and options.background and (tokens is None or tokens > options.limit):
             yield from Observer(state, options, thread_id, user_id).wait()
             yield from Observer(state, options, thread_id, user_id).start()
-        (reply,) = yield from send(show_command(state, thread_id, user_id, KIND))
-        others = {id: known_rows(state, id, KIND) for id in state.room(_Users).threads.get(user_id) or ()}
-        shown = others if options.scope == "user" else {}
-        self._show(state, found, {**shown, thread_id: learn(state, thread_id, user_id, KIND, reply)})
+        asked = self.commands(state, thread_id, user_id)
+        replies = yield from send(*asked)
+        shown = {thread_id: learn(state, thread_id, user_id, KIND, replies[0])}
+        if options.scope == "user":
+            shown |= yield from self._of_user(state, thread_id, user_id, asked, replies)
+        self._show(state, found, shown)
 
     def overflowed(self, state: MemoryState, found: Gathered) -> Plan[bool]:
         """Observe all that can be; tell whether the log has changed."""

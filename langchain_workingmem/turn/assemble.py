@@ -66,8 +66,9 @@ def assemble(
     old, stored = len(earlier) - len(recent), gathered.history
     if gathered.covered:
         recent, stored = gathered.uncovered(recent), gathered.uncovered(stored)
-        left = {id(one) for one in gathered.uncovered(present)}
-        present = [one for one in present if id(one) in left or is_users(one)]
+        last = next((one for one in reversed(present) if is_users(one)), None)
+        left = {id(last), *map(id, gathered.uncovered(present))}
+        present = [one for one in present if id(one) in left]
     if gathered.limit is not None:
         options = replace(options, max_tokens=gathered.limit)
     past = in_order(stored, gathered.seqs, recent)

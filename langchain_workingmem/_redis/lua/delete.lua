@@ -56,6 +56,7 @@ else
   deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
   if head.what == 'thread' then memories, revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11]) end -- may fail
   redis.call('ZUNIONSTORE', KEYS[7], 2, KEYS[7], KEYS[2], 'AGGREGATE', 'MAX')
+  local last_row = redis.call('HGET', KEYS[9], 'next')
   redis.call('UNLINK', KEYS[9], unpack(KEYS, 2, 6))
   redis.call('PERSIST', KEYS[7])
   if head.what == 'thread' then
@@ -63,6 +64,7 @@ else
   else
     forget_title(title_source)
     redis.call('HINCRBY', KEYS[1], 'edits', 1)
+    if last_row then redis.call('HSET', KEYS[9], 'next', last_row) end -- ids of rows are not used twice
     counts.count, counts.questions, counts.answers = 0, 0, 0
     finish({'updated_at', whole(now)}, tonumber(left))
   end

@@ -1,8 +1,8 @@
 -- Adds, deletes and activates rows of a kind, in one step.
 -- ARGV  1 {user, kind, created_at, edits, rows, whole, drop, clear, activate}; then the body of each row
 --   created_at, edits   of the thread that was read, and its number of deletions and edits: {stale} if they are others now
---   rows      {cites, covers (seqs, rising), replaces (ranges of ids, whose messages are cited and covered, too), waits}: one that waits
---             is not active yet
+--   rows      {cites, covers (seqs, rising), replaces (ranges of ids, whose messages are cited and covered, too), draws (ranges of ids,
+--             whose messages are cited, too), waits}: one that waits is not active yet
 --   whole     if the first row is refused, nothing is done: the call was sent before, or another worker was faster
 --   drop      ranges of ids      clear   drops all of the kind      activate   lets what waits be shown
 -- Reply {rows}: of each row its id, 'stale' (a message or a row is gone), or 'covered' (another row covers a message of it)
@@ -37,15 +37,22 @@ local function add_row(given, body)
     below[id] = row_of(id)
     if not below[id] or below[id].kind ~= kind then return 'stale' end
     row.cites, row.covers = combine(row.cites .. ',' .. below[id].cites, ''), combine(row.covers .. ',' .. below[id].covers, '')
+    for _, older in ipairs(numbers_in(below[id].replaces)) do hidden[#hidden + 1] = row_of(older) or nil end -- one level comes back
+  end
+  for _, id in ipairs(numbers_in(given.draws or '')) do
+    if not row_of(id) then return 'stale' end
+    row.cites = combine(row.cites .. ',' .. row_of(id).cites, '')
   end
   row.number = count_in(KEYS[2], row.cites) + count_in(KEYS[3], row.cites)
   for _, other in ipairs(rows_at(row.covers, true)) do
     if other.kind == kind and not below[other.id] then
       if other.shown or (not other.active and is_current(other)) then return 'covered' end
-      hidden[#hidden + 1] = other -- of another branch, or replaced by what is replaced now: one level comes back
+      hidden[#hidden + 1] = other -- of another branch
     end
   end
-  for _, other in ipairs(hidden) do drop_row(other) end
+  for _, other in ipairs(hidden) do
+    if row_of(other.id) then drop_row(other) end
+  end
   row.id = redis.call('HINCRBY', ROWS, 'next', 1)
   for _, one in pairs(below) do
     one.by = row.id
@@ -80,7 +87,7 @@ for id in string.gmatch(head.activate and redis.call('HGET', ROWS, 'ahead:' .. k
 end
 if head.activate or head.clear then redis.call('HDEL', ROWS, 'ahead:' .. kind) end
 write_views()
-redis.call('HDEL', ROWS, 'failures:' .. kind, 'streak:' .. kind)
+redis.call('HDEL', ROWS, 'failures:' .. kind, 'failed:' .. kind, 'streak:' .. kind)
 local expiry = redis.call('PEXPIRETIME', KEYS[1])
 if expiry > 0 then redis.call('PEXPIREAT', ROWS, whole(expiry)) end
 return {cjson.encode(reply)}

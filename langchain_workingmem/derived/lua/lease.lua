@@ -1,5 +1,5 @@
 -- Takes, prolongs or gives back the lease of the worker of a kind, or lets all workers pause after a failure.
--- ARGV  1 {user, kind, token, what ('take', 'give', 'fail'), ms (of the lease, or of the first pause), most (ms of a pause), counts,
+-- ARGV  1 {user, kind, token, what ('take', 'give', 'fail'), ms (of the lease, or of the first pause), most (ms of a pause), counts, about,
 --       force (takes it although there is a pause)}
 --   a failure that `counts` is counted until rows are committed: who asks for less then asks for what can be read
 -- Reply {wait, pause}: ms until it is free, 0 if the caller has it, -1 if there is no thread; whether workers pause
@@ -21,7 +21,10 @@ local ms, failures = head.ms, nil
 if head.what == 'fail' then
   local streak = redis.call('HINCRBY', KEYS[9], 'streak:' .. head.kind, 1)
   ms = math.min(head.most, ms * 2 ^ (streak - 1))
-  if head.counts then redis.call('HINCRBY', KEYS[9], 'failures:' .. head.kind, 1) end
+  if head.counts then
+    redis.call('HINCRBY', KEYS[9], 'failures:' .. head.kind, 1)
+    redis.call('HSET', KEYS[9], 'failed:' .. head.kind, head.about)
+  end
 end
 redis.call('HSET', KEYS[9], field, (head.what == 'fail' and 'pause' or head.token) .. ' ' .. whole(now + ms) .. ' ' .. whole(ms))
 local expiry = redis.call('PEXPIRETIME', KEYS[1])

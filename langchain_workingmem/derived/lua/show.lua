@@ -1,6 +1,6 @@
 -- Reads the rows of a kind that are shown; of them only those that the caller does not know.
 -- ARGV  1 {user, kind, revision (that the caller knows), work (adds what a worker needs)}
--- Reply {revision, missing (there is no thread); since, ids, covered unless the revision is known; created_at, edits, ahead (covered by rows that wait), failures}, bodies
+-- Reply {revision, missing (there is no thread); since, ids, covered unless the revision is known; created_at, edits, ahead (covered by rows that wait), failures, failed}, bodies
 local kind, owner, known, bodies, last = head.kind, redis.call('HGET', KEYS[1], 'user'), head.revision or '', {}, 0
 local no = refusal(head.user, owner)
 if no then return {cjson.encode({refused = no}), {}} end
@@ -10,7 +10,8 @@ if not owner then found.missing = true end -- it has expired, or was deleted
 if head.work then
   local about = redis.call('HMGET', KEYS[1], 'created_at', 'edits')
   found.created_at, found.edits, found.ahead = about[1] or '', about[2] or '0', {}
-  found.failures = tonumber(redis.call('HGET', KEYS[9], 'failures:' .. kind) or 0)
+  local failed = redis.call('HMGET', KEYS[9], 'failures:' .. kind, 'failed:' .. kind)
+  found.failures, found.failed = tonumber(failed[1] or 0), failed[2] or ''
   for id in string.gmatch(redis.call('HGET', KEYS[9], 'ahead:' .. kind) or '', '%d+') do
     local row = cjson.decode(redis.call('HGET', KEYS[9], 'r:' .. id) or '{"covers":"","cites":"","number":0}')
     local number = 0 -- of cited messages that are current

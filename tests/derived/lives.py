@@ -1,0 +1,299 @@
+"""Lives of threads with rows, drawn at random, and an oracle that recomputes all that must hold from what the server holds."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import redis
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_workingmem import Memory, OptionError
+from langchain_workingmem.derived import NewRow, Ranges, commit, read_rows_of, read_work
+
+KINDS = ("log", "value")
+WORD = re.compile(r"kw\d+x\d+")  # in each message another one
+USERS = ("ann", "bob")
+
+
+@dataclass
+class Stored:
+    """What the server holds of a thread."""
+
+    order: set[int]  # seqs of the current messages
+    bodies: dict[int, str]  # of all messages, without the sign in front
+    heads: dict[int, dict[str, Any]]
+    texts: dict[int, dict[str, Any]]  # bodies of rows
+    fields: dict[str, str]
+    about: tuple[str, str]  # created_at and the count of edits; "" without a thread
+
+    @classmethod
+    def of(cls, raw: redis.Redis, memory: Memory, thread: str) -> Stored:
+        bare, keys = raw.pipeline(transaction=False), memory._core.state.keys.of(thread)
+        for key in (keys.rows, keys.messages):
+            bare.hgetall(key)
+        bare.zrange(keys.order, 0, -1, withscores=True)
+        bare.hmget(keys.thread, "created_at", "edits")
+        rows, messages, order, about = bare.execute()
+        fields = {name.decode(): value.decode() for name, value in rows.items()}
+        return cls(
+            order={int(score) for _, score in order},
+            bodies={int(seq): body.decode().lstrip("-!") for seq, body in messages.items()},
+            heads={int(name[2:]): orjson.loads(text) for name, text in fields.items() if name[:2] == "r:"},
+            texts={int(name[2:]): orjson.loads(text) for name, text in fields.items() if name[:2] == "b:"},
+            fields=fields,
+            about=((about[0] or b"").decode(), (about[1] or b"0").decode()),
+        )
+
+    def seqs(self, ranges: str) -> set[int]:
+        """Return the messages in ranges."""
+        within: Any = Ranges.read(ranges)
+        return {seq for seq in self.bodies if seq in within}
+
+    def is_current(self, head: dict[str, Any]) -> bool:
+        return self.seqs(head["cites"]) <= self.order
+
+    def is_shown(self, id: int) -> bool:
+        """The rule: active, all that is cited is current, and nothing is shown that replaced it, in one step or in several."""
+        head, above = self.heads[id], self.heads[id].get("by")
+        while above in self.heads:
+            if self.is_shown(above):
+                return False
+            above = self.heads[above].get("by")
+        return bool(head["active"]) and self.is_current(head)
+
+
+@dataclass
+class Life:
+    """Threads, two memories as of two processes, and what happens."""
+
+    raw: redis.Redis
+    memories: Sequence[Memory]
+    seed: int
+    can_be_bare: bool = True  # whether some rows cover nothing
+    threads: dict[str, str] = field(default_factory=dict)  # with their owners
+    lists: dict[str, list[list[BaseMessage]]] = field(default_factory=dict)  # as clients may still have them
+    made_of: dict[tuple[str, str, int], dict[int, str]] = field(
+        default_factory=dict
+    )  # bodies of messages, as a row found them
+    trace: list[str] = field(default_factory=list)
+    refusals: set[str] = field(default_factory=set)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.threads[f"t{self.seed}"] = "ann"
+
+    # ------------------------------------------------------------------ what happens
+
+    def step(self) -> None:
+        """Let something happen to a thread."""
+        steps: dict[Callable[[str], None], float] = {
+            self.append: 12, self.edit: 3, self.delete: 4, self.truncate: 3, self.save_list: 7, self.clone: 0.6, self.transfer: 0.5,
+            self.end: 0.3, self.clear: 0.4, self.commit: 34, self.condense: 12, self.activate: 4, self.take_line: 3, self.clear_rows: 0.5,
+        }  # fmt: skip
+        do = self.chance.choices([*steps], [*steps.values()])[0]
+        thread = self.chance.choice([*self.threads])
+        self.trace.append(f"{do.__name__} {thread}")
+        do(thread)
+
+    @property
+    def memory(self) -> Memory:
+        return self.chance.choice(self.memories)
+
+    def some(self, values: Iterable[Any], most: int) -> list[Any]:
+        found = [*values]
+        return sorted(self.chance.sample(found, min(len(found), self.chance.randint(1, most)))) if found else []
+
+    def new(self) -> list[BaseMessage]:
+        """Return a few messages that nobody has said."""
+        found: list[BaseMessage] = []
+        for _ in range(self.chance.randint(1, 4)):
+            self.count += 1
+            kind = HumanMessage if self.chance.random() < 0.5 else AIMessage
+            found.append(kind(f"say kw{self.seed}x{self.count}", id=f"m{self.count}"))
+        return found
+
+    def ids(self, thread: str) -> list[str]:
+        return [str(one.id) for one in self.memories[0].history.messages(thread, superseded=True)]
+
+    def append(self, thread: str) -> None:
+        self.memory.history.append(self.new(), thread_id=thread, user_id=self.threads[thread])
+
+    def edit(self, thread: str) -> None:
+        for id in self.some(self.ids(thread), 1):
+            old = next(one for one in self.memories[0].history.messages(thread, superseded=True) if one.id == id)
+            self.count += 1
+            changed = old.model_copy(update={"content": f"say kw{self.seed}x{self.count}"})
+            self.memory.history.update([changed], thread_id=thread)
+
+    def delete(self, thread: str) -> None:
+        self.memory.history.delete(self.some(self.ids(thread), 3), thread_id=thread)
+
+    def truncate(self, thread: str) -> None:
+        current = self.memories[0].history.messages(thread)
+        if current and len({one.id for one in current}) == len(current):
+            self.memory.history.truncate(thread, after=str(self.chance.choice(current[len(current) // 2 :]).id))
+
+    def save_list(self, thread: str) -> None:
+        """A client saves the list that it has: the whole, one from before, or one whose end it has edited."""
+        lists = self.lists.setdefault(thread, [])
+        lists.append(self.memories[0].history.messages(thread))
+        chosen = self.chance.choice(lists[-6:])
+        cut = self.chance.randint(0, len(chosen)) if self.chance.random() < 0.6 else len(chosen)
+        ids = {"thread_id": thread, "user_id": self.threads[thread]}
+        with suppress(OptionError):  # what is older than the thread is refused
+            self.memory.save_turn([*chosen[:cut], *self.new()], **ids)
+
+    def clone(self, thread: str) -> None:
+        if thread in self.existing() and len(self.threads) < 3:
+            name = f"c{self.seed}x{len(self.trace)}"
+            self.memory.threads.clone(thread, new_thread_id=name)
+            self.threads[name] = self.threads[thread]
+
+    def existing(self) -> set[str]:
+        return {thread for thread in self.threads if self.memories[0].threads.get(thread) is not None}
+
+    def transfer(self, thread: str) -> None:
+        if thread in self.existing():
+            owner = self.threads[thread]
+            self.threads[thread] = USERS[owner == "ann"]
+            self.memory.threads.transfer(thread, user_id=owner, to=self.threads[thread])
+
+    def end(self, thread: str) -> None:
+        self.memory.threads.delete(thread)
+
+    def clear(self, thread: str) -> None:
+        self.memory.history.clear(thread)
+        self.made_of.clear()  # rows are numbered anew
+
+    # ------------------------------------------------------------------ workers
+
+    def write(self, thread: str, kind: str, rows: Callable[[Stored], list[NewRow]], **more: Any) -> None:
+        """Read the work, make rows of what is stored, and commit them: perhaps after something else has happened."""
+        memory, owner = self.memory, self.threads[thread]
+        state = memory._core.state
+        stored = self.look(thread)
+        if not stored.about[0]:
+            return
+        _, work, _ = memory._core.run(read_work(state, thread, owner, kind))
+        new = rows(stored)
+        if self.chance.random() < 0.15:
+            do = self.chance.choice(
+                [self.append, self.edit, self.delete, self.truncate, self.save_list, self.take_line]
+            )
+            self.trace.append(f"  meanwhile {do.__name__}")
+            do(thread)
+        before = self.look(thread)
+        done = memory._core.run(commit(state, thread, owner, kind, work, new, **more))
+        assert (done is None) == (before.about != (work.created_at, work.edits))
+        self.refusals |= {one for one in done or () if isinstance(one, str)} | ({"changed"} if done is None else set())
+        if done:
+            got = done[0]
+            assert got == _refusal(before, kind, new[0]) or isinstance(got, int), (got, new[0])
+            assert not (isinstance(got, int) and _refusal(before, kind, new[0])), (got, new[0])
+
+    def commit(self, thread: str) -> None:
+        """Rows about messages that no row covers; now and then about others, which is refused."""
+        kind, waits = self.chance.choice(KINDS), self.chance.random() < 0.3
+
+        def rows(stored: Stored) -> list[NewRow]:
+            own = [head for head in stored.heads.values() if head["kind"] == kind]
+            taken = {seq for head in own if head["shown"] or not head["active"] for seq in stored.seqs(head["covers"])}
+            free = sorted(stored.order - taken) if self.chance.random() < 0.85 else sorted(stored.order)
+            found, free = [], free[: self.chance.randint(1, 8)]
+            while free:
+                size = self.chance.randint(1, 4)
+                part, free = free[:size], free[size:]
+                cites = self.some(part, len(part))
+                found.append(self.row(stored, cites, part, waits=waits))
+                if self.can_be_bare and self.chance.random() < 0.2:
+                    found.append(self.row(stored, cites, (), waits=waits))
+            return found
+
+        self.write(thread, kind, rows)
+
+    def row(self, stored: Stored, cites: Sequence[int], covers: Sequence[int], *, waits: bool = False) -> NewRow:
+        words = " ".join(WORD.findall(" ".join(stored.bodies[seq] for seq in cites)))
+        return NewRow({"at": self.count, "text": words}, cites, covers, waits=waits)
+
+    def condense(self, thread: str) -> None:
+        kind, is_first = self.chance.choice(KINDS), self.chance.random() < 0.7
+
+        def rows(stored: Stored) -> list[NewRow]:
+            shown = sorted(id for id, head in stored.heads.items() if head["kind"] == kind and head["shown"])
+            chosen = shown[:4] if is_first else self.some(shown, 4)
+            words = " ".join(str(stored.texts[id]["text"]) for id in chosen)
+            waits = self.chance.random() < 0.2
+            return [NewRow({"at": self.count, "text": words}, replaces=chosen, waits=waits)] if chosen else []
+
+        self.write(thread, kind, rows)
+
+    def activate(self, thread: str) -> None:
+        kind = self.chance.choice(KINDS)
+        self.write(thread, kind, lambda _: [], activate=True)
+
+    def take_line(self, thread: str) -> None:
+        """A person deletes a row: an empty one stands in its place."""
+        kind, shown = self.chance.choice(KINDS), self.look(thread).heads.values()
+        if chosen := self.some((head["id"] for head in shown if head["kind"] == kind and head["shown"]), 1):
+            self.write(thread, kind, lambda _: [NewRow({"at": 0, "text": ""}, replaces=chosen)], drop=chosen)
+
+    def clear_rows(self, thread: str) -> None:
+        self.write(thread, self.chance.choice(KINDS), lambda _: [], clear=True)
+
+    # ------------------------------------------------------------------ what must hold
+
+    def look(self, thread: str) -> Stored:
+        return Stored.of(self.raw, self.memories[0], thread)
+
+    def check(self) -> None:
+        for thread in self.threads:
+            stored = self.look(thread)
+            self.check_sources(thread, stored)
+            for kind in KINDS:
+                self.check_views(thread, stored, kind)
+
+    def check_sources(self, thread: str, stored: Stored) -> None:
+        """Rows stand on messages as they are now, and hold words of no others."""
+        assert stored.heads.keys() == stored.texts.keys()
+        words = {*WORD.findall(" ".join(stored.bodies.values()))}
+        assert {*WORD.findall(" ".join(stored.fields.values()))} <= words
+        for id, head in stored.heads.items():
+            named = stored.seqs(f"{head['cites']},{head['covers']}")
+            lows = {low for low, _ in (*Ranges.read(head["cites"]), *Ranges.read(head["covers"]))}
+            assert lows <= named, ("a deleted message", id, head)
+            made_of = self.made_of.setdefault((thread, stored.about[0], id), {seq: stored.bodies[seq] for seq in named})
+            assert made_of == {seq: stored.bodies[seq] for seq in named}, ("an edited message", id, head)
+            assert head["number"] == len(stored.seqs(head["cites"]))
+
+    def check_views(self, thread: str, stored: Stored, kind: str) -> None:
+        """What is shown follows the rules, and both processes read it."""
+        own = {id: head for id, head in stored.heads.items() if head["kind"] == kind}
+        shown = {id for id in own if stored.is_shown(id)}
+        flagged = {id for id, head in own.items() if head["shown"]}
+        assert flagged == shown, (thread, kind, flagged, shown, {id: own[id] for id in flagged ^ shown})
+        covers = [seq for id in shown for seq in stored.seqs(own[id]["covers"])]
+        assert len(covers) == len({*covers}), ("covered twice", thread, kind, {id: own[id] for id in shown})
+        for memory in self.memories:
+            read = memory._core.run(read_rows_of(memory._core.state, thread, None, kind))
+            assert read.rows == {id: stored.texts[id] for id in shown}, (thread, kind)
+            covered: Any = read.covered
+            assert {seq for seq in stored.bodies if seq in covered} == {*covers}, (thread, kind)
+
+
+def _refusal(before: Stored, kind: str, row: NewRow) -> str | None:
+    """Return why the first row of a commit must be refused."""
+    if not {*row.cites, *row.covers} <= before.bodies.keys() or not {*row.replaces} <= before.heads.keys():
+        return "stale"
+    covers = {*row.covers}.union(*(before.seqs(before.heads[id]["covers"]) for id in row.replaces))
+    for id, head in before.heads.items():
+        stands = before.is_shown(id) or (not head["active"] and before.is_current(head))
+        if head["kind"] == kind and id not in row.replaces and stands and covers & before.seqs(head["covers"]):
+            return "covered"
+    return None

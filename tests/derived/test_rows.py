@@ -1,0 +1,127 @@
+"""Single rules of rows: what replaces what, and what reading and deleting cost."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory
+from langchain_workingmem.derived import NewRow, commit, known_rows, read_rows_of, read_work, show_command
+from tests.helpers.examples import NIGHTLY
+from tests.helpers.threads import append, said
+from tests.helpers.types import Make
+
+
+def write(memory: Memory, rows: list[NewRow], **more: Any) -> list[int | str] | None:
+    state = memory._core.state
+    _, work, _ = memory._core.run(read_work(state, "t", "u", "log"))
+    return memory._core.run(commit(state, "t", "u", "log", work, rows, **more))
+
+
+def shown(memory: Memory) -> list[str]:
+    read = memory._core.run(read_rows_of(memory._core.state, "t", "u", "log"))
+    return [row["text"] for _, row in sorted(read.rows.items())]
+
+
+def seqs_of(memory: Memory) -> list[int]:
+    return [row.seq * 4096 for row in memory.history.page("t", limit=10_000).items]
+
+
+def body(text: str) -> dict[str, Any]:
+    return {"text": text, "at": 1}
+
+
+@pytest.fixture
+def told(plain: Memory) -> list[int]:
+    """A thread of six questions, and their seqs."""
+    append(plain, *"abcdef")
+    return seqs_of(plain)
+
+
+def about(text: str, seqs: list[int], covers: list[int] | None = None, **more: Any) -> NewRow:
+    return NewRow(body(text), seqs, seqs if covers is None else covers, **more)
+
+
+def test_what_waits_is_shown_when_it_is_activated(plain: Memory, told: list[int]) -> None:
+    assert write(plain, [about("early", told[:2], waits=True)]) == [1]
+    assert shown(plain) == []
+    write(plain, [about("late", told[2:4])], activate=True)
+    assert shown(plain) == ["early", "late"]
+
+
+def test_nothing_is_committed_twice(plain: Memory, told: list[int]) -> None:
+    """A second worker that has read the same messages is told so, also when the first row waits."""
+    write(plain, [about("first", told[:2], waits=True)])
+    assert write(plain, [about("second", told[1:3]), about("third", told[4:])]) == ["covered", 2]
+    assert shown(plain) == ["third"]
+
+
+def test_rows_hide_and_return_with_their_messages(plain: Memory, told: list[int]) -> None:
+    write(plain, [about("ab", told[:2]), about("f", told[5:])])
+    plain.history.truncate("t", after="c")
+    assert shown(plain) == ["ab"]
+    plain.history.append(said("f"), thread_id="t", user_id="u")
+    assert shown(plain) == ["ab", "f"]
+
+
+def test_a_deletion_brings_back_what_a_row_had_replaced(plain: Memory, told: list[int]) -> None:
+    write(plain, [about("ab", told[:2]), about("cd", told[2:4])])
+    write(plain, [NewRow(body("abcd"), replaces=[1, 2])])
+    assert shown(plain) == ["abcd"]
+    plain.history.delete(["d"], thread_id="t")
+    assert shown(plain) == ["ab"]
+
+
+def test_what_covers_nothing_stays_replaced(plain: Memory, told: list[int]) -> None:
+    """Two lines about one message: the second covers nothing. What has replaced both may be replaced itself."""
+    write(plain, [about("one", told[:1]), about("another", told[:1], [])])
+    write(plain, [NewRow(body("both"), replaces=[1, 2])])
+    write(plain, [NewRow(body("shorter"), replaces=[3])])
+    assert shown(plain) == ["shorter"]
+
+
+def test_what_covers_nothing_stays_deleted(plain: Memory, told: list[int]) -> None:
+    """It does not come back when its message is superseded and comes back."""
+    write(plain, [about("one", told[4:5]), about("another", told[4:5], [])])
+    write(plain, [NewRow(body("both"), replaces=[1, 2])])
+    write(plain, [NewRow(body(""), replaces=[3])], drop=[3])
+    plain.history.truncate("t", after="c")
+    plain.history.append(said("e"), thread_id="t", user_id="u")
+    assert shown(plain) == [""]
+
+
+def test_a_reader_that_knows_the_log_fetches_next_to_nothing(plain: Memory, told: list[int], raw: redis.Redis) -> None:
+    write(plain, [about(f"a line of some length about {at}", [seq]) for at, seq in enumerate(told)])
+    assert len(shown(plain)) == 6
+    state, client = plain._core.state, cast("Any", raw)
+    head, bodies = client.execute_command(*show_command(state, "t", "u", "log"))
+    assert len(head) + sum(map(len, bodies)) < 200
+    known = known_rows(state, "t", "log")
+    plain.history.append(said("g"), thread_id="t", user_id="u")
+    write(plain, [about("one more", seqs_of(plain)[6:])])
+    head, bodies = client.execute_command(*show_command(state, "t", "u", "log"))
+    assert len(bodies) == 1  # only what is new
+    assert shown(plain)[-1] == "one more"
+    assert known.rows.items() <= known_rows(state, "t", "log").rows.items()
+
+
+def test_a_deletion_costs_little_in_a_long_log(make_memory: Make, raw: redis.Redis) -> None:
+    """Deleting one of 5,000 messages with 2,000 rows keeps the server busy for less than 10 ms."""
+    messages, rows = (5_000, 2_000) if NIGHTLY else (1_500, 600)
+    memory = make_memory()
+    memory.history.append([HumanMessage("x", id=f"m{at}") for at in range(messages)], thread_id="t", user_id="u")
+    seqs, per_row = seqs_of(memory), messages // rows
+    for start in range(0, rows, 100):
+        parts = [seqs[at * per_row : (at + 1) * per_row] for at in range(start, start + 100)]
+        assert all(isinstance(one, int) for one in write(memory, [about("a line", part) for part in parts]) or ["none"])
+    assert len(shown(memory)) == rows
+    times = []
+    for at in range(7):
+        before = raw.info("commandstats")["cmdstat_evalsha"]["usec"]
+        memory.history.delete([f"m{at * 100}"], thread_id="t")
+        times.append(raw.info("commandstats")["cmdstat_evalsha"]["usec"] - before)
+    assert len(shown(memory)) == rows - 7
+    assert sorted(times)[3] < 10_000, times
