@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
+from collections.abc import Iterable, Mapping, Sequence  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from importlib import import_module
@@ -77,7 +77,11 @@ class WorkingMemoryState(Shown):
             raise OptionError("time and sources of the values are not known here", remedy=remedy)
         if found := self.timeline.get(path if path.startswith("/") else f"/{path}"):
             return found
-        paths = ", ".join(map(repr, sorted(self.timeline)[:12]))
-        raise OptionError(
-            f"working memory has no value at {path!r}", remedy=f"use one of {paths or 'none: nothing is known'}"
-        )
+        raise unknown_path(path, self.timeline)
+
+
+def unknown_path(path: str, known: Iterable[str]) -> OptionError:
+    """Return the error for a path that no value has or had."""
+    paths = ", ".join(map(repr, sorted(known)[:12]))
+    remedy = f"use one of {paths}" if paths else "nothing is known yet"
+    return OptionError(f"working memory has no value at {path!r}", remedy=remedy)

@@ -124,7 +124,7 @@ class Keys:
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:u:{tag}", f"{self.prefix}:revisions:u:{tag}"
 
     def rows_of_user(self, user_id: str) -> str:
-        """Name the threads of a user that have rows (ZSET, by the time of the last commit; -1: deleted or given away)."""
+        """Name the threads of a user that have rows (ZSET, by the time of what their newest rows tell of)."""
         return f"{self.prefix}:rows:u:{{{encode(user_id)}}}"
 
     def usage_of_user(self, user_id: str) -> tuple[str, str]:

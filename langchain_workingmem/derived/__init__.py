@@ -5,9 +5,10 @@
 
 from langchain_workingmem.derived.moving import export_rows, restore_rows
 from langchain_workingmem.derived.rows import (
+    NEWEST,
     NewRow,
     Ranges,
-    Shown,
+    Rows,
     Work,
     commit,
     fail,
@@ -17,17 +18,19 @@ from langchain_workingmem.derived.rows import (
     note_deleted,
     note_given,
     read_rows_of,
+    read_threads,
     read_work,
     show_command,
     take,
+    thread_commands,
     threads_command,
-    threads_in,
 )
 
 __all__ = [
+    "NEWEST",
     "NewRow",
     "Ranges",
-    "Shown",
+    "Rows",
     "Work",
     "commit",
     "export_rows",
@@ -38,10 +41,11 @@ __all__ = [
     "note_deleted",
     "note_given",
     "read_rows_of",
+    "read_threads",
     "read_work",
     "restore_rows",
     "show_command",
     "take",
+    "thread_commands",
     "threads_command",
-    "threads_in",
 ]

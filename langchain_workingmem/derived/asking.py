@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
@@ -20,7 +21,7 @@ from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem._text.said import tool_call_ids
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.derived.rows import Ranges, Shown, Work, known_rows, read_work
+from langchain_workingmem.derived.rows import Ranges, Rows, Work, known_rows, read_work
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history import made
 from langchain_workingmem.models import StoredMessage
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ATTEMPTS = 3  # questions to a model, each with what was wrong with the answer before
+_LONGEST_GROUP = 64  # results that may follow what is chosen
 _LEAST = 80  # characters of a message that stay where many are cut
 _MOST_QUOTED = 2000  # characters of a question that is shown as reference
 _MOST_ANSWERED = 20_000  # characters of a bad answer that the model is shown
@@ -54,9 +56,9 @@ class BadAnswer(Exception):  # noqa: N818 - it is caught and told to the model, 
 
 @dataclass(slots=True)
 class Unread:
-    """What no row of a kind stands for in a thread."""
+    """The messages of a thread that rows of a kind do not cover."""
 
-    shown: Shown
+    shown: Rows
     work: Work
     facts: list[Facts]  # of the current messages that shown rows do not cover, rising
     replies: list[Any] = field(default_factory=list)  # to the commands beside
@@ -131,6 +133,40 @@ def groups_of(rows: Iterable[StoredMessage]) -> list[Group]:
     return [Group(rows, not open_calls.get(at)) for at, rows in enumerate(found)]
 
 
+def read_batch(
+    state: MemoryState,
+    thread_id: str,
+    facts: Sequence[Facts],
+    work: Work,
+    *,
+    tokens: int,
+    most: int,
+    open_after: float = inf,
+) -> Plan[list[Group] | None]:
+    """Read the oldest whole groups of at most so many `tokens` and about `most` messages, one group at least.
+
+    None if the thread has changed. A call behind the seq `open_after` that has no result yet ends the batch: it may still get one.
+    """
+    chosen, size = list[Facts](), 0
+    for one in facts:  # results that follow belong to what is chosen
+        if chosen and (size > tokens or len(chosen) >= most) and (one.words or len(chosen) >= most + _LONGEST_GROUP):
+            break
+        chosen.append(one)
+        size += one.tokens
+    rows = yield from read_messages(state, thread_id, chosen, work)
+    if rows is None:
+        return None
+    weights, size, found = {one.seq: one.tokens for one in chosen}, 0, list[Group]()
+    for group in groups_of(rows):
+        weight = sum(weights[row.place] for row in group.rows)
+        is_open = not group.is_finished and group.rows[-1].place > open_after
+        if is_open or (found and size + weight > tokens):
+            break
+        found.append(group)
+        size += weight
+    return found
+
+
 # ---------------------------------------------------------------------- showing
 
 
@@ -200,7 +236,7 @@ def escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Whom to ask, and for whom."""
+    """How a model is asked for a thread."""
 
     state: MemoryState
     thread_id: str
@@ -217,12 +253,12 @@ class Asking:
         read: Callable[[BaseMessage, Any], T],
         schema: type[Any] | None = None,
         *,
-        work: int = 0,
+        cost: int = 0,
     ) -> Plan[T]:
         """Ask until an answer can be read, three times at most. Raises `ModelError`, or the last `BadAnswer`.
 
         `read` gets the answer, and what it holds of the `schema` where the model can answer along one. What the calls take is
-        counted. `work` says how long reading takes, in characters beside those of the answer.
+        counted. `cost` says how long reading takes, in characters beside those of the answer.
         """
         messages: list[BaseMessage] = [SystemMessage(rules), HumanMessage(data)]
         asked: Any = self.model if schema is None else with_schema(self.model, schema)
@@ -241,7 +277,7 @@ class Asking:
             more = tokens_of_call(messages, raw)
             taken = Taken(taken.calls + 1, taken.input_tokens + more[0], taken.output_tokens + more[1])
             try:
-                found = yield from compute(partial(read, raw, parsed), work + len(str(raw.content)))
+                found = yield from compute(partial(read, raw, parsed), cost + len(str(raw.content)))
             except BadAnswer as error:
                 failure, text = error, keep_ends(visible(str(raw.text)).strip(), _MOST_ANSWERED) or "(no text)"
                 messages = [*messages[:2], AIMessage(text), HumanMessage(f"{escaped(str(error))} {_AGAIN}")]

@@ -66,7 +66,7 @@ def restore_rows(
     first. Three round trips, and one for each 50 rows.
     """
     keys = state.keys.of(thread_id)
-    if not rows or (yield from send(("EXISTS", keys.rows)))[0]:
+    if not rows or (yield from send(("HEXISTS", keys.rows, "next")))[0]:
         return 0
     named = dict.fromkeys(id for row in rows for id in (*row["cites"], *row["covers"]))
     new = {id: id for id in named} if ids is None else {id: ids[id] for id in named if id in ids}

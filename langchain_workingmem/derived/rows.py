@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,19 +15,18 @@ from langchain_workingmem._redis.access import owner_tag, read_reply, run_script
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import READING, Script
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem.errors import ThreadNotFoundError, UserDeletedError, WorkingMemError
+from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError, UserDeletedError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
 
 SHOW, LEASE = Script("derived/show", *READING), Script("derived/lease", *READING)
 COMMIT = Script("derived/commit", *READING, "derived/rows")
-MOST_THREADS = 50  # of a user that a turn looks at, the newest first
+NEWEST = 50  # threads of a user that a turn looks at
 FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
-DELETED = -1  # score of a thread that was deleted, in the set of a user
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,11 @@ NOTHING = Ranges()
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Rows:
     """The rows of a kind that a thread shows."""
 
-    revision: str = ""
+    revision: str = ""  # <epoch>.<id of the last row>: within an epoch rows come only at the end
+    is_missing: bool = False  # there is no thread
     covered: Ranges = NOTHING
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)  # bodies by id
 
@@ -91,54 +92,69 @@ class NewRow(NamedTuple):
 class _Known:
     """The rows that this process has read, by thread and kind."""
 
-    rows: Recent[tuple[str, str], Shown] = field(default_factory=lambda: Recent(256))
+    rows: Recent[tuple[str, str], Rows] = field(default_factory=lambda: Recent(256))
 
 
-def known_rows(state: MemoryState, thread_id: str, kind: str) -> Shown:
+def known_rows(state: MemoryState, thread_id: str, kind: str) -> Rows:
     """Return the rows as this process has read them last."""
-    return state.room(_Known).rows.get((thread_id, kind)) or Shown()
+    return state.room(_Known).rows.get((thread_id, kind)) or Rows()
 
 
 def show_command(
-    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *, work: bool | None = None
+    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *, work: bool | None = None, whole: bool = False
 ) -> Command:
-    """Return the call that reads what `known_rows` does not know yet; `learn` reads its reply."""
-    known = known_rows(state, thread_id, kind).revision or None
+    """Return the call that reads what `known_rows` does not know yet; `learn` reads its reply. `whole`: as if nothing were known."""
+    known = None if whole else known_rows(state, thread_id, kind).revision or None
     head = {"user": owner_tag(user_id), "kind": kind, "revision": known, "work": work}
     return SHOW.on(state.keys.of(thread_id), **head)
 
 
-def learn(state: MemoryState, thread_id: str, user_id: str | None, kind: str, reply: Any) -> Shown:
-    """Take in what `show_command` has read; raise what it refuses."""
-    return _learned(state, thread_id, kind, read_reply(reply, thread_id, user_id), reply[1])
+def learn(state: MemoryState, thread_id: str, user_id: str | None, kind: str, reply: Any) -> Plan[Rows]:
+    """Take in what `show_command` has read; raise what it refuses.
+
+    One round trip where the cache of this process has changed meanwhile, so that the reply does not fit to it.
+    """
+    found = read_reply(reply, thread_id, user_id)
+    rows = _merged(known_rows(state, thread_id, kind), found, reply[1])
+    if rows is None:
+        (reply,) = yield from send(show_command(state, thread_id, user_id, kind, whole=True))
+        found = read_reply(reply, thread_id, user_id)
+        rows = _merged(Rows(), found, reply[1]) or Rows()
+    state.room(_Known).rows.put((thread_id, kind), rows)
+    return rows
 
 
-def _learned(state: MemoryState, thread_id: str, kind: str, found: dict[str, Any], bodies: Sequence[bytes]) -> Shown:
-    known = known_rows(state, thread_id, kind)
+def _merged(known: Rows, found: dict[str, Any], bodies: Sequence[bytes]) -> Rows | None:
+    """Return what is known with a reply; None where that stands on something else."""
+    epoch, _, last = found["revision"].partition(".")
+    known_epoch, _, known_last = known.revision.partition(".")
+    is_same = known_epoch == epoch
     if "since" not in found:
+        return known if is_same and int(known_last or 0) >= int(last) else None
+    since = found["since"]
+    if since and (not is_same or int(known_last) < since):
+        return None
+    if is_same and int(known_last or 0) > int(last):  # another reply was faster
         return known
-    # what stays of the known ones is what the same epoch has shown up to then
-    rows = {id: body for id, body in known.rows.items() if id <= found["since"]}
+    rows = {id: body for id, body in known.rows.items() if id <= since}
     rows |= {id: orjson.loads(body) for id, body in zip(found.get("ids") or (), bodies, strict=True) if body}
-    shown = Shown(found["revision"], Ranges.read(found["covered"]), rows)
-    state.room(_Known).rows.put((thread_id, kind), shown)
-    return shown
+    return Rows(found["revision"], bool(found.get("missing")), Ranges.read(found["covered"]), rows)
 
 
-def read_rows_of(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Shown]:
+def read_rows_of(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Rows]:
     """Read the rows of a kind. One round trip."""
     (reply,) = yield from send(show_command(state, thread_id, user_id, kind))
-    return learn(state, thread_id, user_id, kind, reply)
+    return (yield from learn(state, thread_id, user_id, kind, reply))
 
 
 def read_work(
     state: MemoryState, thread_id: str, user_id: str | None, kind: str, *beside: Command
-) -> Plan[tuple[Shown, Work, list[Any]]]:
+) -> Plan[tuple[Rows, Work, list[Any]]]:
     """Read the rows of a kind with what a worker has to know, and the replies to the commands `beside`. One round trip."""
     reply, *others = yield from send(show_command(state, thread_id, user_id, kind, work=True), *beside)
     found = read_reply(reply, thread_id, user_id)
     work = Work(found["created_at"], found["edits"], Ranges.read(found["ahead"]), found["failures"], found["failed"])
-    return _learned(state, thread_id, kind, found, reply[1]), work, others
+    return (yield from learn(state, thread_id, user_id, kind, reply)), work, others
 
 
 def commit(
@@ -236,28 +252,50 @@ def _lease(state: MemoryState, thread_id: str, user_id: str, kind: str, **head: 
     return int(found["wait"]), bool(found.get("pause"))
 
 
-# ---------------------------------------------------------------------- of a user, and moving
+# ---------------------------------------------------------------------- the threads of a user
 
 
 def threads_command(state: MemoryState, user_id: str) -> Command:
-    """Return the command that reads which threads of a user have rows, the newest first; `threads_in` reads its reply."""
-    return ("ZRANGE", state.keys.rows_of_user(user_id), 0, MOST_THREADS - 1, "REV", "WITHSCORES")
+    """Return the command that reads which threads of a user have rows, those with the newest rows first."""
+    return ("ZRANGE", state.keys.rows_of_user(user_id), 0, -1, "REV")
 
 
-def threads_in(reply: Any) -> dict[str, bool]:
-    """Return these threads; False for one that was deleted, or given to another user."""
-    pairs = zip(reply[::2], reply[1::2], strict=True) if reply and not isinstance(reply[0], list | tuple) else reply
-    return {decode(tag): float(score) >= 0 for tag, score in pairs}
+def thread_commands(state: MemoryState, user_id: str, kind: str, thread_ids: Iterable[str]) -> list[Command]:
+    """Return the commands that read which threads of a user have rows, and those of some threads; `read_threads` reads their replies."""
+    return [threads_command(state, user_id), *(show_command(state, id, user_id, kind) for id in thread_ids)]
+
+
+def read_threads(
+    state: MemoryState,
+    user_id: str,
+    kind: str,
+    asked: Sequence[Command],
+    replies: Sequence[Any],
+    choose: Callable[[list[str]], list[str]],
+) -> Plan[dict[str, Rows]]:
+    """Return the rows of those threads of a user that `choose` takes, without what belongs to another user by now.
+
+    One round trip where threads are chosen of which nothing was asked.
+    """
+    read = {
+        state.keys.thread_of(str(call[3]).encode()): reply for call, reply in zip(asked[1:], replies[1:], strict=True)
+    }
+    chosen = choose([decode(tag) for tag in replies[0]])
+    if new := [id for id in chosen if id not in read]:
+        read |= zip(new, (yield from send(*(show_command(state, id, user_id, kind) for id in new))), strict=True)
+    found = {}
+    for id in chosen:
+        with suppress(ThreadOwnershipError):
+            found[id] = yield from learn(state, id, user_id, kind, read[id])
+    return found
 
 
 def note_deleted(state: MemoryState, user_id: str, thread_id: str) -> Plan[None]:
-    """Note at a user that a thread with rows is about to be deleted, so that what was made of them goes, too. One round trip."""
-    yield from send(("ZADD", state.keys.rows_of_user(user_id), "XX", DELETED, encode(thread_id)))
+    """Note at a user that a thread with rows goes: what is listed and missing has only expired. One round trip."""
+    yield from send(("ZREM", state.keys.rows_of_user(user_id), encode(thread_id)))
 
 
 def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:
     """Note at both users that a thread with rows has another owner. One round trip."""
     tag, keys = encode(thread_id), state.keys
-    yield from send(
-        ("ZADD", keys.rows_of_user(owner), "XX", DELETED, tag), ("ZADD", keys.rows_of_user(to), "NX", 1, tag)
-    )
+    yield from send(("ZREM", keys.rows_of_user(owner), tag), ("ZADD", keys.rows_of_user(to), 1, tag))

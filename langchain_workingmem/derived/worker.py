@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
@@ -18,6 +17,8 @@ from langchain_workingmem.derived.rows import fail, give, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from langchain_core.language_models import BaseChatModel
 
     from langchain_workingmem._redis.state import MemoryState
@@ -31,7 +32,9 @@ _log = logging.getLogger("langchain_workingmem")
 class _Running:
     """The workers that run in the background of this process."""
 
-    threads: set[tuple[str, str]] = field(default_factory=set)  # kind and thread
+    threads: dict[tuple[str, str], bool] = field(
+        default_factory=dict
+    )  # kind and thread: whether there may be more to do
 
 
 class Worker:
@@ -48,8 +51,12 @@ class Worker:
         self.now = False  # whatever thresholds say
         self.error: str | None = None  # why the model has failed
         self.about = ""  # what the model is asked about
-        self.zone = state.zone(thread_id, user_id)
         self._token = uuid4().hex
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """Return the time zone of the user."""
+        return self.state.zone(self.thread_id, self.user_id)
 
     def step(self) -> Plan[bool]:
         """Do one thing; return whether there may be more to do."""
@@ -63,21 +70,23 @@ class Worker:
         """Work in the background, unless a worker of this process does so."""
         running, mine = self.state.room(_Running).threads, (self.kind, self.thread_id)
         if mine in running:
+            running[mine] = True
             return
-        running.add(mine)
-        done = partial(running.discard, mine)
+        running[mine] = True
 
         def work() -> Plan[None]:
             try:
-                yield from self.run()
+                while running.get(mine):
+                    running[mine] = False
+                    yield from self.run()
             except (ThreadNotFoundError, ThreadOwnershipError):
                 pass  # deleted or given away meanwhile
             except WorkingMemError as error:
                 _log.warning("thread %r: %s has failed: %s", self.thread_id, self.title, error)
             finally:
-                done()
+                running.pop(mine, None)
 
-        yield Spawn(work(), slow=True, lost=done, task=self.name)
+        yield Spawn(work(), slow=True, lost=lambda: running.pop(mine, None), task=self.name)
 
     def run(self, *, now: bool = False) -> Plan[None]:
         """Work until there is nothing to do. `now`: whatever thresholds and pauses say, waiting for another worker."""
@@ -86,9 +95,9 @@ class Worker:
             wait, is_pause = yield from self.take()
             if wait == 0:
                 break
-            if not now:
-                if is_pause:
-                    yield from self.pause()
+            if not now and is_pause:
+                yield from self.pause()
+            if not now or monotonic() > self.until:
                 return
             yield Sleep(min(wait / 1000, WAIT))
         yield from self.work()
@@ -114,7 +123,7 @@ class Worker:
             yield from fail(
                 self.state, self.thread_id, self.user_id, self.kind, self._token, counts=is_of_content, about=self.about
             )
-        except WorkingMemError:
+        except Exception:
             with suppress(WorkingMemError):
                 yield from give(self.state, self.thread_id, self.user_id, self.kind, self._token)
             raise

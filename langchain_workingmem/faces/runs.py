@@ -165,7 +165,9 @@ class Runs:
         if run.saved and any(part.follows for part in state.parts) and self.saves(call):
             yield from self._save(call, run)
             found.seqs |= {row.id: row.seq for row in (run.known.rows if run.known else ())}
-        for part in state.parts:
+        for part in (
+            state.parts if not call.is_nested else ()
+        ):  # the outer conversation is no history of an agent in a tool
             yield from part.renewed(state, found, waits=self.saves(call))
         if found.working_memory is not None:
             found.working_memory = yield from read_working_memory(state, *required_ids(call.ids))
@@ -174,10 +176,14 @@ class Runs:
         """Let those who take part in turns make room, because the prompt is too long; tell whether another try makes sense."""
         if run.gathered is None or not self.saves(call):
             return False
-        yield from self._renew(call, run, run.gathered)
         made = False
-        for part in self._core.state.parts:
-            made |= yield from part.overflowed(self._core.state, run.gathered)
+        try:
+            yield from self._core.with_breaker(self._renew(call, run, run.gathered))
+            for part in self._core.state.parts:
+                made |= yield from self._core.with_breaker(part.overflowed(self._core.state, run.gathered))
+        except WorkingMemError as error:
+            _log.warning("no room is made in a prompt that is too long: %s", error)
+            return False
         return made
 
     def _find_or_begin(self, call: HookCall) -> Run:
@@ -204,6 +210,8 @@ class Runs:
         run.known = run.gathered.known
         if call.is_nested:  # the outer conversation is no history of an agent in a tool
             run.gathered.history, run.gathered.begins = [], -inf
+            run.gathered.covered, run.gathered.limit = (), None
+            run.gathered.parts.clear()
 
     def _save_question(self, call: HookCall, run: Run) -> Plan[None]:
         """Save what the run began with, before the model is called: the run may be abandoned."""

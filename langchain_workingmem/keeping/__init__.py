@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.rooms import WINGS, Part
-from langchain_workingmem._text.clock import from_micros, to_micros
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.chat_models import chat_model_by_name
-from langchain_workingmem.derived import Shown, commit, read_work
+from langchain_workingmem.derived import Rows, commit, read_work
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted, without_rows
+from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, without_rows
 from langchain_workingmem.keeping.keeper import Keeper
-from langchain_workingmem.keeping.made import commands_for, form_of, renew, sources_in
+from langchain_workingmem.keeping.made import commands_for, renew, renew_later, sources_in
 from langchain_workingmem.keeping.made import verified as verified
-from langchain_workingmem.remembered import WorkingMemoryValue
+from langchain_workingmem.remembered import WorkingMemoryValue, unknown_path
 from langchain_workingmem.reports import KeeperReport
 from langchain_workingmem.working_memory import ScopeKey, find_scope_key
 
@@ -88,20 +88,13 @@ def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Keeper
 
 
 def read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
-    """Read a document with the time and the sources of its values. Two round trips, three where more threads are needed."""
+    """Read a document with the time and the sources of its values. Three round trips, four where more threads are needed."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     found = yield from renew(state, scope_key)
     return replace(found, timeline=(yield from _timeline(state, scope_key, found)))
 
 
-def _kept(state: MemoryState, found: WorkingMemoryState) -> Kept:
-    """Return what is noted beside a document, with what others have changed in it since."""
-    kept = Kept.read(found.kept)
-    at = to_micros(found.updated_at) if found.updated_at else 0
-    return noted(form_of(state, kept), found.text, kept, at)
-
-
-def _rows(state: MemoryState, scope_key: ScopeKey, kept: Kept) -> Plan[dict[str, Shown]]:
+def _rows(state: MemoryState, scope_key: ScopeKey, kept: Kept) -> Plan[dict[str, Rows]]:
     asked = commands_for(state, scope_key)
     sources = yield from sources_in(state, scope_key, kept, asked, (yield from send(*asked)), every=True)
     return sources.shown
@@ -110,7 +103,7 @@ def _rows(state: MemoryState, scope_key: ScopeKey, kept: Kept) -> Plan[dict[str,
 def _timeline(
     state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState
 ) -> Plan[Mapping[str, Sequence[WorkingMemoryValue]]]:
-    kept = _kept(state, found)
+    kept = Kept.read(found.kept)
     shown = yield from _rows(state, scope_key, kept)
     bodies = {(thread_id, id): body for thread_id, rows in shown.items() for id, body in rows.rows.items()}
     timeline = {}
@@ -133,26 +126,23 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     for _ in range(_ATTEMPTS):
         found = yield from renew(state, scope_key)
-        kept = _kept(state, found)
-        several = candidates(kept, (yield from _rows(state, scope_key, kept))).get(path)
-        if not several:
-            timeline = yield from _timeline(state, scope_key, found)
-            replace(found, timeline=timeline).since(path)  # raises
-            return found
-        _, id, thread, _ = several[-1]
+        kept = Kept.read(found.kept)
+        shown = candidates(kept, (yield from _rows(state, scope_key, kept)))
+        if path not in shown:
+            raise unknown_path(path, shown)
+        _, id, thread, _ = shown[path][-1]
         if not thread:
             yield from renew(state, scope_key, without=path)
-            break
+            return (yield from read(state, thread_id, user_id))
         owner = scope_key.user_id or (yield from owner_of(state, thread, None))[1]
         _, work, _ = yield from read_work(state, thread, owner, KIND)
         if (yield from commit(state, thread, owner, KIND, work, drop=[id])) is not None:
-            break
-    else:
-        raise ThreadConflictError(thread)
-    return (yield from read(state, thread_id, user_id))
+            yield from renew(state, scope_key, cuts=False)  # no message has gone
+            return (yield from read(state, thread_id, user_id))
+    raise ThreadConflictError(thread)
 
 
-__all__ = ["Body", "Keeping", "install", "keep", "read", "undo", "verified", "without_rows"]
+__all__ = ["Body", "Keeping", "install", "keep", "read", "renew_later", "undo", "verified", "without_rows"]
 
 checked = Kept.checked
 

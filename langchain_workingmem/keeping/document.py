@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem.derived import Shown
+    from langchain_workingmem.derived import Rows
 
 KIND = "keeping"  # of the rows
 
@@ -52,8 +52,10 @@ class Body(BaseModel):
 class Kept:
     """What is noted beside a document."""
 
-    base: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, is_item, since
-    values: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, since, thread (None: of the base)
+    base: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, is_item, since: what others have set
+    values: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # path -> value, is_item, since, thread (None: others)
     threads: dict[str, dict[str, Any]] = field(default_factory=dict)  # thread -> revision, ids
     template: str | None = None  # of the document; None: along a schema
 
@@ -99,10 +101,10 @@ class Made(NamedTuple):
 
     text: str
     kept: Kept
-    loses: bool  # rows have gone of which older revisions may hold a value
+    loses: bool  # older revisions may hold values of rows that have gone
 
 
-def candidates(kept: Kept, shown: Mapping[str, Shown]) -> dict[str, list[tuple[int, int, str, Leaf]]]:
+def candidates(kept: Kept, shown: Mapping[str, Rows]) -> dict[str, list[tuple[int, int, str, Leaf]]]:
     """Return by path all that was said, what was said last at the end: since, id of the row, thread, value. "" stands for the base."""
     found: dict[str, list[tuple[int, int, str, Leaf]]] = {}
     for thread_id, rows in shown.items():
@@ -115,6 +117,13 @@ def candidates(kept: Kept, shown: Mapping[str, Shown]) -> dict[str, list[tuple[i
     for several in found.values():
         several.sort(key=lambda one: one[:3])
     return found
+
+
+def is_noted(form: Format, text: str, kept: Kept) -> bool:
+    """Tell whether nobody else has changed a document since it was made."""
+    return {path: leaf.value for path, leaf in leaves(form, text).items()} == {
+        path: one["value"] for path, one in kept.values.items()
+    }
 
 
 def noted(form: Format, text: str, kept: Kept, at: int) -> Kept:
@@ -132,7 +141,7 @@ def remade(
     form: Format,
     text: str,
     kept: Kept,
-    shown: Mapping[str, Shown],
+    shown: Mapping[str, Rows],
     *,
     at: int,
     expired: frozenset[str] = frozenset(),
@@ -147,30 +156,46 @@ def remade(
     kept = noted(form, text, kept, at)
     if without is not None:
         kept.base.pop(without, None)
-    for path, one in kept.values.items():
+    for path, one in kept.values.items():  # what an expired thread has said, nobody can take back any more
         if one["thread"] in expired and path not in kept.base:
             kept.base[path] = {"value": one["value"], "is_item": one["is_item"], "since": one["since"]}
     found = candidates(kept, shown)
-    now = leaves(form, text if proposed is None else proposed)
-    held = {path: several[-1] for path, several in found.items()}
-    wanted = {path: leaf for path, (*_, leaf) in held.items() if (now.get(path) or Leaf(None)).value != leaf.value}
-    wanted |= {path: Leaf(None, leaf.is_item) for path, leaf in now.items() if path not in held}
+    held = {path: several[-1] for path, several in found.items()}  # by path what was said last
     text = text if proposed is None else proposed
-    if wanted:
-        text = changed(form, text, wanted)
+    now = leaves(form, text)
+    wanted = {path: leaf for path, (*_, leaf) in held.items() if now.get(path, Leaf(None)).value != leaf.value}
+    wanted |= {path: Leaf(None, leaf.is_item) for path, leaf in now.items() if path not in held}
+    text = changed(form, text, wanted) if wanted else text
+    return Made(text, _notes(form, text, kept, found, shown, at), _loses(kept, shown, expired))
+
+
+def _notes(
+    form: Format,
+    text: str,
+    kept: Kept,
+    found: Mapping[str, list[tuple[int, int, str, Leaf]]],
+    shown: Mapping[str, Rows],
+    at: int,
+) -> Kept:
+    """Return what is noted beside a document that was made of candidates and rows."""
     values: dict[str, dict[str, Any]] = {}
     for path, leaf in leaves(form, text).items():
-        since, _, thread_id, own = held.get(path, (at, 0, "", leaf))
-        source = thread_id if own.value == leaf.value else ""
+        since, _, thread_id, own = found[path][-1] if path in found else (at, 0, "", leaf)
+        source = thread_id if own.value == leaf.value else ""  # else what was said last does not fit into the document
         values[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": since, "thread": source or None}
-    threads = {
-        id: {"revision": rows.revision, "ids": [number for number, body in rows.rows.items() if "path" in body]}
-        for id, rows in shown.items()
-    }
     base = {path: one for path, one in kept.base.items() if one["value"] is not None or len(found[path]) > 1}
+    threads = {id: {"revision": rows.revision, "ids": _ids_of_values(rows)} for id, rows in shown.items()}
+    return Kept(base, values, threads, kept.template)
+
+
+def _ids_of_values(rows: Rows) -> list[int]:
+    return [id for id, body in rows.rows.items() if "path" in body]
+
+
+def _loses(kept: Kept, shown: Mapping[str, Rows], expired: frozenset[str]) -> bool:
+    """Tell whether rows have gone since a document was made, so that older revisions may hold values of deleted messages."""
     before = ((id, one["ids"]) for id, one in kept.threads.items() if id not in expired)
-    loses = any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)
-    return Made(text, Kept(base, values, threads, kept.template), loses)
+    return any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)
 
 
 def without_rows(text: str, kept: str | None) -> str:

@@ -10,7 +10,7 @@ from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem.derived import NewRow, commit
-from langchain_workingmem.derived.asking import Unread, elements, read_messages, read_unread, role_of
+from langchain_workingmem.derived.asking import Unread, elements, read_batch, read_messages, read_unread, role_of
 from langchain_workingmem.derived.worker import Worker
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import WorkingMemoryState
 
 BATCH = 10_000  # tokens of messages in one call of the model
-MOST_READ = 500  # messages that one row says are read
+MOST_READ = 500  # messages: a row that says that so many are read is full
 SECONDS = 120.0  # for each call of the model
 _EARLIER = 2  # messages that are shown as reference
-_SLOW = 50  # the document is read for each operation
+_COST = 50  # characters of a message that take as long to read as one of a document, which is read for each operation
 # Tools of memory beside those that `is_memory_tool` knows: files of deep agents, Claude's memory, the MCP server
 _OF_MEMORY = {"memory", "ls", "glob", "grep", "read_file", "write_file", "edit_file", "list_threads", "save_messages"}
 _ROLES = {"user": "human", "assistant": "ai", "tool": "tool"}
@@ -55,34 +55,30 @@ class Keeper(Worker):
         facts = self._ready(unread.waiting())
         if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
             return False
-        size, chosen = 0, list[Facts]()
-        limit = max(1, BATCH >> unread.work.failures)
-        for one in facts[:MOST_READ]:
-            if chosen and size + one.tokens > limit:
-                break
-            chosen.append(one)
-            size += one.tokens
-        rows = yield from read_messages(self.state, self.thread_id, chosen, unread.work)
-        if rows is None:
+        size = max(1, BATCH >> unread.work.failures)
+        groups = yield from read_batch(self.state, self.thread_id, facts, unread.work, tokens=size, most=MOST_READ)
+        if groups is None:
             return True  # the thread has changed meanwhile
+        rows = [row for group in groups for row in group.rows]
+        if not rows:
+            return False
         before = read_state(self.state, self.scope_key, unread.replies)
         done, reference = Checked(before.text), list[StoredMessage]()
-        self.about = f"{chosen[0].seq} {len(chosen)}"
-        if len(chosen) == 1 and unread.work.failed == self.about:
-            _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, chosen[0].id)
+        self.about = f"{rows[0].place} {len(groups)}"
+        if len(groups) == 1 and unread.work.failed == self.about:
+            _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, rows[0].message.id)
         elif any(role_of(row.message) != "assistant" for row in rows) or "ai" in self.options.trust:
             reference = yield from self._earlier(unread, rows[0])
             done = yield from self._ask(reference, rows, before)
-        self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
-        new, drop = self._rows(unread, [row.place for row in reference], chosen, rows, done)
+        new, drop = self._rows(unread, [row.place for row in reference], rows, done)
         written = yield from commit(
             self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True, drop=drop
         )
-        if written is not None and done.changes:
-            yield from renew(self.state, self.scope_key, self.thread_id, proposed=(before, done.text))
-        if written is None:
-            return True
-        return len(facts) > len(chosen)
+        if written is not None and isinstance(written[0], int):
+            self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
+            if done.changes:
+                yield from renew(self.state, self.scope_key, (before, done.text))
+        return True  # more may have been said meanwhile
 
     def _ready(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return what may be read: in the background not a turn that has no answer yet."""
@@ -102,7 +98,7 @@ class Keeper(Worker):
         check = Check(form, text, options.max_bytes, numbers, sources)
         asking = self.asking(cast("BaseChatModel", options.keeper))  # `install` has looked names up
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
-        return (yield from asking(rules, data, check, Operations, work=_SLOW * len(text)))
+        return (yield from asking(rules, data, check, Operations, cost=_COST * len(text)))
 
     def _earlier(self, unread: Unread, first: StoredMessage) -> Plan[list[StoredMessage]]:
         """Return what was said directly before the messages that are read."""
@@ -118,13 +114,13 @@ class Keeper(Worker):
         self,
         unread: Unread,
         reference: Sequence[int],
-        facts: Sequence[Facts],
         rows: Sequence[StoredMessage],
         done: Checked,
     ) -> tuple[list[NewRow], list[int]]:
         """Return the row that says what is read, those of values, and the row before, which the first takes over.
 
-        All cite what was shown as `reference`, too: their words may come from it.
+        Values cite what was shown as `reference`, too: their words may come from it. The row of what is read cites nothing, so it stays
+        when messages go, and what stays is not read twice; it tells of no time (`at`).
         """
         found = []
         for change in done.changes:
@@ -135,9 +131,9 @@ class Keeper(Worker):
                 found.append(NewRow(body, [*reference, *(row.place for row in cited)]))
         full = [(id, body) for id, body in unread.shown.rows.items() if "path" not in body and body["read"] < MOST_READ]
         last = full[-1:]
-        number = len(facts) + sum(body["read"] for _, body in last)
-        seqs = [one.seq for one in facts]
-        read = NewRow({"at": 0, "read": number}, reference, seqs, replaces=[id for id, _ in last])
+        number = len(rows) + sum(body["read"] for _, body in last)
+        seqs = [row.place for row in rows]
+        read = NewRow({"at": 0, "read": number}, covers=seqs, replaces=[id for id, _ in last])
         return [read, *found], [id for id, _ in last]
 
 

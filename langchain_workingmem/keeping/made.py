@@ -5,33 +5,28 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem.derived import Shown, learn, show_command, threads_in
-from langchain_workingmem.errors import (
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    WorkingMemError,
-    WorkingMemoryValidationError,
-)
-from langchain_workingmem.keeping.document import KIND, Kept, Made, remade
-from langchain_workingmem.working_memory import ScopeKey, read_commands, read_state, reader_of, run_memory
+from langchain_workingmem.derived import NEWEST, Rows, learn, read_threads, show_command, thread_commands
+from langchain_workingmem.errors import WorkingMemError, WorkingMemoryConflictError, WorkingMemoryValidationError
+from langchain_workingmem.keeping.document import KIND, Kept, Made, is_noted, remade
+from langchain_workingmem.working_memory import ScopeKey, pause_after, read_commands, read_state, reader_of, run_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
+    from typing import Any
 
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
 
-NEWEST = 50  # threads of a user that are looked at beside those whose values hold
-ATTEMPTS = 20  # of a write that others are faster than
-_SLOW = 20  # a character of a document takes as long to read as so many of messages
+ATTEMPTS = 20  # of a write, where other writers are faster
+_COST = 20  # characters of a message that take as long to read as one of a document
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -47,23 +42,16 @@ class _Threads:
 class Sources:
     """The rows from which a document is to be made."""
 
-    shown: dict[str, Shown]
-    expired: frozenset[str] = frozenset()  # threads that are gone without having been deleted
+    shown: dict[str, Rows]
+    expired: frozenset[str] = frozenset()  # threads whose time is over
     skipped: frozenset[str] = frozenset()  # threads that were not looked at
 
 
 def commands_for(state: MemoryState, scope_key: ScopeKey) -> list[Command]:
     """Return the commands that read the rows of a document, as far as this process knows where they lie."""
-    ids = state.room(_Threads).of.get(scope_key.key) or ()
-    return _commands(state, scope_key, ids)
-
-
-def _commands(state: MemoryState, scope_key: ScopeKey, ids: Collection[str]) -> list[Command]:
-    user_id = scope_key.user_id
     if scope_key.thread_id is not None:
-        return [show_command(state, scope_key.thread_id, user_id, KIND)]
-    threads: Command = ("ZRANGE", state.keys.rows_of_user(user_id or ""), 0, -1, "REV", "WITHSCORES")
-    return [threads, *(show_command(state, id, user_id, KIND) for id in ids)]
+        return [show_command(state, scope_key.thread_id, scope_key.user_id, KIND)]
+    return thread_commands(state, scope_key.user_id or "", KIND, state.room(_Threads).of.get(scope_key.key) or ())
 
 
 def sources_in(
@@ -79,30 +67,23 @@ def sources_in(
 
     One round trip where rows of more threads are needed.
     """
-    user_id = scope_key.user_id
     if scope_key.thread_id is not None:
-        return Sources({scope_key.thread_id: learn(state, scope_key.thread_id, user_id, KIND, replies[0])})
-    read = {
-        state.keys.thread_of(str(call[3]).encode()): reply for call, reply in zip(asked[1:], replies[1:], strict=True)
-    }
-    threads = threads_in(replies[0])
-    alive = [id for id, is_there in threads.items() if is_there]
+        rows = yield from learn(state, scope_key.thread_id, scope_key.user_id, KIND, replies[0])
+        return Sources({scope_key.thread_id: rows})
     holding = {one["thread"] for one in kept.values.values() if one["thread"]}
-    wanted = [id for at, id in enumerate(alive) if every or at < NEWEST or id in holding]
-    if new := [id for id in wanted if id not in read]:
-        read |= zip(new, (yield from send(*(show_command(state, id, user_id, KIND) for id in new))), strict=True)
-    state.room(_Threads).of.put(scope_key.key, wanted)
-    shown, expired = {}, set[str]()
-    for id in wanted:
-        try:
-            rows = learn(state, id, user_id, KIND, read[id])
-        except ThreadOwnershipError:  # given to another user
-            continue
-        if b'"missing":true' not in read[id][0]:
-            shown[id] = rows
-        elif state.ttl_ms is not None:  # a deletion would have been noted: the time of the thread is over
-            expired.add(id)
-    return Sources(shown, frozenset(expired), frozenset(alive) - {*wanted})
+    skipped = frozenset[str]()
+
+    def choose(ids: list[str]) -> list[str]:
+        nonlocal skipped
+        chosen = [id for at, id in enumerate(ids) if every or at < NEWEST or id in holding]
+        skipped = frozenset(ids) - {*chosen}
+        state.room(_Threads).of.put(scope_key.key, chosen)
+        return chosen
+
+    found = yield from read_threads(state, scope_key.user_id or "", KIND, asked, replies, choose)
+    # a thread that was deleted is not listed any more
+    expired = frozenset(id for id, rows in found.items() if rows.is_missing)
+    return Sources({id: rows for id, rows in found.items() if id not in expired}, expired, skipped)
 
 
 def is_current(kept: Kept, sources: Sources) -> bool:
@@ -132,6 +113,12 @@ def verified(
     if sources.skipped:
         sources = yield from sources_in(state, scope_key, kept, asked, replies, every=True)
     made = yield from _make(state, found, kept, sources)
+    yield from renew_later(state, scope_key)
+    return _with(state, found, made)
+
+
+def renew_later(state: MemoryState, scope_key: ScopeKey) -> Plan[None]:
+    """Write the document in the background as its rows have it."""
 
     def write() -> Plan[None]:
         try:
@@ -140,31 +127,30 @@ def verified(
             _log.warning("working memory %s is not up to date: %s", scope_key.key, error)
 
     yield Spawn(write(), task="keep")
-    return _with(state, found, made)
 
 
 def renew(
     state: MemoryState,
     scope_key: ScopeKey,
-    thread_id: str | None = None,
     proposed: tuple[WorkingMemoryState, str] | None = None,
     *,
     without: str | None = None,
+    cuts: bool = True,
 ) -> Plan[WorkingMemoryState]:
-    """Write the document as its rows have it, unless it is so, and return it. Three round trips.
+    """Write the document as its rows have it, unless it is so, and return it. Two round trips, one more where rows of more threads are needed.
 
-    `proposed`: the document that the keeper has read, and what it has made of it in thread `thread_id`. `without`: a path of which what
-    tool, program or person have set goes.
+    `proposed`: the document that the keeper has read, and what it has made of it. `without`: a path of which what tool, program or person
+    have set goes. `cuts`: where rows have gone, revisions that may hold their values go, too.
     """
-    ids = {*(state.room(_Threads).of.get(scope_key.key) or ()), *([thread_id] if thread_id else [])}
-    asked = _commands(state, scope_key, sorted(ids))
-    for _ in range(ATTEMPTS):
-        (*replies,) = yield from send(*read_commands(scope_key), *asked)
+    for attempt in range(1, ATTEMPTS + 1):
+        asked = commands_for(state, scope_key)
+        replies = yield from send(*read_commands(scope_key), *asked)
         own = len(replies) - len(asked)
         found = read_state(state, scope_key, replies[:own])
         kept = Kept.read(found.kept)
         sources = yield from sources_in(state, scope_key, kept, asked, replies[own:], every=True)
-        if without is None and proposed is None and is_current(kept, sources):
+        is_same = is_current(kept, sources) and not sources.expired
+        if is_same and proposed is None and without is None and is_noted(form_of(state, kept), found.text, kept):
             return found
         text = proposed[1] if proposed is not None and proposed[0].revision == found.revision else None
         made = yield from _make(state, found, kept, sources, text, without)
@@ -176,14 +162,15 @@ def renew(
             document=made.text,
             expected=f"{found.revision}@{to_micros(found.updated_at) if found.updated_at else ''}",
             beside=["kept", made.kept.write()],
-            cut=made.loses or None,
+            cut=(made.loses and cuts) or None,
         )
         if status == "written":
             if sources.expired:
                 tags = [encode(id) for id in sources.expired]
                 yield from send(("ZREM", state.keys.rows_of_user(scope_key.user_id or ""), *tags))
             return reader_of(state, scope_key)(row)
-    raise ThreadNotFoundError(scope_key.key)
+        yield pause_after(attempt)
+    raise WorkingMemoryConflictError(expected=found.revision, actual=int(row.get(b"revision", 0)))
 
 
 def _make(
@@ -206,7 +193,7 @@ def _make(
         proposed=proposed,
         without=without,
     )
-    return (yield from compute(make, _SLOW * len(found.text)))
+    return (yield from compute(make, _COST * len(found.text)))
 
 
 def form_of(state: MemoryState, kept: Kept) -> Format:
@@ -217,6 +204,8 @@ def form_of(state: MemoryState, kept: Kept) -> Format:
 def _with(state: MemoryState, found: WorkingMemoryState, made: Made) -> WorkingMemoryState:
     form = state.remembering.format
     text, kept = made.text, made.kept.write()
+    if text == found.text:
+        return replace(found, kept=kept)
     try:
         value = form.value(text)
     except WorkingMemoryValidationError:  # this process has other options than the keeper

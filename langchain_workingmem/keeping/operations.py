@@ -141,7 +141,7 @@ class Check:
             try:
                 numbers = self._cited(one)
                 text = check_size(self._applied(done.text, one), self.most_bytes)
-            except (WorkingMemError, ValueError, TypeError, RecursionError):
+            except (WorkingMemError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
                 done.left_out += 1
                 continue
             if found := changes(before, leaves(self.form, text)) or self._ended(one):
@@ -160,7 +160,7 @@ class Check:
             path = self._path(one)
             is_end = one["op"] == "remove" and parts(path)[0] in self.form.schema.fields
             return {path: Leaf(None)} if is_end else {}
-        return {path: Leaf(None) for path in field_of(self.form, str(one["find"]), str(one["replace"]))}
+        return {path: Leaf(None) for path in field_of(self.form, str(one["find"]), str(one.get("replace") or ""))}
 
     def _path(self, one: dict[str, Any]) -> str:
         path = unescape(str(one["path"]))
@@ -175,7 +175,7 @@ class Check:
 
     def _applied(self, text: str, one: dict[str, Any]) -> str:
         if not isinstance(self.form, JsonFormat):
-            find, replace = unescape(str(one["find"])), visible(unescape(str(one["replace"])))
+            find, replace = unescape(str(one["find"])), visible(unescape(str(one.get("replace") or "")))
             if not find.strip() and not self.form.template.strip():  # free text grows at its end
                 return self.form.apply(text, replace, "append")
             return self.form.edit(text, [(self.numbers.get(find, find), replace)], erases=True)

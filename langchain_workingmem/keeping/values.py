@@ -107,10 +107,10 @@ def changed(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
     document = parse_json(text) if text else {}
     if not isinstance(document, dict):
         return text
-    gone = [path for path, leaf in wanted.items() if leaf.value is None]
-    for path in gone:
-        remove_at(document, parts(path))
-    text = _stored(form, document)
+    gone = [parts(path) for path, leaf in wanted.items() if leaf.value is None]
+    for names in gone:
+        remove_at(document, names)
+    text = _stored(form, document, [names[0] for names in gone]) if gone else text
     new = {path: leaf for path, leaf in wanted.items() if leaf.value is not None}
     trial = parse_json(text) if text else {}
     try:  # all at once, as nearly always
@@ -127,14 +127,14 @@ def changed(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
     return text
 
 
-def _stored(form: JsonFormat, document: dict[str, Any]) -> str:
-    """Write a document from which values were taken; what does not fit any more without them goes, too."""
-    keys = [*document]
+def _stored(form: JsonFormat, document: dict[str, Any], touched: list[str]) -> str:
+    """Write a document from which values were taken; of the `touched` fields, then of all, what does not fit without them goes, too."""
+    keys = [key for key in dict.fromkeys([*touched, *reversed(document)]) if key in document]
     while True:
         try:
             return form.apply("", document, "replace") if document else ""
         except WorkingMemoryValidationError:
-            document.pop(keys.pop())
+            document.pop(keys.pop(0))
 
 
 def set_at(document: dict[str, Any], names: list[str], leaf: Leaf) -> None:
@@ -156,10 +156,10 @@ def set_at(document: dict[str, Any], names: list[str], leaf: Leaf) -> None:
 
 def remove_at(document: Any, names: list[str]) -> bool:
     """Take a value, or an item of a list, out of a document, with what is empty then; return whether it was there."""
-    name, inner = names[0], None
+    name = names[0]
     if isinstance(document, list):
         at = next((at for at, one in enumerate(document) if item_name(one) == name), None)
-        if at is None:
+        if at is None or len(names) > 1:
             return False
         del document[at]
         return True

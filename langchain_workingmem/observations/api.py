@@ -11,23 +11,13 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.checks import check_range, check_type
-from langchain_workingmem.derived import (
-    NewRow,
-    commit,
-    learn,
-    read_rows_of,
-    read_work,
-    show_command,
-    threads_command,
-    threads_in,
-)
+from langchain_workingmem.derived import NewRow, Rows, commit, read_rows_of, read_threads, read_work, thread_commands
 from langchain_workingmem.derived.asking import read_unread
 from langchain_workingmem.errors import (
     IdError,
     ObservationNotFoundError,
     OptionError,
     ThreadConflictError,
-    ThreadOwnershipError,
 )
 from langchain_workingmem.history import made
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
@@ -122,18 +112,8 @@ class Observations(Operations):
         """
         state, (thread_id, number) = self._core.state, _place(observation_id, thread_id)
         thread_id, owner = yield from owner_of(state, thread_id, user_id)
-        for _ in range(_ATTEMPTS):
-            shown, work, _ = yield from read_work(state, thread_id, owner, KIND)
-            if number not in shown.rows:
-                raise ObservationNotFoundError(observation_id)
-            body = shown.rows[number]
-            silent = body_of("", body["at"], "low", (), body["messages"], body["level"])
-            written = yield from commit(
-                state, thread_id, owner, KIND, work, [NewRow(silent, replaces=[number])], drop=[number]
-            )
-            if written is not None:
-                return (yield from _read(state, thread_id, owner))
-        raise ThreadConflictError(thread_id)
+        yield from _changed(state, thread_id, owner, delete=number)
+        return (yield from _read(state, thread_id, owner))
 
     adelete = twin(delete)
 
@@ -148,18 +128,31 @@ class Observations(Operations):
             thread_id, user_id = yield from owner_of(state, thread_id, user_id)
             threads = [thread_id]
         else:
-            threads = yield from _threads(state, user_id)
+            threads = [*(yield from _of_user(state, user_id))]
         for id in threads:
-            for _ in range(_ATTEMPTS):
-                _, work, _ = yield from read_work(state, id, user_id, KIND)
-                if (
-                    not work.created_at
-                    or (yield from commit(state, id, user_id or "", KIND, work, clear=True)) is not None
-                ):
-                    break
+            yield from _changed(state, id, user_id or "", clear=True)
         return (yield from _read(state, thread_id, user_id))
 
     aclear = twin(clear)
+
+
+def _changed(
+    state: MemoryState, thread_id: str, user_id: str, *, delete: int | None = None, clear: bool = False
+) -> Plan[None]:
+    """Delete a line, which an empty one replaces, or all; again, where messages were deleted meanwhile."""
+    for _ in range(_ATTEMPTS):
+        shown, work, _ = yield from read_work(state, thread_id, user_id, KIND)
+        if not work.created_at:  # there is no thread
+            return
+        new, drop = list[NewRow](), list[int]()
+        if delete is not None:
+            if (body := shown.rows.get(delete)) is None:
+                raise ObservationNotFoundError(f"{thread_id}:{delete}")
+            silent = body_of("", body["at"], "low", (), body["messages"], body["level"])
+            new, drop = [NewRow(silent, replaces=[delete])], [delete]
+        if (yield from commit(state, thread_id, user_id, KIND, work, new, drop=drop, clear=clear)) is not None:
+            return
+    raise ThreadConflictError(thread_id)
 
 
 def _place(observation_id: str, thread_id: str | None) -> tuple[str, int]:
@@ -170,26 +163,20 @@ def _place(observation_id: str, thread_id: str | None) -> tuple[str, int]:
     return thread, int(number)
 
 
-def _threads(state: MemoryState, user_id: str | None) -> Plan[list[str]]:
+def _of_user(state: MemoryState, user_id: str | None) -> Plan[dict[str, Rows]]:
+    """Read the rows of all threads of a user."""
     if user_id is None:
         raise IdError("a log needs a thread_id or a user_id", remedy="pass one of them")
-    (reply,) = yield from send(threads_command(state, check_id(user_id, "user_id")))
-    return [id for id, is_there in threads_in(reply).items() if is_there]
+    asked = thread_commands(state, check_id(user_id, "user_id"), KIND, ())
+    replies = yield from send(*asked)
+    return (yield from read_threads(state, user_id, KIND, asked, replies, lambda ids: ids))
 
 
 def _read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ObservationLog]:
     if thread_id is not None:
         unread = yield from read_unread(state, check_id(thread_id, "thread_id"), user_id, KIND)
         return log_of(state, user_id or "", {thread_id: unread.shown}, sum(one.tokens for one in unread.facts))
-    ids = yield from _threads(state, user_id)
-    replies = (yield from send(*(show_command(state, id, user_id, KIND) for id in ids))) if ids else []
-    shown = {}
-    for id, reply in zip(ids, replies, strict=True):
-        try:
-            shown[id] = learn(state, id, user_id, KIND, reply)
-        except ThreadOwnershipError:  # given to another user
-            continue
-    return log_of(state, user_id or "", shown, of_user=True)
+    return log_of(state, user_id or "", (yield from _of_user(state, user_id)), of_user=True)
 
 
 def _sources(state: MemoryState, thread_id: str, ids: list[str], before: int, after: int) -> Plan[RecallResult]:

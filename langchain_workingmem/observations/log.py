@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem.derived import Shown
+    from langchain_workingmem.derived import Rows
 
 KIND = "observations"  # of the rows
 Priority = Literal["high", "normal", "low"]
@@ -97,7 +97,7 @@ def body_of(text: str, at: int, priority: str, ids: Sequence[str], messages: int
     return {"at": at, "priority": priority, "text": text, "ids": [*ids], "messages": messages, "level": level}
 
 
-def lines_of(shown: Mapping[str, Shown]) -> list[Observation]:
+def lines_of(shown: Mapping[str, Rows]) -> list[Observation]:
     """Return the lines of threads by the time of what they tell of; what has no text only says that nothing is to be told."""
     found = [
         (body["at"], thread_id, id, body)

@@ -17,7 +17,7 @@ from langchain_workingmem.derived.asking import (
     Group,
     Unread,
     elements,
-    groups_of,
+    read_batch,
     read_messages,
     read_unread,
 )
@@ -133,7 +133,11 @@ class Observer(Worker):
         is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
         if not free or not (is_over or is_full):
             return False
-        groups = yield from self._groups(unread, free, max(1, options.batch_tokens >> work.failures))
+        asked = max((one.seq for one in unread.facts if one.words.startswith("q")), default=-1)
+        size = max(1, options.batch_tokens >> work.failures)
+        groups = yield from read_batch(
+            self.state, self.thread_id, free, work, tokens=size, most=MOST_READ, open_after=asked
+        )
         if groups is None:
             return True  # the thread has changed meanwhile
         if not groups:
@@ -177,36 +181,6 @@ class Observer(Worker):
         while end and (kept := kept + facts[end - 1].tokens) <= self.options.keep_tokens:
             end -= 1
         return [one for at, one in enumerate(facts[:end]) if asked < 0 or at < asked or not one.words]
-
-    def _groups(self, unread: Unread, free: Sequence[Facts], size: int) -> Plan[list[Group] | None]:
-        """Return the oldest finished groups of at most `size` tokens, one at least; None if the thread has changed."""
-        chosen, tokens = list["Facts"](), 0
-        for one in free[:MOST_READ]:
-            chosen.append(one)
-            if (tokens := tokens + one.tokens) > size:
-                break
-        # results that follow belong to what is chosen
-        rest = free[len(chosen) : len(chosen) + 64]
-        for one in rest:
-            if one.words:
-                break
-            chosen.append(one)
-        rows = yield from read_messages(self.state, self.thread_id, chosen, unread.work)
-        if rows is None:
-            return None
-        weights = {one.seq: one.tokens for one in chosen}
-        asked = max(
-            (one.seq for one in unread.facts if one.words.startswith("q")), default=-1
-        )  # older calls stay open for good
-        found, tokens = list[Group](), 0
-        for group in groups_of(rows):
-            weight = sum(weights[row.place] for row in group.rows)
-            is_open = not group.is_finished and group.rows[-1].place > asked
-            if is_open or (found and tokens + weight > size):
-                break
-            found.append(group)
-            tokens += weight
-        return found
 
     def _question(self, unread: Unread, first: StoredMessage) -> Plan[StoredMessage | None]:
         """Return the question that a batch of tool traffic works on, where it is not read itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,8 +11,16 @@ import orjson
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.rooms import Part
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem.derived import Ranges, Shown, known_rows, learn, show_command, threads_command, threads_in
-from langchain_workingmem.errors import ThreadOwnershipError
+from langchain_workingmem.derived import (
+    NEWEST,
+    Ranges,
+    Rows,
+    known_rows,
+    learn,
+    read_threads,
+    show_command,
+    thread_commands,
+)
 from langchain_workingmem.observations.log import KIND, ObservationLog, lines_of, log_block, tokens_of
 from langchain_workingmem.observations.observer import Observer, Pending
 
@@ -25,8 +34,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Users:
-    """Threads of users that have a log, as this process has read them last; and the lines of logs, which turns show again and again."""
+class _Logs:
+    """What this process has read: the other threads of users that have a log, and the logs, which turns show again and again."""
 
     threads: Recent[str, list[str]] = field(default_factory=Recent)
     logs: Recent[tuple[str, str], tuple[object, ObservationLog]] = field(default_factory=lambda: Recent(256))
@@ -49,8 +58,24 @@ class Observing(Part):
         own = show_command(state, thread_id, user_id, KIND)
         if self.options.scope == "thread":
             return [own]
-        known = [id for id in state.room(_Users).threads.get(user_id) or () if id != thread_id]
-        return [own, threads_command(state, user_id), *(show_command(state, id, user_id, KIND) for id in known)]
+        known = [id for id in state.room(_Logs).threads.get(user_id) or () if id != thread_id]
+        return [own, *thread_commands(state, user_id, KIND, known)]
+
+    def _read(
+        self, state: MemoryState, found: Gathered, asked: Sequence[Command], replies: list[Any]
+    ) -> Plan[dict[str, Rows]]:
+        """Return the rows by thread, that of the turn first."""
+        thread_id, user_id = found.thread_id, found.user_id
+        own = yield from learn(state, thread_id, user_id, KIND, replies[0])
+        if self.options.scope == "thread":
+            return {thread_id: own}
+
+        def choose(ids: list[str]) -> list[str]:
+            others = [id for id in ids if id != thread_id][:NEWEST]
+            state.room(_Logs).threads.put(user_id, others)
+            return others
+
+        return {thread_id: own, **(yield from read_threads(state, user_id, KIND, asked[1:], replies[1:], choose))}
 
     def gathered(
         self,
@@ -61,45 +86,19 @@ class Observing(Part):
         asked: Sequence[Command],
         replies: list[Any],
     ) -> Plan[bool]:
-        """Take the log into the turn. One more round trip where a list has left messages of it, or in a user's first turn of a process."""
-        thread_id, user_id = found.thread_id, found.user_id
-        shown = {thread_id: learn(state, thread_id, user_id, KIND, replies[0])}
-        if self.options.scope == "user":
-            shown |= yield from self._of_user(state, thread_id, user_id, asked, replies)
-        is_other: bool = reply.get("rows_revision", shown[thread_id].revision) != shown[thread_id].revision
-        if found.gone and shown[thread_id].rows and found.followed.changes_branch:
-            left = yield from _without(state, thread_id, shown[thread_id], found.gone)
-            is_other, shown[thread_id] = True, left
+        """Take the log into the turn. Two more round trips where a list has left messages of it, one in a user's first turn of a process."""
+        shown = yield from self._read(state, found, asked, replies)
+        own = yield from _on_branch(state, found, shown[found.thread_id])
+        is_other: bool = own.revision != reply.get("rows_revision", own.revision)
+        if is_other:  # the history has to fit to these rows
             head.pop("uncovered")
-            head["without"] = [[*pair] for pair in left.covered]
+            head["covered"] = [[*pair] for pair in own.covered]
         tokens = sum(int(facts.split(":", 3)[2]) for facts in reply.get("shown") or ())
-        state.room(Pending).tokens.put(thread_id, tokens)
-        self._show(state, found, shown)
+        self._show(state, found, {**shown, found.thread_id: own}, tokens)
         return is_other
 
-    def _of_user(
-        self, state: MemoryState, thread_id: str, user_id: str, asked: Sequence[Command], replies: list[Any]
-    ) -> Plan[dict[str, Shown]]:
-        """Return the logs of the other threads of a user."""
-        ids = [id for id, is_there in threads_in(replies[1]).items() if is_there and id != thread_id]
-        state.room(_Users).threads.put(user_id, ids)
-        read = {
-            state.keys.thread_of(str(call[3]).encode()): reply
-            for call, reply in zip(asked[2:], replies[2:], strict=True)
-        }
-        if new := [id for id in ids if id not in read]:
-            read |= zip(new, (yield from send(*(show_command(state, id, user_id, KIND) for id in new))), strict=True)
-        found = {}
-        for id in ids:
-            try:
-                found[id] = learn(state, id, user_id, KIND, read[id])
-            except ThreadOwnershipError:  # given to another user
-                continue
-        return found
-
-    def _show(self, state: MemoryState, found: Gathered, shown: Mapping[str, Shown]) -> None:
+    def _show(self, state: MemoryState, found: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
         found.covered = shown[found.thread_id].covered
-        tokens = state.room(Pending).tokens.get(found.thread_id) or 0
         found.limit = self.options.limit if tokens > self.options.limit else None
         found.parts["observations"] = log_of(state, found.user_id, shown, tokens, of_user=self.options.scope == "user")
 
@@ -110,17 +109,18 @@ class Observing(Part):
         if waits and options.background and (tokens is None or tokens > options.limit):
             yield from Observer(state, options, thread_id, user_id).wait()
             yield from Observer(state, options, thread_id, user_id).start()
+            tokens = state.room(Pending).tokens.get(thread_id)
         asked = self.commands(state, thread_id, user_id)
-        replies = yield from send(*asked)
-        shown = {thread_id: learn(state, thread_id, user_id, KIND, replies[0])}
-        if options.scope == "user":
-            shown |= yield from self._of_user(state, thread_id, user_id, asked, replies)
-        self._show(state, found, shown)
+        shown = yield from self._read(state, found, asked, (yield from send(*asked)))
+        own = yield from _on_branch(state, found, shown[thread_id])
+        self._show(state, found, {**shown, thread_id: own}, tokens or 0)
 
     def overflowed(self, state: MemoryState, found: Gathered) -> Plan[bool]:
-        """Observe all that can be; tell whether the log has changed."""
+        """Observe all that can be, for at most `timeout`; tell whether the log has changed."""
         before = known_rows(state, found.thread_id, KIND).revision
-        yield from Observer(state, self.options, found.thread_id, found.user_id).run(now=True)
+        observer = Observer(state, self.options, found.thread_id, found.user_id)
+        observer.until = monotonic() + self.options.timeout.total_seconds()
+        yield from observer.run(now=True)
         yield from self.renewed(state, found, waits=False)
         return known_rows(state, found.thread_id, KIND).revision != before
 
@@ -143,32 +143,32 @@ class Observing(Part):
 
 
 def log_of(
-    state: MemoryState, user_id: str, shown: Mapping[str, Shown], pending: int = 0, *, of_user: bool = False
+    state: MemoryState, user_id: str, shown: Mapping[str, Rows], pending: int = 0, *, of_user: bool = False
 ) -> ObservationLog:
     """Return the log of threads; the same lines as long as nothing changes."""
     key = "" if of_user else next(iter(shown))
     state_of = tuple((id, rows.revision, len(rows.rows)) for id, rows in shown.items())
-    before = state.room(_Users).logs.get((user_id, key))
+    before = state.room(_Logs).logs.get((user_id, key))
     if before is None or before[0] != state_of:
         lines = lines_of(shown)
         revision = ",".join(rows.revision for rows in shown.values())
         made = ObservationLog(observations=lines, tokens=tokens_of(lines), revision=revision, of_user=of_user)
         before = state_of, made
-        state.room(_Users).logs.put((user_id, key), before)
+        state.room(_Logs).logs.put((user_id, key), before)
     return replace(before[1], pending_tokens=pending)
 
 
-def _without(state: MemoryState, thread_id: str, shown: Shown, gone: Sequence[Sequence[int]]) -> Plan[Shown]:
-    """Return the rows that cite nothing that a list has left behind. One round trip."""
-    rows = state.keys.of(thread_id).rows
-    (stored,) = yield from send(("HMGET", rows, *(f"r:{id}" for id in shown.rows)))
+def _on_branch(state: MemoryState, found: Gathered, rows: Rows) -> Plan[Rows]:
+    """Return the rows that cite nothing that a list has left behind, but for what is saved already. One round trip, none without that."""
+    if not found.gone or not rows.rows or not found.followed.changes_branch:
+        return rows
+    (stored,) = yield from send(("HMGET", state.keys.of(found.thread_id).rows, *(f"r:{id}" for id in rows.rows)))
     left, covered = dict[int, dict[str, Any]](), list[tuple[int, int]]()
-    for (id, body), text in zip(shown.rows.items(), stored, strict=True):
-        if text is None:
-            continue
-        head = orjson.loads(text)
-        cites = Ranges.read(head["cites"])
-        if not any(low <= last and first <= high for low, high in cites for first, last in gone):
+    for (id, body), text in zip(rows.rows.items(), stored, strict=True):
+        row = orjson.loads(text) if text else None
+        cites = Ranges.read(row["cites"]) if row else ()
+        if row and not any(low <= last and first <= high for low, high in cites for first, last in found.gone):
             left[id] = body
-            covered += Ranges.read(head["covers"])
-    return Shown(f"{shown.revision}-", Ranges(tuple(sorted(covered))), left)
+            covered += Ranges.read(row["covers"])
+    revision = f"{rows.revision} without some" if len(left) < len(rows.rows) else rows.revision
+    return Rows(revision, rows.is_missing, Ranges(tuple(sorted(covered))), left)

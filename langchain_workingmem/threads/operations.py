@@ -237,13 +237,14 @@ def all_threads(state: MemoryState, user_id: str | None) -> Plan[list[Thread]]:
 
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
-    """Delete a thread with all of its data. One round trip, three where it has rows, and one for each further 500 vectors."""
+    """Delete a thread with all of its data. One round trip, four where it has rows, and one for each further 500 vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     head = {"user": owner_tag(user_id), "what": "thread", "most": SWEEP}
     (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head), at_most_once=True)
     if owner := found.get("rows"):  # its user's document may hold what was made of them
         yield from note_deleted(state, decode(owner), thread_id)
         (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head, noted=True), at_most_once=True)
+        yield from note_deleted(state, decode(owner), thread_id)  # rows may have come in between
     if found.get("is_left"):
         yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
     return "deleted" in found

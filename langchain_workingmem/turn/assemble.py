@@ -70,7 +70,7 @@ def assemble(
         left = {id(last), *map(id, gathered.uncovered(present))}
         present = [one for one in present if id(one) in left]
     if gathered.limit is not None:
-        options = replace(options, max_tokens=gathered.limit)
+        options = replace(options, max_tokens=min(options.max_tokens or gathered.limit, gathered.limit))
     past = in_order(stored, gathered.seqs, recent)
     if options.roles is not None:  # roles choose among stored messages only
         own = {id(message) for message in gathered.history}

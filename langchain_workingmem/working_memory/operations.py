@@ -194,6 +194,8 @@ def change_at_scope_key(
             return before, before
         is_written, row = yield from write_revision(state, scope_key, as_seen(row), origin, document)
         if is_written:
+            if b"kept" in row:  # so that what was set now has its own time
+                yield from rooms.load("keeping").renew_later(state, scope_key)  # type: ignore[attr-defined]
             return before, read(row)
         if expected is None and attempt % 2 == 0:
             yield pause_after(attempt)

@@ -1,12 +1,12 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
--- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered}
+-- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered, covered}
 --   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, and `rows` the facts of all
 --           current messages from the first of them on, `others` of the superseded ones among them
 --   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one: where more than one is
 --           unknown, the facts of the newest 200 current and 200 superseded ones are added; `is_all`: these are all current ones
 --   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, with the tool traffic between; fewer
 --           when they have more than `tokens`; nothing at or behind the message `asked`, nothing in the ranges `without`
---   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows
+--   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows      covered  the same as pairs of seqs
 -- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest, rows_revision}, bodies of
 --       those `shown` (facts) that the caller's list does not have
 -- The cost follows what is shown, and the ids.
@@ -93,7 +93,7 @@ local function wanted_number()
   return head.last + math.max(0, total - head.last) % head.step
 end
 
-local covered = {} -- pairs of seqs
+local covered = head.covered or {} -- pairs of seqs
 if head.uncovered then
   local kind = head.uncovered
   local ranges, epoch, ids = unpack(redis.call('HMGET', KEYS[9], 'covered:' .. kind, 'epoch:' .. kind, 'shown:' .. kind))

@@ -32,12 +32,12 @@ local function add_row(given, body)
   local row = {kind = kind, cites = ranges_of(given.cites), covers = ranges_of(given.covers), replaces = given.replaces or '', active = not given.waits,
     shown = false}
   if not row.cites or not row.covers then return 'stale' end
-  local below, hidden = {}, {}
+  local below, hidden = {}, {} -- hidden: can never be shown beside the new row. So a deletion brings one level of replaced rows back, not more
   for _, id in ipairs(numbers_in(row.replaces)) do
     below[id] = row_of(id)
     if not below[id] or below[id].kind ~= kind then return 'stale' end
     row.cites, row.covers = combine(row.cites .. ',' .. below[id].cites, ''), combine(row.covers .. ',' .. below[id].covers, '')
-    for _, older in ipairs(numbers_in(below[id].replaces)) do hidden[#hidden + 1] = row_of(older) or nil end -- one level comes back
+    for _, older in ipairs(numbers_in(below[id].replaces)) do hidden[#hidden + 1] = row_of(older) or nil end
   end
   for _, id in ipairs(numbers_in(given.draws or '')) do
     if not row_of(id) then return 'stale' end

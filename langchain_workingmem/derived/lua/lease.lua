@@ -1,9 +1,9 @@
 -- Takes, prolongs or gives back the lease of the worker of a kind, or lets all workers pause after a failure.
 -- ARGV  1 {user, kind, token, what ('take', 'give', 'fail'), ms (of the lease, or of the first pause), most (ms of a pause), counts, about,
 --       force (takes it although there is a pause)}
---   a failure that `counts` is counted until rows are committed: who asks for less then asks for what can be read
+--   a failure that `counts` is counted until rows are committed: workers halve what they read for each
 -- Reply {wait, pause}: ms until it is free, 0 if the caller has it, -1 if there is no thread; whether workers pause
--- A lease holds its length, too: one that ends later than that was written by a clock that has gone back since.
+-- A lease holds its length, too: if the clock was set back since, the rest is longer than that, and the lease is free.
 local field, time = 'lease:' .. head.kind, redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local owner = redis.call('HGET', KEYS[1], 'user')

@@ -4,10 +4,12 @@
 -- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), active, shown, replaces (ranges of ids), by
 -- (the row that replaced it).
 -- Always: a row is shown if it is active, all that it cites is current, and the row that replaced it is not shown. Rows of a kind that are
--- shown cover different messages. A row that cites or covers a message goes when that is deleted or edited.
+-- shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites nothing
+-- only covers it no more, nor what the rows of its kind have cited that go.
 local ROWS = KEYS[9]
 
--- Ranges are written 1-5,9-9. Returns the numbers that more ranges of the first list have than of the second.
+-- Ranges are written 1-5,9-9. Adds up the first list, and takes the second away: a number is in the result if it stands in more ranges of
+-- the first than of the second.
 local function combine(first, second)
   local edges, result, depth, began = {}, {}, 0, nil
   for weight = 1, -1, -2 do
@@ -92,13 +94,18 @@ local function rows_at(ranges, by_cover)
 end
 
 -- Writes what is shown and covered now. A reader keeps the bodies of an epoch: in it rows come only at the end.
-local changes = {} -- kind -> true: of rows that are shown, false: of others -> ids, covers
+local changes = {} -- by kind: [true] ids and covers of rows that have come into sight, [false] of those that are hidden now; is_other
+local function changes_of(kind)
+  changes[kind] = changes[kind] or {[true] = {'', ''}, [false] = {'', ''}}
+  return changes[kind]
+end
+
 local function write_views()
   for kind, change in pairs(changes) do
     local shown, covered, epoch = unpack(redis.call('HMGET', ROWS, 'shown:' .. kind, 'covered:' .. kind, 'epoch:' .. kind))
     local ids = combine((shown or '') .. change[true][1], change[false][1])
     local last = string.match(shown or '', '(%d+)$') or 0
-    if not epoch or combine(ids, whole(last + 1) .. '-' .. whole(2 ^ 50)) ~= (shown or '') then
+    if not epoch or change.is_other or combine(ids, whole(last + 1) .. '-' .. whole(2 ^ 50)) ~= (shown or '') then
       local time = redis.call('TIME')
       redis.call('HSET', ROWS, 'epoch:' .. kind, whole(math.max(time[1] * 1000000 + time[2], (epoch or 0) + 1)))
     end
@@ -118,8 +125,7 @@ local function refresh(row)
   row.shown = row.active and is_current(row) and not (above and above.shown)
   write_row(row)
   if row.shown == was_shown then return end
-  changes[row.kind] = changes[row.kind] or {[true] = {'', ''}, [false] = {'', ''}}
-  local change = changes[row.kind][row.shown]
+  local change = changes_of(row.kind)[row.shown]
   change[1], change[2] = change[1] .. ',' .. whole(row.id) .. '-' .. whole(row.id), change[2] .. ',' .. row.covers
   for _, id in ipairs(numbers_in(row.replaces)) do
     if row_of(id) and row_of(id).by == row.id then refresh(row_of(id)) end
@@ -138,10 +144,31 @@ local function drop_row(row)
   loaded[row.id] = false
 end
 
+-- Takes messages out of what a row covers.
+local function shrink_row(row, ranges)
+  local left, change = combine(row.covers, ranges), changes_of(row.kind)
+  if left == row.covers then return end
+  if row.shown then change[false][2], change.is_other = change[false][2] .. ',' .. combine(row.covers, left), true end
+  row.covers = left
+  write_row(row)
+end
+
 -- Brings rows in line with messages that were deleted or edited (`is_gone`), or have become current or superseded.
 local function change_rows(seqs, is_gone)
   if #seqs == 0 or redis.call('EXISTS', ROWS) == 0 then return end
   for at, seq in ipairs(seqs) do seqs[at] = seq .. '-' .. seq end
-  for _, row in ipairs(rows_at(table.concat(seqs, ','))) do (is_gone and drop_row or refresh)(row) end
+  local ranges, freed = table.concat(seqs, ','), {}
+  local all = ranges
+  for _, row in ipairs(rows_at(ranges)) do
+    if not is_gone then
+      refresh(row)
+    elseif row.number > 0 then -- what it cites may be read again
+      freed[row.kind], all = (freed[row.kind] or '') .. ',' .. row.cites, all .. ',' .. row.cites
+      drop_row(row)
+    end
+  end
+  for _, row in ipairs(is_gone and rows_at(all, true) or {}) do
+    if row.number == 0 then shrink_row(row, ranges .. (freed[row.kind] or '')) end
+  end
   write_views()
 end
