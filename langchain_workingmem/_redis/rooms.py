@@ -73,12 +73,52 @@ class Part:
         yield from ()
 
 
+class Keeping(Protocol):
+    """What the wing of the keeper does for the core: a document may have been made by a keeper of another process."""
+
+    def verified(self, state: MemoryState, scope_key: Any, found: Any) -> Plan[Any]:
+        """Return a document without values whose messages are gone."""
+
+    def renew_later(self, state: MemoryState, scope_key: Any) -> Plan[None]:
+        """Note in the background what others have set in a document."""
+
+    def without_rows(self, text: str, kept: str | None) -> str:
+        """Return a document without the values that rows have given."""
+
+    def moved(self, kept: str, source: str, thread_id: str) -> str:
+        """Return what a copy of a thread notes beside its document."""
+
+    def checked(self, text: str) -> str:
+        """Return what an archive notes beside a document, or raise what is wrong with it."""
+
+    def read(self, state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[Any]:
+        """Read a document with the time and the sources of its values."""
+
+    def undo(self, state: MemoryState, thread_id: str | None, user_id: str | None, path: str) -> Plan[Any]:
+        """Take back what was said last about a value."""
+
+    def keep(self, state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Any]:
+        """Let the keeper read a thread."""
+
+
 LOADERS: dict[str, Callable[[], object]] = {}  # of wings by name
-WINGS: dict[str, Wing] = {}  # that are loaded, by name
+WINGS: dict[str, Any] = {}  # that are loaded, by name
 
 
-def load(name: str) -> Wing:
+def load(name: str) -> Any:
     """Load a wing."""
     if name not in WINGS:
         LOADERS[name]()
     return WINGS[name]
+
+
+def files() -> Wing:
+    """Load the wing of files."""
+    found: Wing = load("files")
+    return found
+
+
+def keeping() -> Keeping:
+    """Load the wing of the keeper."""
+    found: Keeping = load("keeping")
+    return found

@@ -173,6 +173,6 @@ class Copy:
         current = yield from read_working_memory(state, self.source, owner)
         if current.text:
             scope_key = yield from find_scope_key(state, self.id, owner)
-            kept = current.kept and rooms.load("keeping").moved(current.kept, self.source, self.id)  # type: ignore[attr-defined]
+            kept = current.kept and rooms.keeping().moved(current.kept, self.source, self.id)
             beside = ["kept", kept] if kept else None
             yield from write_revision_into(state, scope_key, NOTHING, "clone", current.text, beside=beside)

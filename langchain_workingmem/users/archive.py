@@ -69,7 +69,7 @@ class _Export:
         )
         parts: list[Part] = [partial(self.page, None)]
         if has_files:
-            parts.append(lambda: self.wing(rooms.load("files").exported(self.state, self.user_id)))
+            parts.append(lambda: self.wing(rooms.files().exported(self.state, self.user_id)))
         return _memory_records(None, *stored), parts
 
     def wing(self, step: Step[dict[str, Any]]) -> Plan[tuple[Records, list[Part]]]:

@@ -341,7 +341,7 @@ class Revision(Record):
 
 
 def _check_kept(text: str) -> str:
-    return rooms.load("keeping").checked(text)  # type: ignore[attr-defined, no-any-return]
+    return rooms.keeping().checked(text)
 
 
 class MemoryRecord(Revision, kind="working_memory"):
@@ -388,7 +388,7 @@ class RowRecord(Record):
         """Let the wing check the body."""
         if self.row not in ROWS:
             raise OptionError(f"row {self.row!r} is unknown", remedy=f"use one of {', '.join(ROWS)}")
-        rooms.load(self.row).Body.model_validate(self.body)  # type: ignore[attr-defined]
+        rooms.load(self.row).Body.model_validate(self.body)
 
 
 class RowsRecord(Record, kind="rows"):

@@ -62,7 +62,7 @@ MODELS: dict[str, type[Record]] = {}  # by kind
 def model_of(kind: str) -> type[Record]:
     """Return the model of a kind of record; a wing may have it."""
     if kind not in MODELS:
-        rooms.load("files")
+        rooms.files()
     return MODELS[kind]
 
 

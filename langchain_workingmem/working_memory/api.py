@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._redis import rooms
@@ -23,24 +23,8 @@ from langchain_workingmem.working_memory.operations import (
 if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.reports import KeeperReport
-
-
-class Keeping(Protocol):
-    """What the wing of the keeper does."""
-
-    def read(self, state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
-        """Read a document with the time and the sources of its values."""
-
-    def undo(
-        self, state: MemoryState, thread_id: str | None, user_id: str | None, path: str
-    ) -> Plan[WorkingMemoryState]:
-        """Take back what was said last about a value."""
-
-    def keep(self, state: MemoryState, thread_id: str, user_id: str | None) -> Plan[KeeperReport]:
-        """Let the keeper read a thread."""
 
 
 class WorkingMemory(Operations):
@@ -76,7 +60,7 @@ class WorkingMemory(Operations):
         state = self._core.state
         if state.remembering.keeper is None:
             return read_working_memory(state, thread_id, user_id)
-        return _keeping().read(state, thread_id, user_id)
+        return rooms.keeping().read(state, thread_id, user_id)
 
     aget = twin(get)
 
@@ -168,7 +152,7 @@ class WorkingMemory(Operations):
         It needs a keeper; `OptionError` names the paths that exist. About nine round trips.
         """
         check_writable(self._core.state)
-        return _keeping().undo(self._core.state, thread_id, user_id, path)
+        return rooms.keeping().undo(self._core.state, thread_id, user_id, path)
 
     aundo = twin(undo)
 
@@ -181,10 +165,6 @@ class WorkingMemory(Operations):
         messages. If the model fails, or gives no usable answer in three attempts, this is logged, the messages wait, and `last_error`
         says why. About eight round trips for each call of the model, and eight more.
         """
-        return _keeping().keep(self._core.state, thread_id, user_id)
+        return rooms.keeping().keep(self._core.state, thread_id, user_id)
 
     akeep = twin(keep)
-
-
-def _keeping() -> Keeping:
-    return cast("Keeping", rooms.load("keeping"))

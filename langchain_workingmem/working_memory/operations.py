@@ -150,7 +150,8 @@ def verified(state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState)
     """Return a document without values whose messages are gone: a keeper has noted where they come from."""
     if found.kept is None:
         return found
-    return (yield from rooms.load("keeping").verified(state, scope_key, found))  # type: ignore[attr-defined, no-any-return]
+    shown: WorkingMemoryState = yield from rooms.keeping().verified(state, scope_key, found)
+    return shown
 
 
 def change_working_memory(
@@ -195,7 +196,7 @@ def change_at_scope_key(
         is_written, row = yield from write_revision(state, scope_key, as_seen(row), origin, document)
         if is_written:
             if b"kept" in row:  # so that what was set now has its own time
-                yield from rooms.load("keeping").renew_later(state, scope_key)  # type: ignore[attr-defined]
+                yield from rooms.keeping().renew_later(state, scope_key)
             return before, read(row)
         if expected is None and attempt % 2 == 0:
             yield pause_after(attempt)

@@ -170,6 +170,7 @@ PARTS = (
     "langchain_workingmem.recall.api.Recall",
     "langchain_workingmem.working_memory.api.WorkingMemory",
     "langchain_workingmem.files.api.Files",
+    "langchain_workingmem.observations.api.Observations",
 )
 PUBLIC = (
     *(f"langchain_workingmem.{name}" for name in langchain_workingmem.__all__),
