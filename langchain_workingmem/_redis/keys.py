@@ -123,9 +123,9 @@ class Keys:
         tag = f"{{{encode(user_id)}}}"
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:u:{tag}", f"{self.prefix}:revisions:u:{tag}"
 
-    def rows_of_user(self, user_id: str) -> str:
-        """Name the threads of a user that have rows (ZSET, by the time of what their newest rows tell of)."""
-        return f"{self.prefix}:rows:u:{{{encode(user_id)}}}"
+    def rows_of_user(self, user_id: str, kind: str) -> str:
+        """Name the threads of a user that have rows of a kind (ZSET, by the time of what their newest rows tell of)."""
+        return f"{self.prefix}:{kind}:u:{{{encode(user_id)}}}"
 
     def usage_of_user(self, user_id: str) -> tuple[str, str]:
         """Name the tombstone of a user, and the counters of what models do for it in the background (HASH)."""

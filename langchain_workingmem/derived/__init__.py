@@ -6,6 +6,7 @@
 from langchain_workingmem.derived.moving import export_rows, restore_rows
 from langchain_workingmem.derived.rows import (
     NEWEST,
+    ROW_KINDS,
     NewRow,
     Ranges,
     Rows,
@@ -28,6 +29,7 @@ from langchain_workingmem.derived.rows import (
 
 __all__ = [
     "NEWEST",
+    "ROW_KINDS",
     "NewRow",
     "Ranges",
     "Rows",

@@ -51,6 +51,10 @@ class BadAnswer(Exception):  # noqa: N818 - it is caught and told to the model, 
     """An answer that cannot be used; the text tells the model why."""
 
 
+class ChangedError(Exception):
+    """Messages of the thread were deleted or edited while a model was asked: it must not be shown them again."""
+
+
 # ---------------------------------------------------------------------- reading
 
 
@@ -76,9 +80,14 @@ def read_unread(state: MemoryState, thread_id: str, user_id: str | None, kind: s
         gaps: list[Command] = [("ZRANGE", order, low, high, "BYSCORE") for low, high in _gaps(covered)]
         shown, work, replies = yield from read_work(state, thread_id, user_id, kind, *gaps, *beside)
         if shown.covered == covered:
-            facts = [Facts.read(text.decode()) for some in replies[: len(gaps)] for text in some]
-            found = [one for one in facts if one.seq not in covered]
+            texts = [text for some in replies[: len(gaps)] for text in some]
+            found = yield from compute(partial(_uncovered, texts, covered), sum(map(len, texts)))
             return Unread(shown, work, found, replies[len(gaps) :])
+
+
+def _uncovered(texts: Sequence[bytes], covered: Ranges) -> list[Facts]:
+    facts = (Facts.read(text.decode()) for text in texts)
+    return [one for one in facts if one.seq not in covered]
 
 
 def _gaps(covered: Ranges) -> list[tuple[str, str]]:
@@ -244,7 +253,7 @@ class Asking:
     model: BaseChatModel
     seconds: float
     name: str  # of the run, for callbacks
-    prolong: Callable[[], Plan[object]]  # called before each further question
+    go_on: Callable[[], Plan[None]]  # called before each further question; it may raise
 
     def __call__(
         self,
@@ -266,7 +275,7 @@ class Asking:
         taken, failure = Taken(0, 0, 0), Exception()
         for attempt in range(ATTEMPTS):
             if attempt:
-                yield from self.prolong()
+                yield from self.go_on()
             try:
                 answer: Any = yield from ask(asked, messages, self.seconds, run)
             except ModelError:

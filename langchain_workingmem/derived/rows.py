@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SHOW, LEASE = Script("derived/show", *READING), Script("derived/lease", *READING)
 COMMIT = Script("derived/commit", *READING, "derived/rows")
+ROW_KINDS = ("observations", "keeping")  # of rows, and the wings that make them
 NEWEST = 50  # threads of a user that a turn looks at
 FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 
@@ -62,7 +63,8 @@ class Rows:
     """The rows of a kind that a thread shows."""
 
     revision: str = ""  # <epoch>.<id of the last row>: within an epoch rows come only at the end
-    is_missing: bool = False  # there is no thread
+    missing_at: int | None = None  # ms: there was no thread then
+    expires: int | None = None  # ms: when its time is over at the earliest
     covered: Ranges = NOTHING
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)  # bodies by id
 
@@ -138,7 +140,7 @@ def _merged(known: Rows, found: dict[str, Any], bodies: Sequence[bytes]) -> Rows
         return known
     rows = {id: body for id, body in known.rows.items() if id <= since}
     rows |= {id: orjson.loads(body) for id, body in zip(found.get("ids") or (), bodies, strict=True) if body}
-    return Rows(found["revision"], bool(found.get("missing")), Ranges.read(found["covered"]), rows)
+    return Rows(found["revision"], found.get("missing_at"), found.get("expires"), Ranges.read(found["covered"]), rows)
 
 
 def read_rows_of(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Rows]:
@@ -199,16 +201,17 @@ def commit(
         clear=clear,
         activate=activate,
     )
-    tombstone, threads, tag = state.keys.of_user(user_id)[0], state.keys.rows_of_user(user_id), encode(thread_id)
+    tombstone, threads, tag = state.keys.of_user(user_id)[0], state.keys.rows_of_user(user_id, kind), encode(thread_id)
     newest = max([row.body.get("at", 0) for row in rows], default=0) or int(work.created_at or 0)
     noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
-    reply, *_, deleted = yield from send(call, *noting, ("GET", tombstone), in_order=True)
+    *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
     try:
         if deleted is not None:  # what was written goes with the thread, which the deletion finds
             raise UserDeletedError(user_id)
         found = read_reply(reply, thread_id, user_id)
     except WorkingMemError:
-        yield from send(("ZREM", threads, tag))
+        if rows:
+            yield from send(("ZREM", threads, tag))
         raise
     return None if found.get("stale") else [*(found["rows"] or ())]
 
@@ -255,14 +258,14 @@ def _lease(state: MemoryState, thread_id: str, user_id: str, kind: str, **head: 
 # ---------------------------------------------------------------------- the threads of a user
 
 
-def threads_command(state: MemoryState, user_id: str) -> Command:
+def threads_command(state: MemoryState, user_id: str, kind: str) -> Command:
     """Return the command that reads which threads of a user have rows, those with the newest rows first."""
-    return ("ZRANGE", state.keys.rows_of_user(user_id), 0, -1, "REV")
+    return ("ZRANGE", state.keys.rows_of_user(user_id, kind), 0, -1, "REV")
 
 
 def thread_commands(state: MemoryState, user_id: str, kind: str, thread_ids: Iterable[str]) -> list[Command]:
     """Return the commands that read which threads of a user have rows, and those of some threads; `read_threads` reads their replies."""
-    return [threads_command(state, user_id), *(show_command(state, id, user_id, kind) for id in thread_ids)]
+    return [threads_command(state, user_id, kind), *(show_command(state, id, user_id, kind) for id in thread_ids)]
 
 
 def read_threads(
@@ -292,10 +295,20 @@ def read_threads(
 
 def note_deleted(state: MemoryState, user_id: str, thread_id: str) -> Plan[None]:
     """Note at a user that a thread with rows goes: what is listed and missing has only expired. One round trip."""
-    yield from send(("ZREM", state.keys.rows_of_user(user_id), encode(thread_id)))
+    tag = encode(thread_id)
+    yield from send(*(("ZREM", state.keys.rows_of_user(user_id, kind), tag) for kind in ROW_KINDS))
 
 
 def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:
-    """Note at both users that a thread with rows has another owner. One round trip."""
+    """Note at both users that a thread with rows has another owner. Two round trips."""
     tag, keys = encode(thread_id), state.keys
-    yield from send(("ZREM", keys.rows_of_user(owner), tag), ("ZADD", keys.rows_of_user(to), 1, tag))
+    scores = yield from send(*(("ZSCORE", keys.rows_of_user(owner, kind), tag) for kind in ROW_KINDS))
+    moving: list[Command] = []
+    for kind, score in zip(ROW_KINDS, scores, strict=True):
+        if score is not None:
+            moving += [
+                ("ZADD", keys.rows_of_user(to, kind), float(score), tag),
+                ("ZREM", keys.rows_of_user(owner, kind), tag),
+            ]
+    if moving:
+        yield from send(*moving)

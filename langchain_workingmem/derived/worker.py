@@ -10,9 +10,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
-from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
+from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
 from langchain_workingmem._engine.refusals import is_refusal
-from langchain_workingmem.derived.asking import Asking, BadAnswer
+from langchain_workingmem.derived.asking import Asking, BadAnswer, ChangedError
 from langchain_workingmem.derived.rows import fail, give, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.derived.rows import Work
 
 WAIT = 0.25  # seconds between two looks at the lease of another worker
 
@@ -52,6 +53,12 @@ class Worker:
         self.error: str | None = None  # why the model has failed
         self.about = ""  # what the model is asked about
         self._token = uuid4().hex
+
+    def _stepped(self) -> Plan[bool]:
+        try:
+            return (yield from self.step())
+        except ChangedError:
+            return True
 
     @property
     def zone(self) -> ZoneInfo | None:
@@ -107,14 +114,22 @@ class Worker:
         ms = int(self.seconds * 1000) + 15_000
         return take(self.state, self.thread_id, self.user_id, self.kind, self._token, ms, force=self.now)
 
-    def asking(self, model: BaseChatModel) -> Asking:
-        """Return what asks a model, and prolongs the lease before each further question."""
-        return Asking(self.state, self.thread_id, self.user_id, model, self.seconds, self.name, self.take)
+    def asking(self, model: BaseChatModel, work: Work) -> Asking:
+        """Return what asks a model; before each further question it prolongs the lease, and looks whether the thread is as it was."""
+
+        def go_on() -> Plan[None]:
+            yield from self.take()
+            keys = self.state.keys.of(self.thread_id)
+            (about,) = yield from send(("HMGET", keys.thread, "created_at", "edits"))
+            if [(one or b"0").decode() for one in about] != [work.created_at, work.edits]:
+                raise ChangedError
+
+        return Asking(self.state, self.thread_id, self.user_id, model, self.seconds, self.name, go_on)
 
     def work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
         try:
-            while (yield from self.step()) and not self.state.closing and monotonic() < self.until:
+            while (yield from self._stepped()) and not self.state.closing and monotonic() < self.until:
                 yield from self.take()
         except (BadAnswer, ModelError) as error:
             self.error = str(error)

@@ -13,7 +13,8 @@ from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.derived import Rows, commit, read_work
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, without_rows
+from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates
+from langchain_workingmem.keeping.document import without_rows as _without_rows
 from langchain_workingmem.keeping.keeper import Keeper
 from langchain_workingmem.keeping.made import commands_for, renew, renew_later, sources_in
 from langchain_workingmem.keeping.made import verified as verified
@@ -145,6 +146,11 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
 __all__ = ["Body", "Keeping", "install", "keep", "read", "renew_later", "undo", "verified", "without_rows"]
 
 checked = Kept.checked
+
+
+def without_rows(text: str, kept: str | None) -> str:
+    """Return a document without the values that rows have given: they come from these."""
+    return _without_rows(text, Kept.read(kept))
 
 
 def moved(kept: str, source: str, thread_id: str) -> str:

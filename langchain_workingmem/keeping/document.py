@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from langchain_workingmem._documents.schemas import check_utf8
 from langchain_workingmem._text.nesting import check_depth
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
     from langchain_workingmem.derived import Rows
 
 KIND = "keeping"  # of the rows
+LATEST = 8_836_000_000_000_000  # microseconds: the year 2250
+
+
+def _check_value(value: Any) -> Any:
+    check_depth(json.dumps(value))
+    orjson.dumps(value)  # raises for what a row cannot hold
+    return value
+
+
+Path = Annotated[str, Field(pattern="^/"), AfterValidator(check_utf8)]
+Micros = Annotated[int, Field(ge=0, le=LATEST)]
+Value = Annotated[Any, AfterValidator(_check_value)]
 
 
 class Body(BaseModel):
@@ -32,9 +44,9 @@ class Body(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    at: Annotated[int, Field(ge=0, le=2**53)]
-    path: Annotated[str | None, AfterValidator(lambda path: path and check_utf8(path)), Field(max_length=10_000)] = None
-    value: Any = None
+    at: Micros
+    path: Path | None = None
+    value: Value = None
     is_item: bool | None = None
     ids: Annotated[list[str] | None, Field(max_length=500)] = None
     read: Annotated[int | None, Field(ge=0, le=10_000)] = None
@@ -44,8 +56,35 @@ class Body(BaseModel):
         is_value = [self.path is not None, self.is_item is not None, self.ids is not None, self.read is None]
         if any(is_value) != all(is_value):
             raise ValueError("a row is of a value with path, is_item and ids, or of messages that are read")
-        check_depth(json.dumps(self.value))
         return self
+
+
+class _Noted(BaseModel):
+    """A value that is noted beside a document."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    value: Value
+    is_item: bool
+    since: Micros
+
+
+class _Shown(_Noted):
+    thread: str | None
+
+
+class _Archived(BaseModel):
+    """What is noted beside a document, as an archive has it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    base: dict[Path, _Noted]
+    values: dict[Path, _Shown]
+    threads: dict[str, Any]
+    template: Annotated[str | None, Field(max_length=100_000)]
+
+
+_KEPT = TypeAdapter(_Archived)
 
 
 @dataclass(slots=True)
@@ -56,27 +95,19 @@ class Kept:
     values: dict[str, dict[str, Any]] = field(
         default_factory=dict
     )  # path -> value, is_item, since, thread (None: others)
-    threads: dict[str, dict[str, Any]] = field(default_factory=dict)  # thread -> revision, ids
+    threads: dict[str, dict[str, Any]] = field(default_factory=dict)  # thread -> revision, ids, expires
     template: str | None = None  # of the document; None: along a schema
 
     @classmethod
     def read(cls, text: str | None) -> Kept:
         """Read what `write` has written."""
-        return cls(**orjson.loads(text)) if text else cls()
+        return cls(**json.loads(text)) if text else cls()
 
     @classmethod
     def checked(cls, text: str) -> str:
-        """Return what an archive has, without the rows that it was made of: they get new ids. Raises `ValueError`, `TypeError`, `KeyError`."""
-        found = cls.read(check_utf8(text))
-        entries = [*found.base.values(), *found.values.values()]
-        if not all(isinstance(one["since"], int) and isinstance(one["is_item"], bool) for one in entries):
-            raise ValueError("a value has no time")
-        for one in entries:
-            check_depth(json.dumps(one["value"]))
-        threads = [one["thread"] for one in found.values.values()]
-        if not all(isinstance(one, str | None) for one in threads):
-            raise ValueError("a thread is no id")
-        return cls(found.base, found.values, template=found.template).write()
+        """Return what an archive has, without the rows that it was made of: they get new ids. Raises what is wrong with it."""
+        found = cls(**_KEPT.validate_json(text).model_dump(exclude={"threads"}))
+        return found.write()
 
     def moved(self, source: str, thread_id: str) -> Kept:
         """Return what a copy of a thread notes beside its document; it is made of the rows of the copy then."""
@@ -88,7 +119,11 @@ class Kept:
 
     def write(self) -> str:
         """Write it as JSON."""
-        return orjson.dumps(asdict(self)).decode()
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    def is_in(self, form: Format) -> bool:
+        """Tell whether its paths are those of a format."""
+        return not self.values or self.template == getattr(form, "template", None)
 
     def form(self) -> Format:
         """Return the format for a process that may have other options than the keeper."""
@@ -153,6 +188,8 @@ def remade(
     Values of a thread that has `expired` stay, without their sources. `proposed`: the document as the keeper has just changed it, which
     has new values in their places. `without`: a path of which what others have set goes.
     """
+    if not kept.is_in(form):  # the options have changed: what rows have given goes, and comes back where it fits
+        text, kept = without_rows(text, kept), Kept(threads=kept.threads)
     kept = noted(form, text, kept, at)
     if without is not None:
         kept.base.pop(without, None)
@@ -184,7 +221,10 @@ def _notes(
         source = thread_id if own.value == leaf.value else ""  # else what was said last does not fit into the document
         values[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": since, "thread": source or None}
     base = {path: one for path, one in kept.base.items() if one["value"] is not None or len(found[path]) > 1}
-    threads = {id: {"revision": rows.revision, "ids": _ids_of_values(rows)} for id, rows in shown.items()}
+    threads = {
+        id: {"revision": rows.revision, "ids": _ids_of_values(rows), "expires": rows.expires}
+        for id, rows in shown.items()
+    }
     return Kept(base, values, threads, kept.template)
 
 
@@ -198,8 +238,7 @@ def _loses(kept: Kept, shown: Mapping[str, Rows], expired: frozenset[str]) -> bo
     return any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)
 
 
-def without_rows(text: str, kept: str | None) -> str:
-    """Return a document without the values that rows have given: they come from these."""
-    found = Kept.read(kept)
-    gone = {path: Leaf(None, one["is_item"]) for path, one in found.values.items() if one["thread"]}
-    return changed(found.form(), text, gone) if gone else text
+def without_rows(text: str, kept: Kept) -> str:
+    """Return a document without the values that rows have given."""
+    gone = {path: Leaf(None, one["is_item"]) for path, one in kept.values.items() if one["thread"]}
+    return changed(kept.form(), text, gone) if gone else text

@@ -17,7 +17,6 @@ from langchain_workingmem.keeping.made import renew
 from langchain_workingmem.keeping.operations import Check, Checked, Operations
 from langchain_workingmem.keeping.prompts import earlier, keeper_rules, shown_document
 from langchain_workingmem.models import StoredMessage
-from langchain_workingmem.working_memory import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.keeping.values import Leaf
     from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.working_memory import ScopeKey
 
 BATCH = 10_000  # tokens of messages in one call of the model
 MOST_READ = 500  # messages: a row that says that so many are read is full
@@ -51,7 +52,7 @@ class Keeper(Worker):
 
     def step(self) -> Plan[bool]:
         """Let the keeper read one batch."""
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND, *read_commands(self.scope_key))
+        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
         facts = self._ready(unread.waiting())
         if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
             return False
@@ -62,14 +63,16 @@ class Keeper(Worker):
         rows = [row for group in groups for row in group.rows]
         if not rows:
             return False
-        before = read_state(self.state, self.scope_key, unread.replies)
+        before = yield from renew(self.state, self.scope_key)  # without what is deleted
         done, reference = Checked(before.text), list[StoredMessage]()
         self.about = f"{rows[0].place} {len(groups)}"
         if len(groups) == 1 and unread.work.failed == self.about:
             _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, rows[0].message.id)
         elif any(role_of(row.message) != "assistant" for row in rows) or "ai" in self.options.trust:
             reference = yield from self._earlier(unread, rows[0])
-            done = yield from self._ask(reference, rows, before)
+            done = yield from self._ask(unread, reference, rows, before)
+            if done.changes and _has_lost(before, (yield from renew(self.state, self.scope_key))):
+                return True  # its words may be those of a message that was deleted meanwhile
         new, drop = self._rows(unread, [row.place for row in reference], rows, done)
         written = yield from commit(
             self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True, drop=drop
@@ -88,7 +91,11 @@ class Keeper(Worker):
         return [*facts[:end]]
 
     def _ask(
-        self, reference: Sequence[StoredMessage], rows: Sequence[StoredMessage], found: WorkingMemoryState
+        self,
+        unread: Unread,
+        reference: Sequence[StoredMessage],
+        rows: Sequence[StoredMessage],
+        found: WorkingMemoryState,
     ) -> Plan[Checked]:
         form, options, text = self.options.format, self.options, found.text
         values = Kept.read(found.kept).values
@@ -96,7 +103,7 @@ class Keeper(Worker):
         data = f"{document}\n{earlier(reference)}{elements(rows, BATCH, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
         check = Check(form, text, options.max_bytes, numbers, sources)
-        asking = self.asking(cast("BaseChatModel", options.keeper))  # `install` has looked names up
+        asking = self.asking(cast("BaseChatModel", options.keeper), unread.work)  # `install` has looked names up
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
         return (yield from asking(rules, data, check, Operations, cost=_COST * len(text)))
 
@@ -122,19 +129,33 @@ class Keeper(Worker):
         Values cite what was shown as `reference`, too: their words may come from it. The row of what is read cites nothing, so it stays
         when messages go, and what stays is not read twice; it tells of no time (`at`).
         """
-        found = []
+        found, by_path = [], dict[str, list[int]]()
+        for id, body in unread.shown.rows.items():
+            by_path.setdefault(body.get("path", ""), []).append(id)
         for change in done.changes:
             cited = [rows[number - 1] for number in change.numbers]
             at, ids = max(to_micros(row.stored_at) for row in cited), [row.message.id or "" for row in cited]
             for path, leaf in change.leaves.items():
                 body = {"at": at, "path": path, "value": leaf.value, "is_item": leaf.is_item, "ids": ids}
-                found.append(NewRow(body, [*reference, *(row.place for row in cited)]))
+                drawn = [id for one, old in change.replaced.items() if _holds(leaf, old) for id in by_path.get(one, ())]
+                found.append(NewRow(body, [*reference, *(row.place for row in cited)], draws=drawn))
         full = [(id, body) for id, body in unread.shown.rows.items() if "path" not in body and body["read"] < MOST_READ]
         last = full[-1:]
         number = len(rows) + sum(body["read"] for _, body in last)
         seqs = [row.place for row in rows]
         read = NewRow({"at": 0, "read": number}, covers=seqs, replaces=[id for id, _ in last])
         return [read, *found], [id for id, _ in last]
+
+
+def _holds(new: Leaf, old: Leaf) -> bool:
+    """Tell whether a value may have words of one that it replaces: a line that was changed, or the path of what is gone."""
+    return new.value is None or new.is_item or str(old.value) in str(new.value)
+
+
+def _has_lost(before: WorkingMemoryState, now: WorkingMemoryState) -> bool:
+    """Tell whether rows have gone from which a document was made."""
+    made, left = Kept.read(before.kept).threads, Kept.read(now.kept).threads
+    return any(not {*one["ids"]} <= {*left.get(id, {"ids": ()})["ids"]} for id, one in made.items())
 
 
 def _authors(rows: Sequence[StoredMessage]) -> list[str]:

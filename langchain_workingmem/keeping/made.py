@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
@@ -81,15 +82,20 @@ def sources_in(
         return chosen
 
     found = yield from read_threads(state, scope_key.user_id or "", KIND, asked, replies, choose)
-    # a thread that was deleted is not listed any more
-    expired = frozenset(id for id, rows in found.items() if rows.is_missing)
-    return Sources({id: rows for id, rows in found.items() if id not in expired}, expired, skipped)
+    missing = {id: rows.missing_at for id, rows in found.items() if rows.missing_at is not None}
+    # a thread that was deleted is not listed any more, and usually goes before its time
+    expiries = {id: kept.threads.get(id, {}).get("expires") or inf for id in missing}
+    expired = frozenset(id for id, at in missing.items() if expiries[id] <= at)
+    return Sources({id: rows for id, rows in found.items() if id not in missing}, expired, skipped)
 
 
-def is_current(kept: Kept, sources: Sources) -> bool:
-    """Tell whether a document was made from these rows."""
+def is_current(form: Format, kept: Kept, sources: Sources) -> bool:
+    """Tell whether a document was made from these rows, in this format."""
     shown = {id: rows.revision for id, rows in sources.shown.items() if rows.rows or id in kept.threads}
-    return shown == {id: one["revision"] for id, one in kept.threads.items() if id not in sources.skipped}
+    made = {id: one["revision"] for id, one in kept.threads.items() if id not in sources.skipped}
+    holding = {one["thread"] for one in kept.values.values()} - {None}
+    is_whole = holding <= kept.threads.keys()  # else it has come with a copy or an archive
+    return shown == made and is_whole and not sources.expired and kept.is_in(form)
 
 
 def verified(
@@ -108,7 +114,7 @@ def verified(
         asked = commands_for(state, scope_key)
         replies = yield from send(*asked)
     sources = yield from sources_in(state, scope_key, kept, asked, replies)
-    if is_current(kept, sources):
+    if is_current(form_of(state, kept), kept, sources):
         return found
     if sources.skipped:
         sources = yield from sources_in(state, scope_key, kept, asked, replies, every=True)
@@ -149,8 +155,9 @@ def renew(
         found = read_state(state, scope_key, replies[:own])
         kept = Kept.read(found.kept)
         sources = yield from sources_in(state, scope_key, kept, asked, replies[own:], every=True)
-        is_same = is_current(kept, sources) and not sources.expired
-        if is_same and proposed is None and without is None and is_noted(form_of(state, kept), found.text, kept):
+        form = form_of(state, kept)
+        is_same = is_current(form, kept, sources) and is_noted(form, found.text, kept)
+        if is_same and proposed is None and without is None:
             return found
         text = proposed[1] if proposed is not None and proposed[0].revision == found.revision else None
         made = yield from _make(state, found, kept, sources, text, without)
@@ -167,7 +174,7 @@ def renew(
         if status == "written":
             if sources.expired:
                 tags = [encode(id) for id in sources.expired]
-                yield from send(("ZREM", state.keys.rows_of_user(scope_key.user_id or ""), *tags))
+                yield from send(("ZREM", state.keys.rows_of_user(scope_key.user_id or "", KIND), *tags))
             return reader_of(state, scope_key)(row)
         yield pause_after(attempt)
     raise WorkingMemoryConflictError(expected=found.revision, actual=int(row.get(b"revision", 0)))

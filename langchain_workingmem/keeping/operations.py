@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import orjson
 from pydantic import BaseModel, Field
 
 from langchain_workingmem._documents.formats import JsonFormat, check_size
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
 
 MOST = 100  # operations of an answer
+MOST_VALUES = 200  # that one operation changes
 _MOST_BROKEN = 50  # places of an answer that look like JSON and are none
 _FEW = 4  # values of a document that may go at once without another question
 
@@ -66,6 +68,7 @@ class Change(NamedTuple):
 
     leaves: dict[str, Leaf]  # by path; a value None for what is gone
     numbers: tuple[int, ...]  # of the messages that say so
+    replaced: dict[str, Leaf]  # what stood there before
 
 
 @dataclass(slots=True)
@@ -144,8 +147,12 @@ class Check:
             except (WorkingMemError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
                 done.left_out += 1
                 continue
-            if found := changes(before, leaves(self.form, text)) or self._ended(one):
-                done.changes.append(Change(found, numbers))
+            found = changes(before, leaves(self.form, text)) or self._ended(one)
+            if len(found) > MOST_VALUES or not _is_storable(found):
+                done.left_out += 1
+            elif found:
+                replaced = {path: before[path] for path in found if path in before}
+                done.changes.append(Change(found, numbers, replaced))
                 done.text = text
         before, after = leaves(self.form, self.text), leaves(self.form, done.text)
         gone = len(before.keys() - after.keys())
@@ -209,6 +216,15 @@ class Check:
         if op == "set" and not any(one == path or one.startswith(f"{path}/") for one in leaves(self.form, text)):
             raise WorkingMemoryValidationError("the schema has no such field", remedy="name a field of the schema")
         return text
+
+
+def _is_storable(found: dict[str, Leaf]) -> bool:
+    """Tell whether rows can hold values: no integers beyond 64 bits, no lone surrogates."""
+    try:
+        orjson.dumps([(path, leaf.value) for path, leaf in found.items()])
+    except TypeError:
+        return False
+    return True
 
 
 def _decoded(value: Any) -> Any:

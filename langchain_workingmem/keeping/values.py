@@ -182,11 +182,13 @@ def _changed_lines(form: TextFormat, text: str, wanted: Mapping[str, Leaf]) -> s
         field = _FIELD.match(line)
         name = field[2].strip() if field else ""
         path = f"/{part(name)}" if name in fields else f"/{part(line.strip())}"
-        leaf = left.pop(path, None)
+        leaf = wanted.get(path)
+        is_first = left.pop(path, None) is not None
         if leaf is None:
             lines.append(line)
-        elif field and name in fields:
-            lines.append(fields[name] if leaf.value is None else f"{field[1].rstrip()} {leaf.value}")
+        elif field and name in fields:  # a field that stands twice is empty the second time
+            known = leaf.value if is_first else None
+            lines.append(fields[name] if known is None else f"{field[1].rstrip()} {known}")
         elif leaf.value is not None:
             lines.append(line)
     for path, leaf in left.items():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 MOST_CITED = 64  # messages that a line cites
+MOST_LINES = 200  # of an answer
 
 
 class Noted(BaseModel):
@@ -55,10 +56,13 @@ _LONG = (
 _MANY = "A line cites more than {} messages. Write several lines, each about a part of them."
 _LOOP = "The answer says the same again and again. Write each thing in one line, with all numbers that it comes from."
 
-_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]\s*)?([-!~*+\u2022\s]*)\[([^\]]*)\]((?:\s*,?\s*\[[^\]]*\])*)(.*)", re.DOTALL)
-_NUMBER = re.compile(r"(?:#|n=)?\"?(\d{1,9})\"?(?:\s*(?:-|\u2013|\u2014|\.\.+|to)\s*(\d{1,9}))?")
-_BULLET = re.compile(r"\s*(?:\d{1,3}[.)]|[-!~*+\u2022])\s")
-_HEADING = re.compile(r"\s*(?:#|```|~~~|</?[a-z][^<>]*>\s*$|.*:\s*$)", re.IGNORECASE)
+_ITEM = re.compile(
+    r"(?:\d{1,3}[.)][ \t]{0,4})?([-!~*+\u2022 \t]{0,16})\[([^\[\]]{0,4000})\]((?:[ \t]?,?[ \t]?\[[^\[\]]{0,4000}\]){0,64})(.*)",
+    re.DOTALL,
+)
+_NUMBER = re.compile(r"(?:#|n=)?\"?(\d{1,9})\"?(?: ?(?:-|\u2013|\u2014|\.\.|to) ?(\d{1,9}))?")
+_BULLET = re.compile(r"[ \t]{0,16}(?:\d{1,3}[.)]|[-!~*+\u2022])\s")
+_HEADING = re.compile(r"#|```|~~~|</?[a-z][^<>]*>$|.*:$", re.IGNORECASE)
 _DATE = re.compile(r"[^\[]{0,20}\d{4}[^\[]{0,20}$")
 _WORDY = re.compile(r"[^\W_]")
 _LOOPING = 1000  # bytes from which on texts that compress to a twentieth are a loop
@@ -76,6 +80,8 @@ def read_lines(count: int, most_tokens: int, answer: BaseMessage, parsed: Any) -
     lines = [one for one in lines if _WORDY.search(one.text)]
     if not lines:
         raise BadAnswer(_UNREADABLE)
+    if len(lines) > MOST_LINES:
+        raise BadAnswer(_LOOP)
     if any(len(one.numbers) > MOST_CITED for one in lines):
         raise BadAnswer(_MANY.format(MOST_CITED))
     lines = _joined(lines)
@@ -88,12 +94,12 @@ def _plain(text: str, count: int) -> list[Line]:
     """Read plain lines; words before the first one, headings and dates are none."""
     lines: list[Line] = []
     for row in text.splitlines():
-        item = _ITEM.match(row)
-        if item is not None and (numbers := _numbers(f"{item[2]} {item[3]}")):
+        item = _ITEM.match(row.lstrip())
+        if item is not None and (numbers := _numbers(f"{item[2]} {item[3]}", count)):
             priority = "high" if "!" in item[1] else "low" if "~" in item[1] else "normal"
             words = item[4].lstrip("*: \t")
             lines.append(Line(words, priority, _checked(numbers, words, count)))
-        elif not _WORDY.search(row) or _HEADING.match(row) or _DATE.match(row):
+        elif not _WORDY.search(row) or _HEADING.match(row.strip()) or _DATE.match(row):
             continue
         elif lines and row[:1] in " \t" and not _BULLET.match(row):
             lines[-1] = lines[-1]._replace(text=f"{lines[-1].text} {row}")
@@ -102,12 +108,14 @@ def _plain(text: str, count: int) -> list[Line]:
     return lines
 
 
-def _numbers(text: str) -> list[int]:
-    found = list[int]()
+def _numbers(text: str, count: int) -> list[int]:
+    found = set[int]()
     for first, last in _NUMBER.findall(text):
         low, high = sorted((int(first), int(last or first)))
-        found += range(low, min(high, low + 10_000) + 1)
-    return found
+        if low < 1 or high > count:
+            raise BadAnswer(_UNKNOWN.format(low if low < 1 else high, count))
+        found.update(range(low, high + 1))
+    return sorted(found)
 
 
 def _checked(numbers: list[int], text: str, count: int) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ class Body(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    at: Annotated[int, Field(ge=0, le=2**53)]
+    at: Annotated[int, Field(ge=0, le=8_836_000_000_000_000)]
     priority: Priority
     text: Annotated[str, AfterValidator(check_utf8), Field(max_length=100_000)]
     ids: Annotated[list[str], Field(max_length=64)]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.observations.options import ObservationOptions
 
 MOST_CONDENSED = 500  # messages that a condensed line stands for: a deletion makes so many raw again at most
-MOST_READ = 400  # messages of one call
+MOST_READ = 150  # messages of one call
 TOKENS_OF_HEAD = 3  # of a line: sign and time
 
 
@@ -168,7 +168,7 @@ class Observer(Worker):
             question = yield from self._question(unread, rows[0])
             data = elements(rows, self.options.batch_tokens, question, zone=self.zone)
             read = partial(read_lines, len(rows), max(200, count_tokens(data)))
-            asking = self.asking(cast("BaseChatModel", self.options.model))
+            asking = self.asking(cast("BaseChatModel", self.options.model), unread.work)
             lines = yield from asking(observer_rules(self.options.instructions), data, read, Lines)
         return sorted(rows_of(lines, groups, question), key=lambda row: not row.covers)
 
@@ -212,7 +212,7 @@ class Observer(Worker):
             return condensed(some, read_lines(len(some), old, answer, parsed), old * 3 // 4)
 
         self.about = ""
-        asking = self.asking(cast("BaseChatModel", self.options.reflector or self.options.model))
+        asking = self.asking(cast("BaseChatModel", self.options.reflector or self.options.model), unread.work)
         new = yield from asking(
             reflector_rules(self.options.instructions, old // 2), notes(some, self.zone), read, Lines
         )

@@ -15,7 +15,6 @@ from langchain_workingmem.derived import (
     NEWEST,
     Ranges,
     Rows,
-    known_rows,
     learn,
     read_threads,
     show_command,
@@ -117,12 +116,12 @@ class Observing(Part):
 
     def overflowed(self, state: MemoryState, found: Gathered) -> Plan[bool]:
         """Observe all that can be, for at most `timeout`; tell whether the log has changed."""
-        before = known_rows(state, found.thread_id, KIND).revision
+        before = found.parts["observations"].revision  # of the prompt that was too long
         observer = Observer(state, self.options, found.thread_id, found.user_id)
         observer.until = monotonic() + self.options.timeout.total_seconds()
         yield from observer.run(now=True)
         yield from self.renewed(state, found, waits=False)
-        return known_rows(state, found.thread_id, KIND).revision != before
+        return bool(found.parts["observations"].revision != before)
 
     def blocks(self, state: MemoryState, found: Gathered, name: str | None) -> list[tuple[str, str]]:
         """Return the block of the log."""
@@ -171,4 +170,4 @@ def _on_branch(state: MemoryState, found: Gathered, rows: Rows) -> Plan[Rows]:
             left[id] = body
             covered += Ranges.read(row["covers"])
     revision = f"{rows.revision} without some" if len(left) < len(rows.rows) else rows.revision
-    return Rows(revision, rows.is_missing, Ranges(tuple(sorted(covered))), left)
+    return Rows(revision, rows.missing_at, rows.expires, Ranges(tuple(sorted(covered))), left)

@@ -28,7 +28,7 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES
 from langchain_workingmem._text.marks import MARK
-from langchain_workingmem.derived import restore_rows
+from langchain_workingmem.derived import ROW_KINDS, restore_rows
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -68,7 +68,6 @@ MOST_REVISIONS = 50_000  # of one step
 MOST_ORIGIN = 64  # characters; ours have six
 _END = object()
 _LONGEST = 500  # characters of an error of a library
-ROWS = ("observations", "keeping")  # kinds of derived rows
 
 
 def load(core: Core, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
@@ -386,8 +385,8 @@ class RowRecord(Record):
 
     def model_post_init(self, _: Any, /) -> None:
         """Let the wing check the body."""
-        if self.row not in ROWS:
-            raise OptionError(f"row {self.row!r} is unknown", remedy=f"use one of {', '.join(ROWS)}")
+        if self.row not in ROW_KINDS:
+            raise OptionError(f"row {self.row!r} is unknown", remedy=f"use one of {', '.join(ROW_KINDS)}")
         rooms.load(self.row).Body.model_validate(self.body)
 
 

@@ -87,6 +87,4 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
         counts["working_memories"] += 1
     numbers = {name.decode(): int(number) for name, number in as_dict(taken).items()}
     counting = [count_command(state, into, numbers)] if numbers else []
-    yield from send(
-        *counting, ("DEL", memory, revisions, usage, state.keys.rows_of_user(source)), at_most_once=bool(numbers)
-    )
+    yield from send(*counting, ("DEL", memory, revisions, usage), at_most_once=bool(numbers))

@@ -16,6 +16,7 @@ from langchain_workingmem._redis.queries import aggregate, is_stale, read_cursor
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least, at_most
+from langchain_workingmem.derived import ROW_KINDS
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport, UserPage, UserSummary
@@ -196,11 +197,11 @@ class _Deletion:
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }
-            again &= {"memory", "revisions", "usage", "rows", *rooms.LOADERS}
-            if again - rooms.LOADERS.keys():
+            again &= {"memory", "revisions", "usage", "files", *ROW_KINDS}
+            if again - {"files"}:
                 yield from self.delete_memory()
-            for name in again & rooms.LOADERS.keys():
-                yield from self.delete_room(name)
+            if "files" in again:
+                yield from self.delete_files()
             found += len(ours) + len(again)
         return found
 
@@ -252,18 +253,17 @@ class _Deletion:
         """Delete all that the user has beside threads. One round trip, and those of the rooms that have something."""
         keys, owner = self.state.keys, self.user_id
         _, memory, revisions = keys.of_user(owner)
-        own = {"files": keys.files_of_user(owner)[1:]}
-        found, entries, _, *rooms_found = yield from send(
+        own = [memory, revisions, keys.usage_of_user(owner)[1], *(keys.rows_of_user(owner, kind) for kind in ROW_KINDS)]
+        found, entries, _, has_files = yield from send(
             ("EXISTS", memory),
             ("XLEN", revisions),
-            ("DEL", memory, revisions, keys.usage_of_user(owner)[1], keys.rows_of_user(owner)),
-            *(("EXISTS", *names) for names in own.values()),
+            ("DEL", *own),
+            ("EXISTS", *keys.files_of_user(owner)[1:]),
             in_order=True,
         )
         self.counts.update(working_memories=found, revisions=entries)
-        for name, is_there in zip(own, rooms_found, strict=True):
-            if is_there:
-                yield from self.delete_room(name)
+        if has_files:
+            yield from self.delete_files()
 
-    def delete_room(self, name: str) -> Plan[None]:
-        self.counts.update((yield from rooms.load(name).erased(self.state, self.user_id)))
+    def delete_files(self) -> Plan[None]:
+        self.counts.update((yield from rooms.files().erased(self.state, self.user_id)))

@@ -73,9 +73,15 @@ for at, given in ipairs(head.rows or {}) do
   reply.rows[at] = add_row(given, ARGV[at + 1])
   if head.whole and at == 1 and type(reply.rows[1]) == 'string' then return {cjson.encode(reply)} end
 end
-local dropped = numbers_in(head.drop or '')
-for _, field in ipairs(head.clear and redis.call('HKEYS', ROWS) or {}) do dropped[#dropped + 1] = tonumber(string.match(field, '^r:(%d+)$')) end
-for _, id in ipairs(dropped) do
+for _, field in ipairs(head.clear and redis.call('HKEYS', ROWS) or {}) do
+  local row = row_of(string.match(field, '^r:(%d+)$') or 0)
+  if row and row.kind == kind then forget_row(row) end
+end
+if head.clear then
+  redis.call('HDEL', ROWS, 'shown:' .. kind, 'covered:' .. kind)
+  changes_of(kind).is_other = true
+end
+for _, id in ipairs(numbers_in(head.drop or '')) do
   if row_of(id) and row_of(id).kind == kind then drop_row(row_of(id)) end
 end
 for id in string.gmatch(head.activate and redis.call('HGET', ROWS, 'ahead:' .. kind) or '', '%d+') do

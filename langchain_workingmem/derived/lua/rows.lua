@@ -83,6 +83,7 @@ end
 -- Returns the rows that cite or cover a message in these ranges (`by_cover`: that cover one), the oldest first.
 local function rows_at(ranges, by_cover)
   local wanted, found = {}, {}
+  if ranges == '' then return found end
   for low, high in string.gmatch(combine(ranges, ''), '(%d+)-(%d+)') do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
   for _, place in ipairs(places_of_rows()) do
     local row = meets(wanted, place[2], place[3]) and row_of(place[1])
@@ -113,7 +114,9 @@ local function write_views()
   end
   if has_moved then
     local written = {}
-    for at, place in ipairs(places) do written[at] = whole(place[1]) .. ':' .. whole(place[2]) .. '-' .. whole(place[3]) end
+    for _, place in ipairs(places) do
+      if loaded[place[1]] ~= false then written[#written + 1] = whole(place[1]) .. ':' .. whole(place[2]) .. '-' .. whole(place[3]) end
+    end
     redis.call('HSET', ROWS, 'table', table.concat(written, ','))
   end
   changes, has_moved = {}, false
@@ -132,16 +135,17 @@ local function refresh(row)
   end
 end
 
+local function forget_row(row)
+  places_of_rows()
+  loaded[row.id], has_moved = false, true
+  redis.call('HDEL', ROWS, 'r:' .. whole(row.id), 'b:' .. whole(row.id))
+end
+
 -- Deletes a row; those that it replaced are shown again.
 local function drop_row(row)
   row.active = false
   refresh(row)
-  for at, place in ipairs(places_of_rows()) do
-    if place[1] == row.id then table.remove(places, at) break end
-  end
-  has_moved = true
-  redis.call('HDEL', ROWS, 'r:' .. whole(row.id), 'b:' .. whole(row.id))
-  loaded[row.id] = false
+  forget_row(row)
 end
 
 -- Takes messages out of what a row covers.

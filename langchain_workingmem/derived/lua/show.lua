@@ -1,12 +1,17 @@
 -- Reads the rows of a kind that are shown; of them only those that the caller does not know.
 -- ARGV  1 {user, kind, revision (that the caller knows), work (adds what a worker needs)}
--- Reply {revision, missing (there is no thread); since, ids, covered unless the revision is known; created_at, edits, ahead (covered by rows that wait), failures, failed}, bodies
+-- Reply {revision, expires (ms), missing_at (ms: there is no thread); since, ids, covered unless the revision is known; created_at, edits, ahead (covered by rows that wait), failures, failed}, bodies
 local kind, owner, known, bodies, last = head.kind, redis.call('HGET', KEYS[1], 'user'), head.revision or '', {}, 0
 local no = refusal(head.user, owner)
 if no then return {cjson.encode({refused = no}), {}} end
 local shown, covered, epoch = unpack(redis.call('HMGET', KEYS[9], 'shown:' .. kind, 'covered:' .. kind, 'epoch:' .. kind))
 local found = {revision = (epoch or '') .. '.' .. (string.match(shown or '', '(%d+)$') or 0)}
-if not owner then found.missing = true end -- it has expired, or was deleted
+local expiry = redis.call('PEXPIRETIME', KEYS[1])
+if expiry > 0 then found.expires = expiry end
+if not owner then -- it has expired, or was deleted
+  local time = redis.call('TIME')
+  found.missing_at = time[1] * 1000 + math.floor(time[2] / 1000)
+end
 if head.work then
   local about = redis.call('HMGET', KEYS[1], 'created_at', 'edits')
   found.created_at, found.edits, found.ahead = about[1] or '', about[2] or '0', {}
