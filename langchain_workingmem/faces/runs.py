@@ -162,9 +162,7 @@ class Runs:
     def _renew(self, call: HookCall, run: Run, found: Gathered) -> Plan[None]:
         """Read what may have changed within the run; what takes part in turns may work on its messages, so these are saved first."""
         state = self._core.state
-        if run.saved and any(part.follows for part in state.parts) and self.saves(call):
-            yield from self._save(call, run)
-            found.seqs |= {row.id: row.seq for row in (run.known.rows if run.known else ())}
+        yield from self._save_for_parts(call, run, found)
         for part in (
             state.parts if not call.is_nested else ()
         ):  # the outer conversation is no history of an agent in a tool
@@ -172,13 +170,18 @@ class Runs:
         if found.working_memory is not None:
             found.working_memory = yield from read_working_memory(state, *required_ids(call.ids))
 
+    def _save_for_parts(self, call: HookCall, run: Run, found: Gathered) -> Plan[None]:
+        if run.saved and any(part.follows for part in self._core.state.parts) and self.saves(call):
+            yield from self._save(call, run)
+            found.seqs |= {row.id: row.seq for row in (run.known.rows if run.known else ())}
+
     def make_room(self, call: HookCall, run: Run) -> Plan[bool]:
         """Let those who take part in turns make room, because the prompt is too long; tell whether another try makes sense."""
         if run.gathered is None or not self.saves(call):
             return False
         made = False
         try:
-            yield from self._core.with_breaker(self._renew(call, run, run.gathered))
+            yield from self._core.with_breaker(self._save_for_parts(call, run, run.gathered))
             for part in self._core.state.parts:
                 made |= yield from self._core.with_breaker(part.overflowed(self._core.state, run.gathered))
         except WorkingMemError as error:
