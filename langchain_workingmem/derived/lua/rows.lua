@@ -85,8 +85,9 @@ local function rows_at(ranges, by_cover)
   local wanted, found = {}, {}
   if ranges == '' then return found end
   for low, high in string.gmatch(combine(ranges, ''), '(%d+)-(%d+)') do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
+  local least, most = wanted[1][1], wanted[#wanted][2]
   for _, place in ipairs(places_of_rows()) do
-    local row = meets(wanted, place[2], place[3]) and row_of(place[1])
+    local row = place[3] >= least and place[2] <= most and meets(wanted, place[2], place[3]) and row_of(place[1])
     for from, to in string.gmatch(row and (by_cover and '' or row.cites .. ',') .. row.covers or '', '(%d+)-(%d+)') do
       if meets(wanted, tonumber(from), tonumber(to)) then found[#found + 1] = row break end
     end
