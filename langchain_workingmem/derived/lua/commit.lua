@@ -61,7 +61,8 @@ local function add_row(given, body)
   local both, id = combine(row.cites .. ',' .. row.covers, ''), whole(row.id)
   if both ~= '' then
     local all = places_of_rows()
-    all[#all + 1], has_moved = {row.id, tonumber(string.match(both, '^%d+')), tonumber(string.match(both, '%d+$'))}, true
+    local last = tonumber(string.match(both, '%d+$'))
+    all[#all + 1], furthest, has_moved = {row.id, tonumber(string.match(both, '^%d+')), last}, math.max(furthest, last), true
   end
   redis.call('HSET', ROWS, 'b:' .. id, body)
   if not row.active then redis.call('HSET', ROWS, 'ahead:' .. kind, (redis.call('HGET', ROWS, 'ahead:' .. kind) or '') .. id .. ',') end

@@ -69,12 +69,13 @@ local function meets(pairs_of, low, high)
 end
 
 -- Where each row lies: id, first and last seq.
-local places, has_moved = nil, false
+local places, furthest, has_moved = nil, -1, false -- furthest: the last seq of all
 local function places_of_rows()
   if not places then
     places = {}
     for id, low, high in string.gmatch(redis.call('HGET', ROWS, 'table') or '', '(%d+):(%d+)-(%d+)') do
       places[#places + 1] = {tonumber(id), tonumber(low), tonumber(high)}
+      furthest = math.max(furthest, high)
     end
   end
   return places
@@ -85,8 +86,8 @@ local function rows_at(ranges, by_cover)
   local wanted, found = {}, {}
   if ranges == '' then return found end
   for low, high in string.gmatch(combine(ranges, ''), '(%d+)-(%d+)') do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
-  local least, most = wanted[1][1], wanted[#wanted][2]
-  for _, place in ipairs(places_of_rows()) do
+  local least, most, all = wanted[1][1], wanted[#wanted][2], places_of_rows()
+  for _, place in ipairs(least <= furthest and all or {}) do
     local row = place[3] >= least and place[2] <= most and meets(wanted, place[2], place[3]) and row_of(place[1])
     for from, to in string.gmatch(row and (by_cover and '' or row.cites .. ',') .. row.covers or '', '(%d+)-(%d+)') do
       if meets(wanted, tonumber(from), tonumber(to)) then found[#found + 1] = row break end
