@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.rooms import WINGS, Part
-from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.derived import Rows, commit, read_work
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates
+from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted
 from langchain_workingmem.keeping.document import without_rows as _without_rows
 from langchain_workingmem.keeping.keeper import Keeper
-from langchain_workingmem.keeping.made import commands_for, renew, renew_later, sources_in
+from langchain_workingmem.keeping.made import commands_for, form_of, renew, renew_later, sources_in
 from langchain_workingmem.keeping.made import verified as verified
 from langchain_workingmem.remembered import WorkingMemoryValue, unknown_path
 from langchain_workingmem.reports import KeeperReport
-from langchain_workingmem.working_memory import ScopeKey, find_scope_key
+from langchain_workingmem.working_memory import ScopeKey, find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +91,8 @@ def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Keeper
 def read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
     """Read a document with the time and the sources of its values. Three round trips, four where more threads are needed."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
-    found = yield from renew(state, scope_key)
+    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
+    found = yield from verified(state, scope_key, found)
     return replace(found, timeline=(yield from _timeline(state, scope_key, found)))
 
 
@@ -105,6 +106,8 @@ def _timeline(
     state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState
 ) -> Plan[Mapping[str, Sequence[WorkingMemoryValue]]]:
     kept = Kept.read(found.kept)
+    at = to_micros(found.updated_at) if found.updated_at else 0
+    kept = noted(form_of(state, kept), found.text, kept, at)  # with what others have set since
     shown = yield from _rows(state, scope_key, kept)
     bodies = {(thread_id, id): body for thread_id, rows in shown.items() for id, body in rows.rows.items()}
     timeline = {}

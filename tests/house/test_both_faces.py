@@ -40,7 +40,9 @@ def told(memory: Any, store: Any, runner: asyncio.Runner | None, trips: Trips) -
         }
         for name, call in calls.items():
             before = trips.count
-            replies[name] = masked(repr(call())), trips.count - before
+            said = masked(repr(call()))
+            memory.settled()  # what goes on in the background counts, too
+            replies[name] = said, trips.count - before
     return replies
 
 
