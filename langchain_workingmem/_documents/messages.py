@@ -157,6 +157,8 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
     content = data.get("content", "")
     if not isinstance(content, str):
         scalar = isinstance(content, bool | int | float)
+        if isinstance(content, list):
+            content = [one if isinstance(one, str | dict) else str(one) for one in content if one is not None]
         data["content"] = str(content) if scalar else _with_text([content] if isinstance(content, dict) else content)
     if "status" in data and data["status"] not in {"success", "error"}:
         data["status"] = "error"

@@ -127,6 +127,8 @@ def _begun_by_user(
         (at for at, one in enumerate(past) if (isinstance(one, HumanMessage) and not is_blank(one)) or id(one) in own),
         len(past),
     )
+    while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
+        at -= 1
     first: list[BaseMessage]
     first = [one for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls and str(one.text).strip()]
     return list(past[at:]), first if gathered.begins == -float("inf") else []
