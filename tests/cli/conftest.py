@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
+import select
+import signal
 import subprocess
 import sys
 import termios
@@ -133,6 +135,14 @@ def read_until(process: subprocess.Popen[str], expected: str) -> str:
         assert one, f"the program ended without {expected!r}: {seen}"
         seen += one
     return seen
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Press Ctrl-C until the program says or does something: a signal between the prompt and the wait for a line is lost."""
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        if select.select([process.stdout], [], [], 2)[0]:
+            return
 
 
 def read_all(process: subprocess.Popen[str]) -> str:

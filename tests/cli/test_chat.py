@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.cli.conftest import EVIL, Run, ended, read_all, read_until, started
+from tests.cli.conftest import EVIL, Run, ended, interrupt, read_all, read_until, started
 from tests.helpers.models import ModelDownError, Scripted, calling
 
 
@@ -149,6 +148,6 @@ def test_ctrl_c_in_a_terminal_ends_it_quietly(server: EmbeddedRedis, prefix: str
     program.stdin.write("remember that tea is hot\n")
     read_until(program, "Noted.")
     read_until(program, "> ")
-    program.send_signal(signal.SIGINT)
+    interrupt(program)
     assert "Traceback" not in read_all(program)
     assert ended(program) == 0
