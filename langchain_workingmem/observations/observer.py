@@ -65,15 +65,8 @@ class Observer(Worker):
 
     kind, name, title = KIND, "observe", "the observer"
 
-    def __init__(
-        self,
-        state: MemoryState,
-        options: ObservationOptions,
-        thread_id: str,
-        user_id: str,
-        seconds: float | None = None,
-    ) -> None:
-        super().__init__(state, thread_id, user_id, seconds or options.timeout.total_seconds())
+    def __init__(self, state: MemoryState, options: ObservationOptions, thread_id: str, user_id: str) -> None:
+        super().__init__(state, thread_id, user_id, options.timeout.total_seconds())
         self.options = options
         self.is_hasty = False  # somebody waits: no more than a prompt needs
 

@@ -139,6 +139,7 @@ def read_until(process: subprocess.Popen[str], expected: str) -> str:
 
 def interrupt(process: subprocess.Popen[str]) -> None:
     """Press Ctrl-C until the program says or does something: a signal between the prompt and the wait for a line is lost."""
+    assert process.stdout
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
         if select.select([process.stdout], [], [], 2)[0]:
