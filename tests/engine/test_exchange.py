@@ -160,9 +160,11 @@ def test_an_idle_connection_that_the_server_closed_is_found_before_anything_is_s
     assert runner.run(attempt(("ECHO", "x"))) == [b"x"]
     kill(raw, "idle")
     assert runner.run(once(("ECHO", "once"))) == [b"once"]
-    threading.Timer(0.1, kill, (raw, "idle")).start()
+    killing = threading.Timer(0.1, kill, (raw, "idle"))
+    killing.start()
     with pytest.raises(OutcomeUnknownError):
         runner.run(once(("BLPOP", f"{prefix}:q", 0)))
+    killing.join()
     runner.close()
 
 
