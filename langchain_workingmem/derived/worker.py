@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -29,9 +30,15 @@ WAIT = 0.25  # seconds between two looks at the lease of another worker
 _log = logging.getLogger("langchain_workingmem")
 
 
+# The workers of this process: prefix of the keys, kind and thread. They share one token, so that what an event loop has left unfinished
+# does not keep its lease from the next worker.
+_WORKING: set[tuple[str, str, str]] = set()
+_TOKENS: dict[int, str] = {}  # by process: a fork is another one
+
+
 @dataclass(slots=True)
 class _Running:
-    """The workers that run in the background of this process."""
+    """The workers in the background of a memory."""
 
     threads: dict[tuple[str, str], bool] = field(
         default_factory=dict
@@ -52,7 +59,8 @@ class Worker:
         self.now = False  # whatever thresholds say
         self.error: str | None = None  # why the model has failed
         self.about = ""  # what the model is asked about
-        self._token = uuid4().hex
+        self._token = _TOKENS.setdefault(os.getpid(), uuid4().hex)
+        self._mine = state.keys.prefix, self.kind, thread_id
 
     def _stepped(self) -> Plan[bool]:
         try:
@@ -93,18 +101,51 @@ class Worker:
             finally:
                 running.pop(mine, None)
 
-        yield Spawn(work(), slow=True, lost=lambda: running.pop(mine, None), task=self.name)
+        def lost() -> None:
+            running.pop(mine, None)
+            _WORKING.discard(self._mine)
+            _log.warning(
+                "thread %r: %s was ended with its event loop, and goes on after the next turn; await memory.asettled() waits for it",
+                self.thread_id,
+                self.title,
+            )
+
+        yield Spawn(work(), slow=True, lost=lost, task=self.name)
 
     def run(self, *, now: bool = False) -> Plan[None]:
         """Work until there is nothing to do. `now`: whatever thresholds and pauses say, waiting for another worker."""
         self.now = now
+        while self._mine in _WORKING:
+            if not now or monotonic() > self.until:
+                return
+            yield Sleep(WAIT / 10)
+        _WORKING.add(self._mine)
+        try:
+            yield from self._run()
+        finally:
+            _WORKING.discard(self._mine)
+
+    def run_once(self) -> Plan[bool]:
+        """Work, or find that all pause; False: another worker has the lease."""
+        if self._mine in _WORKING:
+            return False
+        _WORKING.add(self._mine)
+        try:
+            wait, is_pause = yield from self.take()
+            if wait == 0:
+                yield from self.work()
+            return wait == 0 or is_pause
+        finally:
+            _WORKING.discard(self._mine)
+
+    def _run(self) -> Plan[None]:
         while True:
             wait, is_pause = yield from self.take()
             if wait == 0:
                 break
-            if not now and is_pause:
+            if not self.now and is_pause:
                 yield from self.pause()
-            if not now or monotonic() > self.until:
+            if not self.now or monotonic() > self.until:
                 return
             yield Sleep(min(wait / 1000, WAIT))
         yield from self.work()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +13,7 @@ from langchain_workingmem._redis.rooms import WINGS, Part
 from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.derived import Rows, commit, read_work
-from langchain_workingmem.errors import OptionError, ThreadConflictError
+from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted
 from langchain_workingmem.keeping.document import without_rows as _without_rows
 from langchain_workingmem.keeping.keeper import Keeper
@@ -83,7 +84,8 @@ def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Keeper
         raise OptionError("no keeper is on", remedy="pass WorkingMemoryOptions(keeper=...), a model")
     thread_id, owner = yield from owner_of(state, thread_id, user_id)
     keeper = Keeper(state, _scope_key(state, thread_id, owner), thread_id, owner)
-    yield from keeper.run(now=True)
+    with suppress(ThreadNotFoundError):  # then there is nothing to read
+        yield from keeper.run(now=True)
     memory = yield from read(state, thread_id, owner)
     return KeeperReport(memory=memory, operations=keeper.operations, left_out=keeper.left_out, last_error=keeper.error)
 

@@ -82,14 +82,10 @@ class Observer(Worker):
         self.until = monotonic() + self.seconds
         self.is_hasty = True
         while (left := self.until - monotonic()) > 0:
-            wait, is_pause = yield from self.take()
-            if is_pause:
+            self.seconds = left
+            if (yield from self.run_once()):
                 return
-            if wait == 0:
-                self.seconds = left
-                yield from self.work()
-                return
-            yield Sleep(min(wait / 1000, WAIT))
+            yield Sleep(min(WAIT, left))
             unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
             if self._note(unread) <= self.options.limit:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -32,12 +33,16 @@ if TYPE_CHECKING:
     from langchain_workingmem.turn import Gathered
 
 
+_log = logging.getLogger("langchain_workingmem")
+
+
 @dataclass(slots=True)
 class _Logs:
     """What this process has read: the other threads of users that have a log, and the logs, which turns show again and again."""
 
     threads: Recent[str, list[str]] = field(default_factory=Recent)
     logs: Recent[tuple[str, str], tuple[object, ObservationLog]] = field(default_factory=lambda: Recent(256))
+    told: Recent[str, bool] = field(default_factory=Recent)  # threads of which the log says that messages are left out
 
 
 class Observing(Part):
@@ -99,6 +104,14 @@ class Observing(Part):
     def _show(self, state: MemoryState, found: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
         found.covered = shown[found.thread_id].covered
         found.limit = self.options.limit if tokens > self.options.limit else None
+        if found.limit is not None and not state.room(_Logs).told.get(found.thread_id):
+            state.room(_Logs).told.put(found.thread_id, value=True)
+            _log.warning(
+                "thread %r: %d tokens wait for the observer; the oldest messages above block_after=%d are left out",
+                found.thread_id,
+                tokens,
+                found.limit,
+            )
         found.parts["observations"] = log_of(state, found.user_id, shown, tokens, of_user=self.options.scope == "user")
 
     def renewed(self, state: MemoryState, found: Gathered, *, waits: bool) -> Plan[None]:

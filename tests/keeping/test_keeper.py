@@ -342,3 +342,22 @@ def test_a_keeper_takes_the_tools_of_the_model_away(make_memory: Make) -> None:
 def test_options_that_cannot_work_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         WorkingMemoryOptions(template=TEMPLATE, **options)
+
+
+def test_an_event_loop_that_ends_keeps_nobody_waiting(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """The keeper is ended with it, which is logged, and reads the rest after the next turn."""
+    memory = make_memory(**kept_by(Setting(), background=True))
+
+    async def turn(text: str, id: str, *, settle: bool) -> None:
+        said = [HumanMessage(text, id=id), AIMessage("I see.", id=f"a{id}")]
+        await memory.asave_turn(said, thread_id="t", user_id="u")
+        if settle:
+            await memory.asettled()
+
+    asyncio.run(turn("city is Rome", "m1", settle=True))
+    asyncio.run(turn("city is Oslo", "m2", settle=False))
+    assert "the keeper was ended with its event loop" in caplog.text
+    began = time.monotonic()
+    asyncio.run(turn("job is baker", "m3", settle=True))
+    assert time.monotonic() - began < 10
+    assert json.loads(shown(memory)) == {"city": "Oslo", "job": "baker"}
