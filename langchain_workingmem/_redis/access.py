@@ -23,10 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_workingmem._engine.plan import Command
+    from langchain_workingmem._redis.keys import ThreadKeys
     from langchain_workingmem._redis.state import MemoryState
 
 REFUSED_PAUSE = 0.05  # seconds at most: a writer that retries at once would slow the deletion
 SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
+
+
+def find_seqs(keys: ThreadKeys, ids: Sequence[str]) -> Plan[dict[str, int]]:
+    """Return where messages lie, by those ids that are there. One round trip, none without ids."""
+    values = (yield from send(("HMGET", keys.ids, *ids)))[0] if ids else []
+    found = zip(ids, values, strict=True)
+    return {id: int(value.split()[0]) for id, value in found if value and value[:1] not in (b"=", b"x")}
 
 
 def read_reply(reply: Any, thread_id: str, user_id: str | None) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._redis.access import find_seqs
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem.derived.rows import NewRow, Ranges, commit, read_work
@@ -29,10 +31,11 @@ def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]
         return []
     members = yield from send(("ZRANGE", keys.order, 0, -1), ("ZRANGE", keys.superseded, 0, -1))
     facts = sorted((one.seq, one.id) for some in members for one in (Facts.read(text.decode()) for text in some))
+    seqs = [seq for seq, _ in facts]
 
     def ids(text: str) -> list[str]:
-        within = Ranges.read(text)
-        return [id for seq, id in facts if seq in within]
+        spans = ((bisect_left(seqs, low), bisect_right(seqs, high)) for low, high in Ranges.read(text))
+        return [id for first, end in spans for _, id in facts[first:end]]
 
     found = []
     for head in sorted(heads, key=lambda head: head["id"]):
@@ -70,12 +73,8 @@ def restore_rows(
         return 0
     named = dict.fromkeys(id for row in rows for id in (*row["cites"], *row["covers"]))
     new = {id: id for id in named} if ids is None else {id: ids[id] for id in named if id in ids}
-    values = (yield from send(("HMGET", keys.ids, *new.values())))[0] if new else []
-    seqs = {
-        id: int(value.split()[0])
-        for id, value in zip(new, values, strict=True)
-        if value and value[:1] not in (b"=", b"x")
-    }
+    places = yield from find_seqs(keys, [*new.values()])
+    seqs = {id: places[at] for id, at in new.items() if at in places}
     made: dict[int, int] = {}
     replacing = {id for row in rows for id in row["replaces"]}
     for kind in dict.fromkeys(row["row"] for row in rows):
