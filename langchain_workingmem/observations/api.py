@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import owner_of
+from langchain_workingmem._redis.access import find_seqs, owner_of
 from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.checks import check_range, check_type
 from langchain_workingmem.derived import NewRow, Rows, commit, read_rows_of, read_threads, read_work, thread_commands
@@ -19,15 +17,15 @@ from langchain_workingmem.errors import (
     OptionError,
     ThreadConflictError,
 )
-from langchain_workingmem.history import made
-from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.observations.log import KIND, ObservationLog, body_of
 from langchain_workingmem.observations.observer import Observer
 from langchain_workingmem.observations.part import log_of
+from langchain_workingmem.recall import messages_around
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import RecallResult
     from langchain_workingmem.observations.options import ObservationOptions
 
 _ATTEMPTS = 5  # of a change that meets deletions in the thread
@@ -90,14 +88,15 @@ class Observations(Operations):
         """Return the messages behind an observation, the oldest first, each as a hit with the messages around it.
 
         `message_range` is n on each side, or (before, after), as for recall: questions and answers. Raises
-        `ObservationNotFoundError`. Three round trips.
+        `ObservationNotFoundError`. Three round trips, four where a message beside one was deleted, more with media.
         """
-        before, after = check_range(message_range)
+        window = check_range(message_range)
         state, (thread_id, number) = self._core.state, _place(observation_id, thread_id)
         shown = yield from read_rows_of(state, thread_id, user_id, KIND)
         if number not in shown.rows:
             raise ObservationNotFoundError(observation_id)
-        return (yield from _sources(state, thread_id, shown.rows[number]["ids"], before, after))
+        seqs = yield from find_seqs(state.keys.of(thread_id), shown.rows[number]["ids"])
+        return (yield from messages_around(state, thread_id, sorted(seqs.values()), user_id, window))
 
     asources = twin(sources)
 
@@ -177,41 +176,3 @@ def _read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Pla
         unread = yield from read_unread(state, check_id(thread_id, "thread_id"), user_id, KIND)
         return log_of(state, user_id or "", {thread_id: unread.shown}, sum(one.tokens for one in unread.facts))
     return log_of(state, user_id or "", (yield from _of_user(state, user_id)), of_user=True)
-
-
-def _sources(state: MemoryState, thread_id: str, ids: list[str], before: int, after: int) -> Plan[RecallResult]:
-    """Read messages by id, with what was said around each. Two round trips."""
-    keys = state.keys.of(thread_id)
-    values, title = yield from send(("HMGET", keys.ids, *ids), ("HGET", keys.thread, "title"))
-    seqs = sorted(int(value.split()[0]) for value in values if value and value[:1] not in (b"=", b"x"))
-    around = {}
-    for seq in seqs:
-        base, is_traffic = seq - seq % STRIDE, seq % STRIDE > 0
-        around[seq] = (
-            [base - (n - is_traffic) * STRIDE for n in range(before, 0, -1)],
-            [base + n * STRIDE for n in range(1, after + 1)],
-        )
-    wanted = sorted({one for seq, sides in around.items() for one in (seq, *sides[0], *sides[1]) if one >= 0})
-    (bodies,) = (yield from send(("HMGET", keys.messages, *wanted))) if wanted else ([],)
-    stored = [StoredMessage.of(body, thread_id, seq) for seq, body in zip(wanted, bodies, strict=True) if body]
-    rows = yield from made(state, [row for row in stored if not row.superseded])
-    by_seq = {row.place: row for row in rows}
-    adjacent = frozenset(
-        (thread_id, one.place, other.place) for one, other in pairwise(rows) if other.place - one.place <= STRIDE
-    )
-    titles = {thread_id: title.decode() if title else None}
-    hits = [
-        RecallHit(
-            message=by_seq[seq].message,
-            thread_id=thread_id,
-            score=1.0,
-            similarity=0.0,
-            before=[by_seq[one].message for one in around[seq][0] if one in by_seq],
-            after=[by_seq[one].message for one in around[seq][1] if one in by_seq],
-            stored_at=by_seq[seq].stored_at,
-            thread_title=titles[thread_id],
-        )
-        for seq in seqs
-        if seq in by_seq
-    ]
-    return RecallResult.of(rows, titles, adjacent, lambda: hits)

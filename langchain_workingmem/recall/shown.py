@@ -41,6 +41,13 @@ def result_of(
     if query.max_tokens is not None and not fits(query, fetched):
         hits, sizes = sized(query, hits, fetched, ranked)
         rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
+    return in_windows(hits, fetched, rows, sizes)
+
+
+def in_windows(
+    hits: Sequence[Found], fetched: Page, rows: Mapping[Position, StoredMessage], sizes: Sizes | None = None
+) -> RecallResult:
+    """Build the result of hits with their windows; `rows` hold excerpts of the messages, `sizes` say which of a window stay."""
     windows = list[tuple["Found", list["Position"], list["Position"]]]()
     said = {at: (row.record["type"], str(row.record["data"]["content"])) for at, row in fetched.rows.items()}
     known = {said[hit.position]: hit.position for hit in hits}  # no message beside a hit repeats another hit

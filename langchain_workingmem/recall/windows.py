@@ -13,10 +13,11 @@ from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import with_media as media_in
-from langchain_workingmem.recall.hits import hits_of, near_enough, picked
+from langchain_workingmem.recall.hits import Found, hits_of, near_enough, picked
+from langchain_workingmem.recall.ranking import Ranked
 from langchain_workingmem.recall.reindex import FEWEST, floor_for
 from langchain_workingmem.recall.reranking import rerank
-from langchain_workingmem.recall.shown import result_of
+from langchain_workingmem.recall.shown import in_windows, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Position
     from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.ranking import Ranked
 
 _log = logging.getLogger("langchain_workingmem")
 FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
@@ -91,7 +91,7 @@ def fetch_hits(
     has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
     floor = (yield from floor_for(state, learn=len(ranked) >= FEWEST)) if has_floor else None
     chosen = picked(ranked, query)
-    page = yield from read_windows(state, query, chosen)
+    page = yield from read_windows(state, chosen, query.window, query.user_id)
     hits = hits_of(chosen, page)
     if has_floor:
         hits = near_enough(query, hits, page, floor)
@@ -109,21 +109,39 @@ def fetch_hits(
     return result
 
 
-def read_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[Page]:
-    """Read candidates and what stands around them. One round trip, none without candidates; two where one beside it is gone."""
+def messages_around(
+    state: MemoryState, thread_id: str, seqs: Sequence[int], user_id: str | None, window: tuple[int, int]
+) -> Plan[RecallResult]:
+    """Return messages of a thread as hits, with what was said around each. One or two round trips, more with media."""
+    ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
+    page = yield from read_windows(state, ranked, window, user_id, with_media=True)
+    return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows)
+
+
+def read_windows(
+    state: MemoryState,
+    ranked: Sequence[Ranked],
+    window: tuple[int, int],
+    user_id: str | None,
+    *,
+    with_media: bool = False,
+) -> Plan[Page]:
+    """Read messages and what stands around them. One round trip, none without any; two where one beside it is gone."""
     page, wanted = Page(), dict[bytes, set[int]]()
     for one in ranked:
-        front, back = _beside(one.seq, *query.window)
+        front, back = _beside(one.seq, *window)
         wanted.setdefault(one.thread, set()).update((one.seq, *front, *back))
-    owner = None if query.user_id is None else encode(query.user_id).encode()
+    owner = None if user_id is None else encode(user_id).encode()
     for _ in range(2):
         if wanted:
-            yield from _read(state, page, wanted, owner)
-            wanted = page.measure([one[:2] for one in ranked if one[:2] in page.rows], *query.window)
+            yield from _read(state, page, wanted, owner, with_media=with_media)
+            wanted = page.measure([one[:2] for one in ranked if one[:2] in page.rows], *window)
     return page
 
 
-def _read(state: MemoryState, page: Page, seqs: dict[bytes, set[int]], owner: bytes | None) -> Plan[None]:
+def _read(
+    state: MemoryState, page: Page, seqs: dict[bytes, set[int]], owner: bytes | None, *, with_media: bool
+) -> Plan[None]:
     """Add messages of threads to a page. One round trip."""
     commands: list[Command] = []
     for thread, some in seqs.items():
@@ -137,6 +155,9 @@ def _read(state: MemoryState, page: Page, seqs: dict[bytes, set[int]], owner: by
         page.titles[thread], page.ends[thread] = title.decode() if title else None, int(end or 0)
         page.looked.update((thread, seq) for seq in some)
         found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
-        for row in read_rows(found, decode(thread), make=False):
-            if row.record["data"].keys() <= PLAIN or is_readable(row):
+        rows = [*read_rows(found, decode(thread), make=False)]
+        if with_media:
+            yield from media_in(state, rows)
+        for row in rows:
+            if (row.record["data"].keys() <= PLAIN and not with_media) or is_readable(row):
                 page.rows[thread, row.place] = row

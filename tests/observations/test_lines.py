@@ -140,6 +140,15 @@ def test_a_line_has_its_messages(observed: Memory) -> None:
         observed.observations.sources(line.id, user_id="bob")
 
 
+def test_the_messages_of_a_line_have_what_was_said_around_them(observed: Memory) -> None:
+    """As in recall: beside a message that was deleted the next one is shown."""
+    line = observed.observations.get(thread_id="t").observations[1]
+    observed.history.delete(["m1"], thread_id="t")
+    first, last = observed.observations.sources(line.id, thread_id="t", message_range=(1, 2)).hits
+    assert [one.id for one in (*first.before, first.message, *first.after)] == ["m0", "m2", "m3", "m4"]
+    assert [one.id for one in (*last.before, last.message, *last.after)] == ["m2", "m3", "m4", "m5"]
+
+
 def test_a_log_of_a_user_has_all_threads_and_no_other_user(make_memory: Make) -> None:
     """Each line stands under its conversation, and a thread that is given away or deleted is left out."""
     memory = make_memory(observations=observing(Observer(), scope="user"))
