@@ -93,9 +93,7 @@ class MemoryState:
     create: InitVar[bool] = True
     indexes: Indexes = field(init=False)
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
-    parts: list[Any] = field(
-        default_factory=list
-    )  # each a `Part` of rooms.py, which takes part in turns and registers itself
+    parts: list[Any] = field(default_factory=list)  # each a `Part` of rooms.py, which registers itself
     _rooms: dict[type, object] = field(default_factory=dict)
 
     def __post_init__(self, model: str, create: bool) -> None:

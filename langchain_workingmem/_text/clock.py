@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 EPOCH = datetime.fromtimestamp(0, UTC)
+LATEST = (datetime(2250, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(
+    microseconds=1
+)  # a double must hold later times exactly
 
 
 def to_micros(at: datetime) -> int:

@@ -24,7 +24,6 @@ from langchain_workingmem.derived.rows import (
     show_command,
     take,
     thread_commands,
-    threads_command,
 )
 
 __all__ = [
@@ -49,5 +48,4 @@ __all__ = [
     "show_command",
     "take",
     "thread_commands",
-    "threads_command",
 ]

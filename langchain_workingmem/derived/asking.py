@@ -21,7 +21,7 @@ from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem._text.said import tool_call_ids
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.derived.rows import Ranges, Rows, Work, known_rows, read_work
+from langchain_workingmem.derived.rows import Ranges, Rows, Work, known_rows, read_work, state_command
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history import made
 from langchain_workingmem.models import StoredMessage
@@ -103,11 +103,9 @@ def read_messages(
     state: MemoryState, thread_id: str, facts: Sequence[Facts], work: Work
 ) -> Plan[list[StoredMessage] | None]:
     """Read messages; None if some were edited or deleted since `work` was read. One round trip, one more with media."""
-    keys = state.keys.of(thread_id)
-    bodies, about = yield from send(
-        ("HMGET", keys.messages, *(one.seq for one in facts)), ("HMGET", keys.thread, "created_at", "edits")
-    )
-    if [(one or b"0").decode() for one in about] != [work.created_at, work.edits]:
+    messages = state.keys.of(thread_id).messages
+    bodies, found = yield from send(("HMGET", messages, *(one.seq for one in facts)), state_command(state, thread_id))
+    if not work.is_of(found):
         return None
     rows = [
         StoredMessage.of(body, thread_id, one.seq, one.upto if one.words else 0)
@@ -190,7 +188,7 @@ def elements(
 
     If the texts have more than `most_tokens` together, the longest are cut to the same length: their beginning and their end stay.
     """
-    tools = {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
+    tools = tools_called(rows)
     texts = [_text(row.message, tools) for row in rows]
     most = _most_characters([length(text) for text in texts], most_tokens * CHARACTERS_PER_TOKEN)
     shown = []
@@ -201,6 +199,11 @@ def elements(
         head = f'<message n="{number}" role="{role_of(row.message)}" time="{to_minute(row.stored_at, zone)} {clock}">'
         shown.append(f"{head}{escaped(keep_ends(text, most))}</message>")
     return "\n".join(shown)
+
+
+def tools_called(rows: Sequence[StoredMessage]) -> dict[str | None, str]:
+    """Return the name of each tool that messages call, by the id of the call."""
+    return {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
 
 
 def role_of(message: BaseMessage) -> str:

@@ -78,6 +78,10 @@ class Work(NamedTuple):
     failures: int  # answers in a row that could not be used
     failed: str  # what the last of these was about
 
+    def is_of(self, state_of_thread: Sequence[bytes | None]) -> bool:
+        """Tell whether the thread is as it was, from the reply to `state_command`: no message was deleted or edited."""
+        return [(one or b"0").decode() for one in state_of_thread] == [self.created_at, self.edits]
+
 
 class NewRow(NamedTuple):
     """A row to be made."""
@@ -109,6 +113,11 @@ def show_command(
     known = None if whole else known_rows(state, thread_id, kind).revision or None
     head = {"user": owner_tag(user_id), "kind": kind, "revision": known, "work": work}
     return SHOW.on(state.keys.of(thread_id), **head)
+
+
+def state_command(state: MemoryState, thread_id: str) -> Command:
+    """Return the call whose reply `Work.is_of` compares."""
+    return ("HMGET", state.keys.of(thread_id).thread, "created_at", "edits")
 
 
 def learn(state: MemoryState, thread_id: str, user_id: str | None, kind: str, reply: Any) -> Plan[Rows]:
@@ -258,14 +267,13 @@ def _lease(state: MemoryState, thread_id: str, user_id: str, kind: str, **head: 
 # ---------------------------------------------------------------------- the threads of a user
 
 
-def threads_command(state: MemoryState, user_id: str, kind: str) -> Command:
-    """Return the command that reads which threads of a user have rows, those with the newest rows first."""
-    return ("ZRANGE", state.keys.rows_of_user(user_id, kind), 0, -1, "REV")
-
-
 def thread_commands(state: MemoryState, user_id: str, kind: str, thread_ids: Iterable[str]) -> list[Command]:
-    """Return the commands that read which threads of a user have rows, and those of some threads; `read_threads` reads their replies."""
-    return [threads_command(state, user_id, kind), *(show_command(state, id, user_id, kind) for id in thread_ids)]
+    """Return the commands that read which threads of a user have rows, and those of some threads; `read_threads` reads their replies.
+
+    Threads with the newest rows come first.
+    """
+    listing: Command = ("ZRANGE", state.keys.rows_of_user(user_id, kind), 0, -1, "REV")
+    return [listing, *(show_command(state, id, user_id, kind) for id in thread_ids)]
 
 
 def read_threads(

@@ -14,7 +14,7 @@ from uuid import uuid4
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
 from langchain_workingmem._engine.refusals import is_refusal
 from langchain_workingmem.derived.asking import Asking, BadAnswer, ChangedError
-from langchain_workingmem.derived.rows import fail, give, take
+from langchain_workingmem.derived.rows import fail, give, state_command, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 
 if TYPE_CHECKING:
@@ -160,9 +160,8 @@ class Worker:
 
         def go_on() -> Plan[None]:
             yield from self.take()
-            keys = self.state.keys.of(self.thread_id)
-            (about,) = yield from send(("HMGET", keys.thread, "created_at", "edits"))
-            if [(one or b"0").decode() for one in about] != [work.created_at, work.edits]:
+            (found,) = yield from send(state_command(self.state, self.thread_id))
+            if not work.is_of(found):
                 raise ChangedError
 
         return Asking(self.state, self.thread_id, self.user_id, model, self.seconds, self.name, go_on)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import owner_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_workingmem._engine.plan import Command
-    from langchain_workingmem._redis.rooms import Wing
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.turn import Gathered
@@ -52,7 +51,6 @@ class Keeping(Part):
         replies: list[Any],
     ) -> Plan[bool]:
         """Take values whose messages are gone out of what the model is shown."""
-        found.parts["verified"] = True
         scope_key = _scope_key(state, found.thread_id, found.user_id)
         if found.working_memory is not None and (found.working_memory.kept or any(replies)):
             found.working_memory = yield from verified(state, scope_key, found.working_memory, asked, replies)
@@ -163,4 +161,4 @@ def moved(kept: str, source: str, thread_id: str) -> str:
     return Kept.read(kept).moved(source, thread_id).write()
 
 
-WINGS["keeping"] = cast("Wing", sys.modules[__name__])
+WINGS["keeping"] = sys.modules[__name__]

@@ -14,6 +14,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from langchain_workingmem._documents.schemas import check_utf8
+from langchain_workingmem._text.clock import LATEST
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.keeping.values import Leaf, changed, leaves
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.derived import Rows
 
 KIND = "keeping"  # of the rows
-LATEST = 8_836_000_000_000_000  # microseconds: the year 2250
 
 
 def _check_value(value: Any) -> Any:

@@ -10,7 +10,15 @@ from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem.derived import NewRow, commit
-from langchain_workingmem.derived.asking import Unread, elements, read_batch, read_messages, read_unread, role_of
+from langchain_workingmem.derived.asking import (
+    Unread,
+    elements,
+    read_batch,
+    read_messages,
+    read_unread,
+    role_of,
+    tools_called,
+)
 from langchain_workingmem.derived.worker import Worker
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
@@ -160,7 +168,7 @@ def _has_lost(before: WorkingMemoryState, now: WorkingMemoryState) -> bool:
 
 def _authors(rows: Sequence[StoredMessage]) -> list[str]:
     """Return whose words each message holds: what a tool of memory returns was said elsewhere, so it is no source."""
-    tools = {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
+    tools = tools_called(rows)
     found = []
     for row in rows:
         message = row.message

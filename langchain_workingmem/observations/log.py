@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from langchain_workingmem._documents.schemas import check_utf8
 from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.clock import from_micros, to_minute, zone_name
+from langchain_workingmem._text.clock import LATEST, from_micros, to_minute, zone_name
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
@@ -84,7 +84,7 @@ class Body(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    at: Annotated[int, Field(ge=0, le=8_836_000_000_000_000)]
+    at: Annotated[int, Field(ge=0, le=LATEST)]
     priority: Priority
     text: Annotated[str, AfterValidator(check_utf8), Field(max_length=100_000)]
     ids: Annotated[list[str], Field(max_length=64)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.rooms import WINGS
 from langchain_workingmem.chat_models import chat_model_by_name
@@ -31,4 +31,4 @@ def install(core: Core, options: Any) -> Observations:
     return Observations(core, options)
 
 
-WINGS["observations"] = cast("Any", sys.modules[__name__])
+WINGS["observations"] = sys.modules[__name__]

@@ -142,7 +142,7 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         found.working_memory = read_state(state, scope_key, replies[1:at])
     if of_parts:
         is_other |= yield from _beside(state, found, history, reply, of_parts, replies[at:])
-    if scope_key and found.working_memory and found.working_memory.kept and "verified" not in found.parts:
+    if scope_key and found.working_memory and found.working_memory.kept and state.remembering.keeper is None:
         found.working_memory = yield from verified(state, scope_key, found.working_memory)
     if is_other:
         rows = yield from _read_again(state, found, turn, entries, history)

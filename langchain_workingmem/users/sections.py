@@ -14,7 +14,7 @@ from langchain_workingmem._documents.messages import UNREADABLE as UNREADABLE  #
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import count_bytes
-from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem._text.clock import LATEST, to_micros
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ FORMAT, VERSION = "langchain-workingmem", 1
 KINDS = ("thread", "message", "rows", "working_memory", "file")  # of the records after the header
 END = "end"  # of the last record, which says how many there are of each kind
 # The errors that reading a record of any shape may raise.
-LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a double must hold later times exactly
 KEEP_ORDER = "keep the order of the export"
 
 
