@@ -154,8 +154,8 @@ def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str, name: str
 ) -> None:
     crash(long, name, 1)
-    talk(long, 40, "n")
-    assert len(stored(raw, prefix)) > 100
+    assert len(stored(raw, prefix)) > 100, "nothing is left to be done"
+    talk(long, 40, "n")  # which may finish the rest in the background
     assert shown(long, "u") == {"listed t", *(f"n{place}" for place in range(40))}
     other.recall.reindex(progress=False)
     assert_settled(other, raw, prefix)
