@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from langchain_workingmem.embeddings import LocalEmbeddings
+    from langchain_workingmem.embeddings import MultilingualEmbeddings as MultilingualEmbeddings
     from langchain_workingmem.errors import *
     from langchain_workingmem.faces.chat_history import RedisChatMessageHistory as RedisChatMessageHistory
     from langchain_workingmem.faces.middleware import MemoryMiddleware as MemoryMiddleware
@@ -116,7 +117,7 @@ _MODULES = {
     **dict.fromkeys(("File", "FileEdit", "FileInfo", "FileRevision", "FileUsage", "LineMatch"), "files"),
     **dict.fromkeys(("HybridWeights", "Ids", "ThreadIds"), "options"),
     **dict.fromkeys(("Observation", "ObservationLog", "ObservationOptions"), "observations"),
-    "LocalEmbeddings": "embeddings",
+    **dict.fromkeys(("LocalEmbeddings", "MultilingualEmbeddings"), "embeddings"),
     "MemoryMiddleware": "faces.middleware",
     "PerCall": "faces.per_call",
     "RedisChatMessageHistory": "faces.chat_history",

@@ -93,8 +93,8 @@ class Memory(Faces, SetUpOnEntry):
             redis://localhost:6379.
         client: A redis-py client (also of a cluster, or of a Sentinel's master) to use for sync calls instead; memory never closes it.
         async_client: The same for async calls, bound to the event loop that it was made for.
-        embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or any name
-            that `init_embeddings` of langchain knows. It turns recall on.
+        embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", "multilingual",
+            or any name that `init_embeddings` of langchain knows. It turns recall on.
         history: The messages of the thread that a turn shows.
         recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
             False: off, and nothing is embedded.

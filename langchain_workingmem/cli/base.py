@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DECLINED = 3
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
-_MODELS = "The embedding model: local, openai:NAME or another provider:NAME"
+_MODELS = "The embedding model: local, multilingual, openai:NAME or another provider:NAME"
 
 UserId = Annotated[str | None, typer.Option("--user", help="The id of a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]

@@ -112,7 +112,7 @@ def test_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "Local", "openai", "openai:", "text-embedding-3-small"])
 def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
-    with pytest.raises(OptionError, match="'local' or 'provider:model'"):
+    with pytest.raises(OptionError, match="'local', 'multilingual' or 'provider:model'"):
         embeddings_by_name(name)
 
 

