@@ -179,6 +179,8 @@ class RecallResult(_Made):
 
     hits: list[RecallHit] = field(default_factory=list)
     rows: list[StoredMessage] = field(default_factory=list)  # the merged windows, each message once, by time
+    # why a turn shows nothing though messages were found: none is near enough ("far"), or all are about as near ("ordinary")
+    silent: str | None = None
 
     @classmethod
     def of(
@@ -190,7 +192,7 @@ class RecallResult(_Made):
     ) -> Self:
         """Return a result whose hits are made when somebody looks at them."""
         found, put = object.__new__(cls), object.__setattr__
-        for name, value in (("rows", rows), ("titles", titles), ("adjacent", adjacent), ("make", make)):
+        for name, value in (("rows", rows), ("titles", titles), ("adjacent", adjacent), ("make", make), ("silent", None)):
             put(found, name, value)
         return found
 

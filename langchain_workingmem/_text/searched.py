@@ -27,6 +27,11 @@ def asks(text: str) -> bool:
     return "?" in text or (not text.isascii() and bool(_MARK.search(text)))
 
 
+def has_digit(word: str) -> bool:
+    """Tell whether a word is or holds a number, such as that of an order."""
+    return any(map(str.isdigit, word))
+
+
 def as_searched(text: str, *, whole: bool = False) -> str:
     """Return a text with its words as they are searched: where none are separated, each two characters in a row are one.
 

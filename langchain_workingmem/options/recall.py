@@ -72,7 +72,6 @@ class HybridWeights:
 
     dense: float = 0.7  # of similarity; the rest is for the words of the question (BM25)
     neighbours: float = 0.2  # share of the evidence for the messages before and after it that is added to a message
-    thread: float = 0.2  # share of the best evidence in its thread that is added to a message
     author: float = 0.3  # added to the messages of an author that the question names
     time: float = 0.8  # added to messages at a time that the question names, less of it to those near
     length: float = 0.17  # subtracted per ln(tokens / 64) of longer messages

@@ -1,9 +1,8 @@
 """Authors that a question names: their messages speak of them in the first person.
 
 In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". So a name that stands
-in the question as it does in messages is left out of the words and of the vector, and the messages of its author get a bonus. On
-LoCoMo's development half (LocalEmbeddings, docs/recall.md) this finds .776 of the evidence at 500 tokens instead of .658. Without
-names, as between a user and an assistant, it does nothing.
+in the question as it does in messages is left out of the words and of the vector, and the messages of its author get a bonus.
+Without names, as between a user and an assistant, this does nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NAME = rf"(?<![^\W{UNSPACED}]){{}}(?:['\u2019]s)?(?![^\W{UNSPACED}])"
 
 
 class Authors(Recent[str, frozenset[str]]):
-    """The authors of each user, as tags, from the messages that searches have returned."""
+    """The authors of each user, as tags, from the messages that searches have returned; "" is a user without a name."""
 
     def __init__(self) -> None:
         super().__init__(_USERS)
@@ -52,9 +51,4 @@ def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str,
                 text = re.sub(found, " ", text, flags=re.IGNORECASE)
                 break
     text = text if text.strip() else question
-    return frozenset(meant), text, question if are_several(authors) else text
-
-
-def are_several(authors: Collection[str]) -> bool:
-    """Tell whether more than two authors have names, as in a chat of a team."""
-    return sum(map(bool, authors)) > _COUPLE
+    return frozenset(meant), text, question if sum(map(bool, authors)) > _COUPLE else text

@@ -1,4 +1,4 @@
-"""The checked arguments of a search, and how deep it looks."""
+"""The checked arguments of a search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.filters import EVERYTHING, is_named
+from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
 from langchain_workingmem._redis.queries import build_filter
@@ -36,11 +36,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.times import Span
 
-
 TIMES = 4  # as many hits, or tokens of a budget, are looked for as come back of a reranker
-CHECKED = 1_000  # candidates of each search whose metadata is checked here
-DEEPEST = 1_000_000  # candidates that Search returns at once
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
+CHECKED = 1_000  # candidates of each search whose metadata is checked here
 
 
 def message_labels(keys: Collection[str]) -> Labels:
@@ -53,19 +51,6 @@ def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collec
     wanted = metadata_filter(metadata)
     check_declared(wanted.keys, (*options.filterable, *thread_filters), DECLARED)
     return wanted
-
-
-def _conditions(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> tuple[str, dict[str, Any]]:
-    """Return what the index decides of a filter, and the fields of a query that say the rest."""
-    if metadata is None:
-        return EVERYTHING, {}
-    of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
-    condition, is_decided = others.condition(message_labels(options.filterable))
-    checked: dict[str, Any] = {"threads": of_threads} if of_threads.wanted else {}
-    if not is_decided:
-        mixed = tuple(key for key in others.keys if is_named(key, thread_filters))
-        checked |= {"unsure": others, "mixed": mixed}
-    return condition, checked
 
 
 def check_argument_names(arguments: Mapping[str, Any]) -> None:
@@ -85,22 +70,21 @@ class Query:
     user_id: str | None
     scope: Scope
     top_k: int  # hits that are looked for
-    keep: int  # hits that come back
+    keep: int  # hits that come back: fewer with a reranker
     window: tuple[int, int]
     threshold: float | None
     max_tokens: int | None  # of the whole result
-    where: Mapping[str, Any]  # filters besides the scope
+    where: Mapping[str, Any]  # filters besides the scope, as `build_filter` takes them
     threads: Filter | None = None  # of their metadata; None: any thread
     unsure: Filter | None = None  # what the index leaves to be checked of messages and, `mixed`, of their threads
     mixed: tuple[str, ...] = ()  # keys of threads in `unsure`
     # by the thread as in keys: its metadata under these keys, once it is looked up
     of_thread: Mapping[bytes, Mapping[str, Any]] = field(default_factory=dict)
     exclude: frozenset[str]  # message ids
+    exclude_in: str | None = None  # their thread; None: any thread
     now: datetime  # aware; days and weeks of the question are those of its zone
     timezone: str | None = None  # which the call names, instead of that of the memory
-    exclude_in: str | None = None  # their thread; None: any thread
-    turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
-    reranked: bool = False  # more hits are looked for than come back
+    turn: bool = False  # for a prompt
 
     @classmethod
     def of(
@@ -114,67 +98,44 @@ class Query:
         turn: bool = False,
         **arguments: Unpack[RecallArguments],
     ) -> Query:
-        """Check the arguments of a search, or of a `turn`; those that are None or missing come from the options."""
+        """Check the arguments of a search, or of a `turn`; those that are None or missing come from the options.
+
+        A turn has both limits of the options, a search that names `max_tokens` no other one.
+        """
         check_argument_names(arguments)
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
         given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-        scope = given.get("scope", options.scope)
+        scope, max_tokens = given.get("scope", options.scope), given.get("max_tokens")
         one_of(scope, ("user", "thread"), "scope")
-        if thread_id is not None:
-            check_id(thread_id, "thread_id")
-        if user_id is not None:
-            check_id(user_id, "user_id")
+        for name, id in (("thread_id", thread_id), ("user_id", user_id)):
+            if id is not None:
+                check_id(id, name)
         if thread_id is None and (scope == "thread" or user_id is None):
             missing = "thread_id" if scope == "thread" else "user_id"
             raise IdError(f"recall over a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
-        max_tokens = given.get("max_tokens")
         if max_tokens is not None:
             at_least(max_tokens, 1, "max_tokens")
-        has_reranker = options.reranker is not None
-        many = MOST_RERANKED if has_reranker else CANDIDATES
-        top_k = given.get("top_k", options.top_k if max_tokens is None else many)
-        at_least(top_k, 1, "top_k")
-        at_most(top_k, MOST_HITS, "top_k")
+        is_reranked = options.reranker is not None
+        many = MOST_RERANKED if is_reranked else CANDIDATES
+        top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
+        at_most(at_least(top_k, 1, "top_k"), MOST_HITS, "top_k")
         check_threshold(given.get("threshold"))
-        condition, checked = _conditions(options, given.get("metadata"), thread_filters)
         return cls(
             text=text,
             thread_id=thread_id,
             user_id=user_id,
             scope=scope,
-            top_k=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if has_reranker else top_k,
+            top_k=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if is_reranked else top_k,
             keep=top_k,
             window=check_range(given.get("message_range", options.message_range)),
             threshold=given.get("threshold", options.threshold),
-            max_tokens=max_tokens,
-            reranked=has_reranker,
+            max_tokens=options.max_tokens if turn and max_tokens is None else max_tokens,
             turn=turn,
-            where={
-                "roles": check_roles(given["roles"]) if "roles" in given else (),
-                "since": to_micros(given["since"]) if "since" in given else None,
-                "until": to_micros(given["until"]) if "until" in given else None,
-                "metadata": condition,
-            },
-            **checked,
             now=check_now(given["now"]) if "now" in given else datetime.now(UTC),
             exclude=_checked_ids(given.get("exclude_message_ids", ())),
+            **_conditions(options, given, thread_filters),
         )
-
-    @classmethod
-    def of_turn(
-        cls,
-        options: RecallOptions,
-        text: str,
-        thread_id: str,
-        user_id: str,
-        given: Mapping[str, Any],
-        thread_filters: Collection[str] = (),
-    ) -> Query:
-        """Check the arguments of a turn; without limits of its own, it takes both limits from the options."""
-        limits = {name: getattr(options, name) for name in ("top_k", "max_tokens") if given.get(name) is None}
-        ids: dict[str, Any] = {"thread_id": thread_id, "user_id": user_id, "thread_filters": thread_filters}
-        return cls.of(options, text, **ids, turn=True, **{**given, **limits})
 
     def in_zone(self, zone: ZoneInfo | None) -> Query:
         """Ask in the time zone of a user; None: in that of `now`."""
@@ -182,37 +143,48 @@ class Query:
 
     def passes(self, thread: bytes, metadata: bytes | None) -> bool:
         """Tell whether a candidate has the metadata that is wanted, where the index does not decide it."""
+        if self.unsure is None:
+            return True
         own = json.loads(metadata) if metadata else {}
-        return self.unsure is None or self.unsure.matches({**self.of_thread.get(thread, {}), **own})
+        return self.unsure.matches({**self.of_thread.get(thread, {}), **own})
 
     def among(self, found: Mapping[str, Mapping[str, Any]]) -> Query:
         """Search these threads only, if its filter chooses threads; they come with their metadata."""
         where = self.where if self.threads is None else {**self.where, "thread_ids": [*found]}
         return replace(self, where=where, of_thread={encode(id).encode(): own for id, own in found.items()})
 
+    def without(self, thread_id: str) -> Query:
+        """Exclude a thread."""
+        return replace(self, where={**self.where, "not_thread_ids": [thread_id]})
+
     def depth(self, spare: int, *, hybrid: bool) -> int:
         """Return how many candidates are searched: also those that may not count as hits."""
         wanted = self.top_k * 2 + spare + len(self.exclude) + 8
-        return min(max(CHECKED if self.unsure else CANDIDATES if hybrid else NEAREST, wanted), DEEPEST)
+        return max(CHECKED if self.unsure else CANDIDATES if hybrid else NEAREST, wanted)
 
-    def without(self, thread_ids: Collection[str]) -> Query:
-        """Exclude threads."""
-        excluded = [*self.where.get("not_thread_ids", ()), *thread_ids]
-        return replace(self, where={**self.where, "not_thread_ids": excluded})
+    def filter(self, times: Collection[Span] = ()) -> str:
+        """Build the filter, always with the owner; with times from the first to the last of them."""
+        where = dict(self.where)
+        if times:
+            since, until = min(one.since for one in times), max(one.until for one in times) - 1
+            where["since"] = max(since, where.get("since") or since)
+            where["until"] = min(until, until if where.get("until") is None else where["until"])
+        return build_filter(user_id=self.user_id, thread_id=self.thread_id if self.scope == "thread" else None, **where)
 
-    def filter(self, **also: int) -> str:
-        """Build the filter, always with the owner."""
-        thread_id = self.thread_id if self.scope == "thread" else None
-        return build_filter(user_id=self.user_id, thread_id=thread_id, **{**self.where, **also})
 
-    def during(self, times: Collection[Span]) -> str | None:
-        """Build the filter for the times that it names, from the first to the last; None if it names none."""
-        if not times:
-            return None
-        since, until = min(one.since for one in times), max(one.until for one in times) - 1
-        earliest, latest = self.where["since"], self.where["until"]
-        since = since if earliest is None else max(since, earliest)
-        return self.filter(since=since, until=until if latest is None else min(until, latest))
+def _conditions(options: RecallOptions, given: Mapping[str, Any], thread_filters: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a query that say which messages may be found."""
+    where: dict[str, Any] = {name: to_micros(given[name]) for name in ("since", "until") if name in given}
+    if "roles" in given:
+        where["roles"] = check_roles(given["roles"])
+    if (metadata := given.get("metadata")) is None:
+        return {"where": where}
+    of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
+    where["metadata"], is_decided = others.condition(message_labels(options.filterable))
+    found: dict[str, Any] = {"where": where, "threads": of_threads if of_threads.wanted else None}
+    if not is_decided:
+        found |= {"unsure": others, "mixed": tuple(key for key in others.keys if is_named(key, thread_filters))}
+    return found
 
 
 def _checked_ids(ids: Any) -> frozenset[str]:

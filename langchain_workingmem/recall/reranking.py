@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.options import RecallOptions
-    from langchain_workingmem.recall.hits import Found, Page
     from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.shown import Found
+    from langchain_workingmem.recall.windows import Page
 
 MessageId: TypeAlias = tuple[str, str | None]  # thread and message
 SECONDS_A_HIT = 1.0  # that an async call may take longer for each
@@ -25,8 +26,9 @@ SECONDS_A_HIT = 1.0  # that an async call may take longer for each
 
 def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched: Page) -> Plan[list[Found]]:
     """Ask the reranker. No round trip; `RerankerError` if it fails or returns what it was not given."""
-    if options.reranker is None:
+    if options.reranker is None or not hits:
         return [*hits]
+    hits = hits[: query.top_k]
     from langchain_workingmem._engine import models  # which imports asyncio
 
     # with what was said before: an answer is understood with its question

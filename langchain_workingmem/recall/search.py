@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.filters import Filter
-from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict
@@ -19,30 +19,18 @@ from langchain_workingmem._redis.queries import (
     columns,
     numbers,
     similarities,
-    total_of,
     vector_search,
     word_search,
     words_of,
 )
 from langchain_workingmem._text.chunks import keep_ends
+from langchain_workingmem._text.searched import has_digit
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.authors import Authors, apart, are_several
-from langchain_workingmem.recall.hits import is_crowded
-from langchain_workingmem.recall.query import DEEPEST
-from langchain_workingmem.recall.ranking import (
-    CANDIDATES,
-    STANDING_OUT,
-    USERS,
-    Candidates,
-    Ranked,
-    lead_of_words,
-    rank,
-    trust_in_words,
-    with_best_chunks,
-)
+from langchain_workingmem.recall.authors import Authors, apart
+from langchain_workingmem.recall.hits import fetch_hits
+from langchain_workingmem.recall.ranking import USERS, Candidates, rank
 from langchain_workingmem.recall.times import named_times
-from langchain_workingmem.recall.windows import fetch_hits
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
@@ -52,10 +40,11 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.ranking import Numbers
+    from langchain_workingmem.recall.ranking import Ranking
     from langchain_workingmem.recall.times import Span
+
+DEEPER, DEEPEST = 20, 1_000_000  # times as many candidates; as many as Search returns at once
 
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
@@ -75,10 +64,10 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     if query.thread_id is not None and query.user_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "user")]
     query = yield from among_threads(state, query)
-    ranked, replies = yield from find_candidates(state, query, checks)
+    ranking, replies = yield from search(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.user_id)
-    return (yield from fetch_hits(state, query, ranked, with_media=True))
+    return (yield from fetch_hits(state, query, ranking))
 
 
 def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
@@ -92,157 +81,126 @@ def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
     return query.among({thread.id: thread.metadata} if thread and wanted.matches(thread.metadata) else {})
 
 
-def find_candidates(
-    state: MemoryState, query: Query, beside: Sequence[Command], *, spare: int = 0
-) -> Plan[tuple[list[Ranked], list[Any]]]:
-    """Embed the query, search and rank. One round trip, which returns the replies to the commands `beside` too.
+def search(
+    state: MemoryState, query: Query, beside: Sequence[Command] = (), *, spare: int = 0
+) -> Plan[tuple[Ranking, list[Any]]]:
+    """Embed the question, search and rank. One round trip, which returns the replies to the commands `beside` too.
 
-    `spare` messages are searched beyond `top_k`, for a caller that drops some. Another search follows when the first one shows an
-    author whom the question names and who was unknown before, or when a few messages of many chunks fill the list of candidates.
+    `spare` messages are searched beyond `top_k`, for a caller that drops some. It is searched again, in a second round trip, where
+    the first one shows an author whom the question names and who was unknown before, and where the chunks of a few messages, or
+    messages that a filter leaves out, take all places.
     """
-    search = _Search(state, query, spare)
-    vector = yield from search.embedded()
-    replies = yield from search.sent(vector, beside)
-    while True:
-        number = search.count()
-        ranked, again = search.ranked(replies[:number])
-        if not again:
-            return ranked, replies[number:]
-        if again == "author":
-            vector = yield from search.embedded()
-        replies = [*(yield from search.sent(vector, ())), *replies[number:]]
+    authors, owner = state.room(Authors), query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
+    known = authors.get(owner) or frozenset()
+    depth = min(query.depth(spare, hybrid=state.recalling.search == "hybrid"), DEEPEST)
+    asked = Asked.of(state, query, known, depth)
+    found, replies = yield from _sent(state, query, asked, beside)
+    if not known >= (seen := {author.decode().rstrip(THE_USER) for author in {*found.authors}}):
+        known = authors.note(owner, seen)
+        before, asked = asked, Asked.of(state, query, known, depth)
+        if asked.text != before.text or asked.words != before.words:
+            found, _ = yield from _sent(state, query, asked, ())
+    ranking = _ranked(state, query, asked, found, len(known))
+    if found.has_more and len(ranking) < query.top_k + spare and depth < DEEPEST:
+        asked.depth = min(depth * DEEPER, DEEPEST)
+        found, _ = yield from _sent(state, query, asked, ())
+        ranking = _ranked(state, query, asked, found, len(known))
+    return ranking, replies
 
 
 @dataclass(slots=True)
-class _Search:
-    """One search: what is asked, and how deep."""
+class Asked:
+    """What is searched for."""
 
-    state: MemoryState
-    query: Query
-    spare: int
-    options: RecallOptions = field(init=False)
-    depth: int = field(init=False)
-    times: Sequence[Span] = field(init=False)
-    question: str = field(init=False)
-    known: frozenset[str] = field(init=False)  # authors
-    put: tuple[frozenset[str], str, str] = field(init=False)  # authors that are meant, text to search, text to embed
-    words: list[str] = field(init=False)
+    authors: frozenset[str]  # whom the question names
+    text: str  # to embed
+    words: list[str]
+    times: Sequence[Span]
+    depth: int  # candidates of each search
 
-    def __post_init__(self) -> None:
-        self.options = options = self.state.recalling
-        query = self.query
-        self.question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
-        self.times = named_times(self.question, query.now, options.when)
-        self.depth = query.depth(self.spare, hybrid=options.search == "hybrid")
-        self.known = self.state.room(Authors).get(self._owner) or frozenset()
-        self._divide()
+    @classmethod
+    def of(cls, state: MemoryState, query: Query, known: frozenset[str], depth: int) -> Asked:
+        """Divide the question; `known` are the authors of the user."""
+        options = state.recalling
+        question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
+        authors, text, embedded = apart(question, known)
+        words = words_of(text, whole=True) if options.search == "hybrid" else []
+        return cls(authors, to_utf8(embedded), words, named_times(question, query.now, options.when), depth)
 
-    @property
-    def _owner(self) -> str:
-        return self.query.user_id or f"\0{self.query.thread_id}"  # no id holds a NUL
 
-    def _divide(self) -> None:
-        self.put = apart(self.question, self.known)
-        self.words = words_of(self.put[1], whole=True) if self.options.search == "hybrid" else []
+def _sent(
+    state: MemoryState, query: Query, asked: Asked, beside: Sequence[Command]
+) -> Plan[tuple[Candidates, list[Any]]]:
+    """Embed, and send the searches with the commands `beside`; repair an index that was dropped or rebuilt. One round trip."""
+    vector = yield from state.embedder.embed([asked.text], query=True)
+    indexes, name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
+    if not indexes.threads_ready:
+        yield from indexes.ready()
+    if indexes.dims != dims:
+        yield from indexes.vectors_ready(dims)
+    where, near = query.filter(), [query.filter()]
+    if asked.times:
+        near.append(query.filter(asked.times))
+    needed = {"message": query.exclude, "created_at": asked.times, "metadata": query.unsure is not None}
+    fields = [name for name, is_needed in needed.items() if is_needed]
 
-    def embedded(self) -> Plan[np.ndarray[Any, Any]]:
-        """Embed the question, and check that the index fits its vector. One call of the model."""
-        found = yield from self.state.embedder.embed([to_utf8(self.put[2])], query=True)
-        indexes = self.state.indexes
-        if not indexes.threads_ready:
-            yield from indexes.ready()
-        if indexes.dims != found.shape[1]:
-            yield from indexes.vectors_ready(found.shape[1])
-        return found
+    def commands() -> Plan[list[Any]]:
+        packed = indexes.pack(vector)[0]  # anew after a repair, which may find an index of another number type
+        searches = [vector_search(name, packed, one, asked.depth, fields) for one in near]
+        if asked.words:
+            searches.append(word_search(name, asked.words, where, asked.depth, fields))
+        return send(*searches, *beside)
 
-    def count(self) -> int:
-        """Return the number of commands that search."""
-        return 1 + bool(self.times) + bool(self.words)
+    replies = yield from search_with_repair(commands, partial(indexes.refresh, dims), create=indexes.create)
+    count = len(near) + bool(asked.words)
+    found = yield from _read(state, query, replies[:count], len(near), fields, asked.depth)
+    return found, replies[count:]
 
-    def sent(self, vector: np.ndarray[Any, Any], beside: Sequence[Command]) -> Plan[list[Any]]:
-        """Send the searches, and the commands `beside`; repair an index that was dropped or rebuilt. One round trip."""
-        indexes, name = self.state.indexes, self.state.keys.vectors_index
-        where, during, fields = self.query.filter(), self.query.during(self.times), self._fields()
 
-        def search() -> Plan[list[Any]]:
-            # packed anew after a repair, which may find an index of another number type
-            packed = indexes.pack(vector)[0]
-            near = [vector_search(name, packed, one, self.depth, fields) for one in (where, during) if one]
-            worded = [word_search(name, self.words, where, self.depth, fields)] if self.words else []
-            return send(*near, *worded, *beside)
+def _read(
+    state: MemoryState, query: Query, replies: Sequence[Any], near: int, fields: Sequence[str], depth: int
+) -> Plan[Candidates]:
+    """Read the replies, the first `near` of vectors, without what is excluded."""
+    import numpy as np
 
-        return search_with_repair(search, partial(indexes.refresh, vector.shape[1]), create=indexes.create)
+    keys, values, rows, count = list[bytes](), list[Any](), list[Any](), 0
+    for at, reply in enumerate(replies):
+        some, ranks, their_rows = columns(reply, "sortkey" if at < near else "score", content=bool(fields))
+        found = numbers(ranks)
+        values.append(similarities(found, state.recalling.index.distance) if at < near else found)
+        keys, rows, count = keys + some, rows + their_rows, count + len(some) * (at < near)
+    has_more = len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0)
+    scores = np.concatenate(values)
+    if not fields:
+        return Candidates.read(keys, scores, count, has_more=has_more)
+    details = [as_dict(row or {}) for row in rows]  # nothing of a document that was deleted during the search
+    kept = yield from compute(partial(_passing, query, keys, details), len(keys) * (1000 if query.unsure else 1))
+    times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
+    return Candidates.read([*compress(keys, kept)], scores[kept], sum(kept[:count]), times, has_more=has_more)
 
-    def _fields(self) -> list[str]:
-        query = self.query
-        needed = {"message": query.exclude, "created_at": self.times, "metadata": query.unsure is not None}
-        return [name for name, is_needed in needed.items() if is_needed]
 
-    def ranked(self, replies: Sequence[Any]) -> tuple[list[Ranked], str]:
-        """Rank what was found; and tell why to search again: an "author" was unknown, or the list has to be longer ("depth")."""
-        query, options = self.query, self.options
-        is_hybrid, threshold, wanted = options.search == "hybrid", query.threshold or 0.0, query.top_k + self.spare
-        near = 1 + bool(self.times)
-        found, nearest = self._candidates(replies, near)
-        seen = {author.decode().rstrip(THE_USER) for author in {*found.authors}}
-        if not seen <= self.known:
-            before = self.put
-            self.known = self.state.room(Authors).note(self._owner, seen)
-            self._divide()
-            if self.put != before:
-                return [], "author"
-        best = found.values[found.near :][:STANDING_OUT].tolist()
-        counts = (len(self.words), total_of(replies[-1]))
-        meant = self.put[0]
-        choose = partial(
-            rank,
-            found,
-            threshold=threshold,
-            weights=options.weights,
-            trust=trust_in_words(best, *counts) if is_hybrid else None,
-            lead=lead_of_words(best, *counts),
-            # a name that all messages bear tells nothing
-            authors={one.encode() for one in meant if len(meant) < len(self.known)} or USERS,
-            several=are_several(self.known),
-            times=self.times,
-        )
-        ranked = choose(wanted)
-        is_enough = len(ranked) >= wanted or len(nearest) < self.depth or self.depth == DEEPEST
-        if not is_enough and not nearest[-1] < threshold:
-            self.depth = min(self.depth * 4, DEEPEST)
-            return [], "depth"
-        if is_crowded(ranked[:wanted]):
-            ranked = choose(wanted + CANDIDATES)
-        if query.max_tokens is not None:
-            ranked = with_best_chunks(ranked, options.chunk_tokens, found, options.weights.dense)
-        return ranked, ""
+def _passing(query: Query, keys: Sequence[bytes], details: Sequence[dict[bytes, bytes]]) -> list[bool]:
+    """Tell of each candidate whether it is not excluded, and has the metadata that the index leaves to be checked."""
+    excluded = {id.encode() for id in query.exclude}
+    there = None if query.exclude_in is None else encode(query.exclude_in).encode()
+    kept = []
+    for key, row in zip(keys, details, strict=True):
+        thread = key[key.index(b"{") + 1 : key.index(b"}")]
+        is_excluded = row.get(b"message") in excluded and there in (None, thread)
+        kept.append(not is_excluded and query.passes(thread, row.get(b"metadata")))
+    return kept
 
-    def _candidates(self, replies: Sequence[Any], near: int) -> tuple[Candidates, Numbers]:
-        """Read the replies, the first `near` of vectors, without what is excluded; return also the first's similarities."""
-        import numpy as np
 
-        query, metric, content = self.query, self.options.index.distance, bool(self._fields())
-        keys, ranks, rows = columns(replies[0], "sortkey", content=content)
-        values = nearest = similarities(numbers(ranks), metric)
-        count = len(keys)
-        for at, reply in enumerate(replies[1:], 1):
-            more, scores, their_rows = columns(reply, "sortkey" if at < near else "score", content=content)
-            theirs = numbers(scores)
-            if at < near:
-                theirs, count = similarities(theirs, metric), count + len(more)
-            keys, values, rows = keys + more, np.concatenate((values, theirs)), rows + their_rows
-        found, fields = Candidates.read(keys, values, count, rows, timed=bool(self.times))
-        if query.unsure is not None:
-            sure = [
-                query.passes(thread, as_dict(row or {}).get(b"metadata"))
-                for (thread, *_), row in zip(found.messages(), fields, strict=True)
-            ]
-            found, fields = found.where(sure), [*compress(fields, sure)]
-        if query.exclude:
-            excluded = {id.encode() for id in query.exclude}
-            there = None if query.exclude_in is None else encode(query.exclude_in).encode()
-            found = found.where(
-                there not in (None, thread) or as_dict(row or {}).get(b"message") not in excluded
-                for (thread, *_), row in zip(found.messages(), fields, strict=True)
-            )
-        return found, nearest
+def _ranked(state: MemoryState, query: Query, asked: Asked, found: Candidates, known: int) -> Ranking:
+    options = state.recalling
+    # a name that all messages bear tells nothing
+    authors = {one.encode() for one in asked.authors} if 0 < len(asked.authors) < known else USERS
+    return rank(
+        found,
+        options.weights,
+        hybrid=options.search == "hybrid",
+        numbered=any(map(has_digit, asked.words)),
+        authors=authors,
+        times=asked.times,
+        threshold=query.threshold or 0.0,
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 from itertools import count, pairwise, takewhile
-from math import inf
-from typing import TYPE_CHECKING
+from math import inf, log
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage
 
@@ -13,33 +13,61 @@ from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, length
 from langchain_workingmem._text.marks import as_shown
 from langchain_workingmem._text.provider_valid import with_calls
-from langchain_workingmem._text.rendering import attachments, message_text, row_text
+from langchain_workingmem._text.rendering import attachments, message_text, row_text, words_in
+from langchain_workingmem._text.said import structured_text
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.recall.hits import LEAST, most_of, words_in_row
-from langchain_workingmem.recall.ranking import ORDINARY, length_cost
+from langchain_workingmem.recall.ranking import ORDINARY, SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.recall.hits import Found, Page, Position
     from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.ranking import Ranked
+    from langchain_workingmem.recall.ranking import Ranked, Ranking
+    from langchain_workingmem.recall.windows import Page
+
+Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
+LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
+_SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 
 # What a message around a hit is worth, beside its own score. Tuned at 500 to 2,000 tokens as docs/recall.md says.
 _NEIGHBOUR = 0.3  # of what the hit's score exceeds that of an ordinary candidate by
 _LENGTH = 0.04  # subtracted per ln(tokens / 64) of longer messages
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
+_COMMON = 3  # characters of words that are everywhere
+
+
+class Found(NamedTuple):
+    """A hit before its window and its size are known."""
+
+    ranked: Ranked
+    position: Position
+    said: tuple[str, str] = ("", "")  # who said what: of equal ones, one is a hit
+    relevance: float | None = None  # as a reranker has it
+
+
+def words_in_row(row: StoredMessage) -> str:
+    """Return the text of a row by which it is found; most rows tell it without making the message."""
+    data = row.record["data"]
+    content = data["content"]
+    if isinstance(content, str) and not data.get("tool_calls"):
+        return content
+    return structured_text(row.message) if row.record["kind"] == "a" else words_in(row.message)
+
+
+def most_of(query: Query) -> int:
+    """Return the most tokens of a budget that one hit takes."""
+    return max(LEAST, (query.max_tokens or 0) // _SHARE)
 
 
 def result_of(
-    query: Query, hits: Sequence[Found], fetched: Page, chunk_tokens: int, ranked: Iterable[Ranked]
+    query: Query, hits: Sequence[Found], fetched: Page, chunk_tokens: int, ranking: Ranking
 ) -> RecallResult:
     """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
     sizes, rows = None, fetched.rows
     if query.max_tokens is not None and not fits(query, fetched):
-        hits, sizes = sized(query, hits, fetched, ranked)
+        hits, sizes = sized(query, hits, fetched, ranking.by_message())
         rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
     return in_windows(hits, fetched, rows, sizes)
 
@@ -108,22 +136,17 @@ def _shortened(
     rows = dict(fetched.rows)
     by_position = {hit.position: hit for hit in hits}
     fronts = {position for hit in hits for position in fetched.windows[hit.position][0]}
-    words = words_of(query.text)
+    words = [word for word in words_of(query.text) if len(word) > _COMMON or not word.isascii()]
     for position, size in sizes.of.items():
         if size >= sizes.tokens(position):
             continue
         row = rows[position]
         start = end = len(row_text(row)) if position in fronts else 0
         if hit := by_position.get(position):
-            start, end = best_span(hit, words_in_row(row), chunk_tokens)
+            start, end = chunk_span(words_in_row(row), chunk_tokens, hit.ranked.chunk)
         copy = cut(row.message, row.thread_id, size, (start, end), words)
         rows[position] = row.with_message(copy)
     return rows
-
-
-def best_span(hit: Found, text: str, chunk_tokens: int) -> tuple[int, int]:
-    """Return where the chunk of a hit's text lies that matched best."""
-    return chunk_span(text, chunk_tokens, hit.ranked.chunk)
 
 
 # ---------------------------------------------------------------------- the budget
@@ -193,14 +216,15 @@ class Sizes:
             total -= weights[position]
 
 
-def sized(query: Query, hits: Sequence[Found], fetched: Page, ranked: Iterable[Ranked]) -> tuple[list[Found], Sizes]:
-    """Choose by score what fits: one more hit, or one more message around a hit that is shown.
+def sized(
+    query: Query, hits: Sequence[Found], fetched: Page, scores: Mapping[Position, float]
+) -> tuple[list[Found], Sizes]:
+    """Choose by score what fits: one more hit, or one more message around a hit that is shown. `scores` come best first.
 
     A turn takes the hits first, all cut, then the messages around them, and shares out what is left.
     """
     sizes = Sizes(query, fetched)
     size_of = sizes.least if query.turn else sizes.most
-    scores = {one[:2]: one.score for one in ranked}
     ordinary = min([*scores.values()][:ORDINARY], default=0.0)
     number = count()  # of equals the first counts
     queue: list[tuple[float, int, list[Position], Found]] = [
@@ -217,7 +241,7 @@ def sized(query: Query, hits: Sequence[Found], fetched: Page, ranked: Iterable[R
             kept.append(hit)
         for side in filter(None, fetched.windows[hit.position] if is_hit else [farther]):
             score = scores.get(side[0], 0.0) + _NEIGHBOUR * max(0.0, hit.ranked.score - ordinary)
-            score -= length_cost(sizes.tokens(side[0]), _LENGTH)
+            score -= _LENGTH * log(max(sizes.tokens(side[0]), SHORT) / SHORT)
             heappush(queue, (-score, next(number), side, hit))
     if query.turn:
         sizes.share_out()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,9 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.codec import is_readable, read_rows
 from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import with_media as media_in
-from langchain_workingmem.recall.hits import Found, hits_of, near_enough, picked
 from langchain_workingmem.recall.ranking import Ranked
-from langchain_workingmem.recall.reindex import FEWEST, floor_for
-from langchain_workingmem.recall.reranking import rerank
-from langchain_workingmem.recall.shown import in_windows, result_of
+from langchain_workingmem.recall.shown import Found, in_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,11 +20,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import RecallResult, StoredMessage
-    from langchain_workingmem.options import OnError
-    from langchain_workingmem.recall.hits import Position
-    from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.shown import Position
 
-_log = logging.getLogger("langchain_workingmem")
 FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
 _SAID = {"q", "a"}
 
@@ -71,42 +63,6 @@ def _beside(seq: int, before: int, after: int) -> tuple[range, range]:
     return range(last, max(last - before * STRIDE, -1), -STRIDE), range(
         own + STRIDE, own + STRIDE * (after + 1), STRIDE
     )
-
-
-def fetch_hits(
-    state: MemoryState,
-    query: Query,
-    ranked: Sequence[Ranked],
-    *,
-    on_error: OnError = "raise",
-    with_media: bool = False,
-) -> Plan[RecallResult]:
-    """Fetch the messages around the best. One round trip, none without hits; one more where a message beside a hit was deleted.
-
-    A hit whose message is gone is dropped: vectors outlive a thread that expires, and are deleted in steps behind the messages. With
-    on_error="log" a reranker may fail.
-    """
-    options = state.recalling
-    # similarities by l2 are on another scale
-    has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
-    floor = (yield from floor_for(state, learn=len(ranked) >= FEWEST)) if has_floor else None
-    chosen = picked(ranked, query)
-    page = yield from read_windows(state, chosen, query.window, query.user_id)
-    hits = hits_of(chosen, page)
-    if has_floor:
-        hits = near_enough(query, hits, page, floor)
-    if hits and options.reranker is not None:
-        try:
-            hits = yield from rerank(options, query, hits[: query.top_k] if query.reranked else hits, page)
-        except RerankerError as error:
-            if on_error == "raise":
-                raise
-            _log.warning("%s; this turn goes on without it", error)
-    result = result_of(query, hits[: query.keep], page, options.chunk_tokens, ranked)
-    if with_media:
-        shown = {*map(id, result.rows)}  # not the copies with excerpts
-        yield from media_in(state, [row for row in page.rows.values() if id(row) in shown])
-    return result
 
 
 def messages_around(

@@ -165,7 +165,8 @@ class Turn:
             asked = question(new)
             text = "" if asked is None else str(asked.text)
             if text.strip():
-                query = Query.of_turn(options, text, thread_id, user_id, arguments, state.thread_filters).in_zone(zone)
+                ids: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
+                query = Query.of(options, text, **ids, turn=True, **arguments).in_zone(zone)
         if query is None:
             _check_unused(self.core, arguments, is_off=recall is False or options is None)
         history = self.history

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
-from langchain_workingmem._redis.facts import STRIDE
+from langchain_workingmem._redis.facts import STRIDE, Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
@@ -22,10 +22,10 @@ from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, list_head, readable
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
+from langchain_workingmem.recall import among_threads, recall_for_turn, search, words_in_row
 from langchain_workingmem.turn.fit import fit, history_slice
 from langchain_workingmem.turn.media import media_begin, named
-from langchain_workingmem.turn.messages import in_order
+from langchain_workingmem.turn.messages import in_order, is_users
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state, verified
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.history import Kind
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions, OnError
-    from langchain_workingmem.recall import Query
+    from langchain_workingmem.recall import Query, Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
 
+_ASKED_AGAIN = 3  # messages of the user, of which some may repeat the question
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
 
 
@@ -60,6 +61,12 @@ class Request:
     numbered: frozenset[str] = frozenset()  # ids that memory has given to messages of the list
     zone: ZoneInfo | None = None  # None: UTC
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
+
+    @property
+    def spare(self) -> int:
+        """Return how many more hits are searched than are wanted, because the model is shown some messages anyway."""
+        last = self.history.last_messages or 0
+        return min(last + (self.history.step or last) + len(self.messages), MOST_SPARE)
 
 
 @dataclass(slots=True)
@@ -132,8 +139,8 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     at = len(calls)
     calls += [one for some in of_parts for one in some]
     shows_all = history["last"] is None and turn.history.max_tokens is None and "uncovered" not in history
-    query = turn.query.without([turn.thread_id]) if turn.query is not None and shows_all else turn.query
-    query, ranked, replies = yield from _searched(state, query, turn, calls)
+    query = turn.query.without(turn.thread_id) if turn.query is not None and shows_all else turn.query
+    query, ranking, replies = yield from _searched(state, query, turn, calls)
     found = Gathered(turn.thread_id, turn.user_id, zone=turn.zone, kind=turn.kind)
     reply = read_reply(replies[0], turn.thread_id, turn.user_id)
     rows = _read(found, turn, entries, listed, reply, replies[0][1])
@@ -146,8 +153,10 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         found.working_memory = yield from verified(state, scope_key, found.working_memory)
     if is_other:
         rows = yield from _read_again(state, found, turn, entries, history)
-    if ranked and query is not None:
-        found.recalled = yield from _recalled(state, found, turn, query, ranked)
+    if ranking is not None and query is not None:
+        if not len(ranking):
+            _warn_without_vectors(state, turn, reply)
+        found.recalled = yield from _recalled(state, found, turn, query, ranking, rows)
     if rows:
         yield from _make_history(state, found, turn, rows)
     return found
@@ -155,22 +164,20 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
 
 def _searched(
     state: MemoryState, query: Query | None, turn: Request, calls: list[Command]
-) -> Plan[tuple[Query | None, Sequence[Any] | None, list[Any]]]:
-    """Search for the question, and send the calls beside; return the query, its candidates, and the replies to the calls."""
+) -> Plan[tuple[Query | None, Ranking | None, list[Any]]]:
+    """Search for the question, and send the calls beside; return the query, what it finds, and the replies to the calls."""
     if query is None:
         return None, None, (yield from send(*calls))
-    last = turn.history.last_messages or 0
-    spare = min(last + (turn.history.step or last) + len(turn.messages), MOST_SPARE)
     try:
         if query.threads is not None or query.mixed:
             query = yield from among_threads(state, query)
-        ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
+        ranking, replies = yield from search(state, query, calls, spare=turn.spare)
     except NO_VECTORS as error:
         if turn.on_error == "raise":
             raise
         _log.warning("%s; this turn goes without recall", error)
         return None, None, (yield from send(*calls))
-    return query, ranked, replies
+    return query, ranking, replies
 
 
 def _beside(
@@ -334,15 +341,31 @@ def _read_again(
 
 
 def _recalled(
-    state: MemoryState, found: Gathered, turn: Request, query: Query, ranked: Sequence[Any]
+    state: MemoryState,
+    found: Gathered,
+    turn: Request,
+    query: Query,
+    ranking: Ranking,
+    history: Sequence[StoredMessage],
 ) -> Plan[RecallResult]:
-    """Fetch the best candidates, without what the model is shown anyway. Messages are compared by seq."""
+    """Fetch the best hits, without what the model is shown anyway. Messages are compared by seq."""
     here, end = encode(turn.thread_id).encode(), found.end
     known = {*found.seqs.values(), *found.followed.drop}
     if turn.kind == "state":  # what is too old to be shown may be recalled
         known = {seq for seq in known if seq >= found.begins} | set(found.followed.drop)
-    fresh = [one for one in ranked if one.thread != here or (one.seq not in known and one.seq < end)]
-    plan = fetch_hits(state, query, fresh, on_error=turn.on_error)
+
+    def is_hidden(one: Ranked) -> bool:
+        return one.thread == here and (one.seq in known or one.seq >= end)
+
+    plan = recall_for_turn(
+        state,
+        query,
+        ranking,
+        is_hidden=is_hidden,
+        before=partial(_said_before, state, turn, query.text, history),
+        spare=turn.spare,
+        on_error=turn.on_error,
+    )
     result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
     # windows of the hits may hold what is shown anyway, too
     rows = [
@@ -351,6 +374,38 @@ def _recalled(
     if len(rows) < len(result.rows):
         result = RecallResult.of(rows, result.titles, result.adjacent, result.make)
     return result
+
+
+def _said_before(state: MemoryState, turn: Request, text: str, history: Sequence[StoredMessage]) -> Plan[str]:
+    """Return what the user said before a question: in the caller's list, in the history, else in the store (one round trip).
+
+    A question that was asked twice follows up what stood before it.
+    """
+    said = [*map(words_in_row, (row for row in history if row.role == "human"))]
+    said += [str(one.text) for one in turn.messages if is_users(one)]
+    if not any(one != text for one in said):
+        some = replace(turn.history, last_messages=_ASKED_AGAIN, step=1, roles=("human",), max_tokens=None)
+        said = [str(one.text) for one in (yield from read_history(state, turn.thread_id, turn.user_id, some))]
+    return next((one for one in reversed(said) if one.strip() and one != text), "")
+
+
+def _warn_without_vectors(state: MemoryState, turn: Request, reply: dict[str, Any]) -> None:
+    """Say once that recall finds nothing in a thread whose messages have no vectors."""
+    facts = [Facts.read(one) for one in reply.get("shown") or ()]
+    if any(one.words for one in facts) and not any(one.vectors for one in facts) and state.room(Warned).is_due:
+        state.room(Warned).is_due = False
+        _log.warning(
+            "the messages of thread %r have no vectors, so recall does not find them: they were saved while recall was off, or "
+            "the embedding model failed; memory.recall.reindex() makes vectors for all",
+            turn.thread_id,
+        )
+
+
+@dataclass(slots=True)
+class Warned:
+    """Whether this process is still to say that messages have no vectors."""
+
+    is_due: bool = True
 
 
 def _make_history(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[None]:

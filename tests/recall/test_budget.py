@@ -13,10 +13,9 @@ from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOpti
 from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import message_text
-from langchain_workingmem.recall.hits import Found
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
-from langchain_workingmem.recall.shown import sized
+from langchain_workingmem.recall.shown import Found, sized
 from langchain_workingmem.recall.windows import Page
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -86,7 +85,7 @@ def test_one_more_hit_or_one_more_neighbour_comes_by_score(
     query = Query.of(RecallOptions(), "x", user_id="u", max_tokens=30, message_range=1)
     scored = [ranked(5, 1.0), *(ranked(seq, score) for seq, score in others.items())]
     hits = [Found(one, one[:2]) for one in scored if one.seq in {5 * STRIDE, 9 * STRIDE}]
-    _, sizes = sized(query, hits, fetched, scored)
+    _, sizes = sized(query, hits, fetched, {one[:2]: one.score for one in scored})
     assert [seq // STRIDE for _, seq in sizes.of] == shown
 
 

@@ -26,7 +26,7 @@ NOTES = {
 }
 
 
-WORDS = RecallOptions(weights=HybridWeights(dense=0, neighbours=0, thread=0))
+WORDS = RecallOptions(weights=HybridWeights(dense=0, neighbours=0))
 
 
 class CharacterEmbeddings(WordEmbeddings):

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.queries import numbers, similarities
 from langchain_workingmem.options import HybridWeights
-from langchain_workingmem.recall.ranking import (
-    Candidates,
-    Ranked,
-    rank,
-    trust_in_words,
-)
-from langchain_workingmem.recall.reindex import floor_of
+from langchain_workingmem.recall.floors import floor_of
+from langchain_workingmem.recall.ranking import Candidates, Ranked, Ranking, rank
 from langchain_workingmem.recall.times import Span
 
 Candidate: TypeAlias = tuple[
@@ -28,7 +23,7 @@ Candidate: TypeAlias = tuple[
 ]  # thread, sequence number, tokens, author, value, chunk, time
 
 DEFAULT = HybridWeights()
-NOTHING = HybridWeights(dense=1, neighbours=0, thread=0, author=0, time=0, length=0)
+NOTHING = HybridWeights(dense=1, neighbours=0, author=0, time=0, length=0)
 DAY = 86_400_000_000
 
 candidates = st.lists(
@@ -43,7 +38,7 @@ candidates = st.lists(
     ),
     max_size=20,
 ).map(lambda found: sorted(found, key=lambda one: -one[4]))
-trusts = st.sampled_from([None, 0.0, 0.4, 1.0])
+both = pytest.mark.parametrize("hybrid", [False, True])
 
 
 def one(
@@ -58,30 +53,34 @@ def columns(dense: Sequence[Candidate], words: Sequence[Candidate] = ()) -> Cand
         b"wm:vector:{%s}:%d:%s:%d~%s" % (thread, seq, chunk, tokens, author)
         for thread, seq, tokens, author, _, chunk, _ in found
     ]
-    rows = [[b"created_at", b"%d" % row[-1]] for row in found]
-    return Candidates.read(keys, np.array([row[4] for row in found], np.float64), len(dense), rows, timed=True)[0]
+    values, times = np.array([row[4] for row in found], np.float64), [row[-1] for row in found]
+    return Candidates.read(keys, values, len(dense), times)
 
 
-def ranked_by(
+def ranking_of(
     dense: list[Candidate],
     words: list[Candidate] | None = None,
-    limit: int = 100,
     *,
     threshold: float = 0.0,
     weights: HybridWeights = DEFAULT,
-    trust: float | None = 1.0,
+    hybrid: bool = True,
+    numbered: bool = False,
     authors: Collection[bytes] = (),
     times: Collection[Span] = (),
-) -> list[Ranked]:
+) -> Ranking:
     return rank(
         columns(dense, words or []),
-        limit,
-        threshold=threshold,
-        weights=weights,
-        trust=trust,
+        weights,
+        hybrid=hybrid,
+        numbered=numbered,
         authors=authors,
         times=times,
+        threshold=threshold,
     )
+
+
+def ranked_by(*arguments: Any, **more: Any) -> list[Ranked]:
+    return [*ranking_of(*arguments, **more)]
 
 
 def seqs(ranked: list[Ranked]) -> list[int]:
@@ -97,95 +96,101 @@ def test_the_best_chunk_counts_for_the_message() -> None:
 
 
 def test_words_and_meaning_are_added_as_shares_of_their_best() -> None:
-    weights = HybridWeights(dense=0.6, neighbours=0, thread=0, author=0, time=0, length=0)
+    weights = HybridWeights(dense=0.6, neighbours=0, author=0, time=0, length=0)
     ranked = ranked_by([one(1, 0.8), one(3, 0.4)], [one(3, 10.0), one(5, 5.0)], weights=weights)
     assert {found.seq: found.score for found in ranked} == pytest.approx({1: 0.6, 3: 0.3 + 0.4, 5: 0.2})
 
 
-def test_a_thread_with_good_evidence_lifts_its_messages() -> None:
-    weights = HybridWeights(dense=1, neighbours=0, thread=0.2, length=0)
-    others = [one(5, 0.1, b"%d" % number) for number in range(16)]
-    ranked = ranked_by([one(1, 1.0), one(5, 0.55, b"s"), one(9, 0.5), *others], weights=weights)
-    assert [(found.thread, found.seq) for found in ranked][:3] == [(b"t", 1), (b"t", 9), (b"s", 5)]
-    alone = ranked_by([one(1, 1.0), one(5, 0.5)], weights=weights)  # all candidates are of the thread
-    assert [found.score for found in alone] == pytest.approx([1 / 1.2, 0.5 / 1.2])
+def test_an_answer_is_found_by_its_question() -> None:
+    others = [one(STRIDE * 8, 0.1, b"%d" % number) for number in range(120)]
+    dense = [one(STRIDE * 5, 1.0), one(STRIDE * 9, 0.3), one(STRIDE * 6, 0.2), *others]
+    weights = HybridWeights(dense=1, neighbours=0.2, length=0)
+    assert seqs(ranked_by(dense, weights=weights))[:2] == [STRIDE * 5, STRIDE * 6]
+    assert seqs(ranked_by(dense, weights=NOTHING))[:2] == [STRIDE * 5, STRIDE * 9]
 
 
-@pytest.mark.parametrize("trust", [None, 1.0])
-def test_the_short_one_of_equals_comes_first(trust: float | None) -> None:
-    assert seqs(ranked_by([one(5, 0.9, tokens=4000), one(1, 0.9, tokens=40)], trust=trust)) == [1, 5]
+def test_where_the_question_has_a_number_words_count_twice() -> None:
+    dense, words = [one(1, 1.0), one(5, 0.5)], [one(5, 9.0)]
+    assert seqs(ranked_by(dense, words)) == [1, 5]
+    assert seqs(ranked_by(dense, words, numbered=True)) == [5, 1]
+    assert seqs(ranked_by(dense, words, numbered=True, weights=NOTHING)) == [1, 5]  # without words none count
+
+
+@both
+def test_the_short_one_of_equals_comes_first(hybrid: bool) -> None:
+    assert seqs(ranked_by([one(5, 0.9, tokens=4000), one(1, 0.9, tokens=40)], hybrid=hybrid)) == [1, 5]
 
 
 def test_vectors_alone_rank_by_similarity_and_the_newer_of_equals_first() -> None:
-    ranked = ranked_by([one(3, 0.9), one(2, 0.5), one(1, 0.5), one(3, 0.1)], limit=2, trust=None)
+    ranked = ranked_by([one(3, 0.9), one(2, 0.5), one(1, 0.5), one(3, 0.1)], hybrid=False)[:2]
     assert [(found.seq, found.score, found.similarity) for found in ranked] == [(3, 0.9, 0.9), (2, 0.5, 0.5)]
 
 
 def test_words_alone_have_no_similarity() -> None:
-    (found,) = ranked_by([], [one(1, 7.0)], weights=HybridWeights(thread=0, neighbours=0))
+    (found,) = ranked_by([], [one(1, 7.0)], weights=HybridWeights(neighbours=0, author=0))
     assert (found.similarity, found.worded) == (0, True)
     assert found.score == pytest.approx(1 - DEFAULT.dense)
 
 
-@pytest.mark.parametrize("trust", [None, 1.0])
-def test_the_author_who_is_meant_comes_first(trust: float | None) -> None:
+@both
+def test_the_author_who_is_meant_comes_first(hybrid: bool) -> None:
     dense = [one(1, 0.9, author=b"ben"), one(5, 0.8, author=b"ann"), one(9, 0.7)]
-    assert seqs(ranked_by(dense, trust=trust)) == [1, 5, 9]
-    ranked = ranked_by(dense, trust=trust, authors={b"ann"})
+    assert seqs(ranked_by(dense, hybrid=hybrid)) == [1, 5, 9]
+    ranked = ranked_by(dense, hybrid=hybrid, authors={b"ann"})
     assert seqs(ranked) == [5, 1, 9]
     assert all(0 <= found.score <= 1 for found in ranked)
 
 
-@pytest.mark.parametrize("trust", [None, 0.0, 1.0])
-def test_a_message_at_the_time_that_is_meant_comes_first(trust: float | None) -> None:
+@both
+def test_a_message_at_the_time_that_is_meant_comes_first(hybrid: bool) -> None:
     dense = [one(1, 0.9, day=100), one(5, 0.8, day=10), one(9, 0.7, day=12)]
-    assert seqs(ranked_by(dense, trust=trust)) == [1, 5, 9]
-    assert seqs(ranked_by(dense, trust=trust, times=[Span(9 * DAY, 11 * DAY)])) == [5, 9, 1]
+    assert seqs(ranked_by(dense, hybrid=hybrid)) == [1, 5, 9]
+    assert seqs(ranked_by(dense, hybrid=hybrid, times=[Span(9 * DAY, 11 * DAY)])) == [5, 9, 1]
 
 
 # ---------------------------------------------------------------------- what always holds
 
 
-@given(candidates, candidates, trusts)
+@given(candidates, candidates, st.booleans())
 def test_each_message_is_ranked_once_in_falling_order(
-    dense: list[Candidate], words: list[Candidate], trust: float | None
+    dense: list[Candidate], words: list[Candidate], hybrid: bool
 ) -> None:
-    ranked = ranked_by(dense, words, trust=trust, authors={b"ann"}, times=[Span(0, DAY)])
+    ranked = ranked_by(dense, words, hybrid=hybrid, authors={b"ann"}, times=[Span(0, DAY)])
     assert sorted(found[:2] for found in ranked) == sorted({found[:2] for found in (*dense, *words)})
-    assert ranked_by(dense, words, 3, trust=trust, authors={b"ann"}, times=[Span(0, DAY)]) == ranked[:3]
     scores = [found.score for found in ranked]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
 
 
-@given(candidates, candidates, trusts)
+@given(candidates, candidates, st.booleans())
 def test_equal_values_in_another_order_are_ranked_alike(
-    dense: list[Candidate], words: list[Candidate], trust: float | None
+    dense: list[Candidate], words: list[Candidate], hybrid: bool
 ) -> None:
     def alike(found: list[Candidate]) -> list[Candidate]:
         return [(thread, seq, 100, b"", 1.0, chunk, 0) for thread, seq, _, _, _, chunk, _ in found]
 
     near, worded = alike(dense), alike(words)
-    assert ranked_by(near[::-1], worded[::-1], trust=trust) == ranked_by(near, worded, trust=trust)
+    ranked, turned = ranked_by(near, worded, hybrid=hybrid), ranked_by(near[::-1], worded[::-1], hybrid=hybrid)
+    assert [one[:5] for one in turned] == [one[:5] for one in ranked]
 
 
-@given(candidates, candidates, st.floats(0, 1), trusts)
-def test_a_threshold_is_applied_before_the_best_are_chosen(
-    dense: list[Candidate], words: list[Candidate], threshold: float, trust: float | None
+@given(candidates, candidates, st.floats(0, 1), st.booleans())
+def test_a_threshold_leaves_out_what_is_less_similar(
+    dense: list[Candidate], words: list[Candidate], threshold: float, hybrid: bool
 ) -> None:
-    expected = [found for found in ranked_by(dense, words, trust=trust) if found.similarity >= threshold]
-    assert ranked_by(dense, words, 3, threshold=threshold, trust=trust) == expected[:3]
+    expected = [found for found in ranked_by(dense, words, hybrid=hybrid) if found.similarity >= threshold]
+    assert ranked_by(dense, words, threshold=threshold, hybrid=hybrid) == expected
 
 
-# ---------------------------------------------------------------------- how much words tell
+# ---------------------------------------------------------------------- what is near enough
 
 
-def trust(best: float, number: int, matching: int) -> float:
-    """Tell how much words tell if twenty messages match equally well."""
-    return trust_in_words([best] * 20, number, matching)
-
-
-# ---------------------------------------------------------------------- the floor of a model, and pieces
+def test_the_bar_is_the_floor_unless_most_messages_are_as_near() -> None:
+    near = [one(at, 0.6 - at / 1000) for at in range(40)]
+    assert ranking_of(near[:19]).bar(0.4) == 0.4  # too few to tell what is ordinary
+    assert ranking_of(near).bar(1.3) == 1.3
+    twentieth = near[19][4]
+    assert ranking_of(near).bar(0.4) == pytest.approx(twentieth + 0.25 * (1 - twentieth))
 
 
 @pytest.mark.parametrize(
@@ -199,6 +204,7 @@ def trust(best: float, number: int, matching: int) -> float:
         "all-minilm:22m",
         "all-minilm:l6-v2",
         "wordllama-l2-supercat-256",
+        "multilingual-use-v3-6bit",
     ],
 )
 def test_known_models_have_a_floor(name: str) -> None:
@@ -207,47 +213,27 @@ def test_known_models_have_a_floor(name: str) -> None:
 
 # ---------------------------------------------------------------------- from replies to columns
 
-FOREIGN = [
-    b"wm:vector:{t}",
-    b"wm:vector:{t}:1:0",
-    b"wm:vector:{t}:1:0:9:8",
-    b"wm:vector:{t}:x:0:9",
-    b"wm:vector:{t}:1:0:~a",
-    b"wm:vector:{:1:0:9",
-    b"wm:vector:{t}:99999999999999999999:0:9",
-]
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.sampled_from(FOREIGN),
-            st.tuples(
-                st.sampled_from(["a|b,{c}*", "t", "é:~\n"]),
-                st.integers(0, 2**39),
-                st.sampled_from(["0", "12", "o3"]),
-                st.integers(0, 10**6),
-                st.sampled_from(["", "~!", "~ann%3Ab"]),
-            ).map(lambda one: f"wm:vector:{{{encode(one[0])}}}:{one[1]}:{one[2]}:{one[3]}{one[4]}".encode()),
-        ),
-        max_size=12,
-    )
+KEYS = st.tuples(
+    st.sampled_from(["a|b,{c}*", "t", "é:~\n"]),
+    st.integers(0, 2**39),
+    st.sampled_from(["0", "12"]),
+    st.integers(0, 10**6),
+    st.sampled_from(["", "!", "ann%3Ab"]),
 )
-def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
-    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d{1,18}):(\d+):(\d+)(?:~([^:]*))?")
-    ours = [(at, match.groups(default=b"")) for at, key in enumerate(keys) if (match := form.fullmatch(key))]
-    found, rows = Candidates.read(
-        keys,
-        np.arange(len(keys), dtype=np.float64),
-        len(keys) // 2,
-        [[b"created_at", b"%d" % at] for at in range(len(keys))],
-        timed=True,
-    )
-    assert [*found.messages()] == [(thread, int(seq), int(tokens)) for _, (thread, seq, _, tokens, _) in ours]
-    assert [*zip(found.chunks, found.authors, strict=True)] == [(chunk, author) for _, (_, _, chunk, _, author) in ours]
-    assert found.values.tolist() == [*found.times] == [at for at, _ in ours] == [int(row[1]) for row in rows]
-    odd = [at % 2 == 1 for at in range(len(found.threads))]
-    assert [*found.where(odd).messages()] == [*found.messages()][1::2]
+
+
+@given(st.lists(KEYS, max_size=12))
+def test_keys_are_read_as_they_were_written(parts: list[tuple[str, int, str, int, str]]) -> None:
+    written = [
+        f"wm:vector:{{{encode(thread)}}}:{seq}:{chunk}:{tokens}{'~' * bool(author)}{author}".encode()
+        for thread, seq, chunk, tokens, author in parts
+    ]
+    found = Candidates.read(written, np.arange(len(parts), dtype=np.float64), 0)
+    rows = zip(found.threads, found.seqs.tolist(), found.chunks, found.tokens, found.authors, strict=True)
+    assert [*rows] == [
+        (f"{{{encode(thread)}}}".encode(), seq, chunk.encode(), tokens, author.encode())
+        for thread, seq, chunk, tokens, author in parts
+    ]
 
 
 @given(

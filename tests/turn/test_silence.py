@@ -15,7 +15,7 @@ from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem._text.searched import asks
-from langchain_workingmem.recall.reindex import ASKED_AND_TOLD, floor_between, floor_of
+from langchain_workingmem.recall.floors import ASKED_AND_TOLD, floor_between, floor_of
 from tests.helpers.types import Make
 
 TALK = Path(__file__).parents[2] / "benchmarks/talk"
@@ -58,7 +58,7 @@ def test_most_small_talk_without_a_question_mark_is_silent(knowing: Memory, talk
     turns = [one["text"] for one in talk["turns"] if one["kind"] in {"small_talk", "thanks", "order"}]
     quiet = [text for text in turns if not asks(text)]
     loud = [text for text in quiet if shown(knowing, text)]
-    assert len(loud) <= len(quiet) * 0.6, loud
+    assert len(loud) <= len(quiet) * 0.3, loud
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def local(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
     ],
 )
 def test_what_asks_something_is_never_silent(local: Memory, text: str) -> None:
-    assert len(local.context(text, **NEW, read_only=True).recalled.hits) >= 2
+    assert len(local.context(text, **NEW, read_only=True).recalled.rows) >= 2
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_scale_of_a_strange_model_is_learned_once_an_index(make_memory: Make
 @pytest.mark.parametrize("distance", ["cosine", "ip"])
 def test_the_scale_that_is_learned_is_near_what_was_measured(distance: str) -> None:
     asked, told = (np.array(LocalEmbeddings().embed_documents(list(one))) for one in zip(*ASKED_AND_TOLD, strict=True))
-    assert floor_between(asked, told, distance) == pytest.approx(floor_of("wordllama-l2-supercat-256"), abs=0.04)
+    assert floor_between(asked, told, distance) == pytest.approx(0.27, abs=0.01)
     assert floor_between(asked * 0, told * 0, distance) == 0
 
 
