@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_workingmem._documents.filters import is_equality, top_of
+from langchain_workingmem._documents.filters import top_of
 from langchain_workingmem._documents.metadata import (
     canonical_json,
     check_key,
@@ -213,8 +213,7 @@ def search_threads(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
 
 def _check_declared(wanted: Filter, declared: Collection[str]) -> None:
     """Raise `OptionError` for a key that is not declared; equality with any key needs no declaration."""
-    compared = {key for key, value in wanted.conjuncts() if is_equality(key, value)}
-    check_declared(wanted.keys - compared, declared, "Memory(thread_filters=...)")
+    check_declared(wanted.keys_beyond_equality, declared, "Memory(thread_filters=...)")
 
 
 def _fields(wanted: Filter, keys: Collection[str] = ()) -> list[str]:
