@@ -3,6 +3,9 @@
 They mean what they mean in LangGraph's InMemoryStore: Python's equality (1 == 1.0 == True), a dict without operators matches every
 dict that has at least its pairs, a list is compared as a whole, a missing key is None. Two values without an order, such as None
 and 3, do not match, where that store raises. Only `$exists` tells a missing key from None.
+
+A filter may come from a client. So `_Copy` copies it no further than its limits, before anything else looks at it. Then it is read
+into parts: `_meets` tests a document for one, and `_known` writes what an index knows of one.
 """
 
 from __future__ import annotations
@@ -12,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from langchain_workingmem._text.nesting import json_leaves, shown
+from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 Names: TypeAlias = tuple[str, ...]  # of a key, and of keys within its value
 # A condition of a query that all documents meet that pass, and whether only they do.
@@ -26,73 +29,81 @@ Condition: TypeAlias = tuple[str, bool]
 # Returns the labels of which a document has one if its value at these names equals this one, None where labels do not tell.
 Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
 
+# How much a filter may hold. A condition is a key in any of its dicts, unless it is an operator. A value is what is no dict or
+# list, or an empty one. Each dict around a value is a level, and so is each dot in a key, and each list directly in a list.
+_LIMITS = (
+    (32, "conditions", "name fewer keys, or use several calls"),
+    (1_000, "values", "name fewer, or use several calls"),
+    (8, "levels", "put fewer dicts and lists inside each other, and fewer dots in a key"),
+)
 EVERYTHING, NOTHING = "*", "@labels:{none}"  # no label is "none"
 _UNKNOWN: Condition = (EVERYTHING, False)
-_LOGIC = ("$and", "$or", "$not")
 _ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
-_OPERATORS = ("$eq", "$ne", "$in", "$nin", *_ORDER, "$exists", "$not")
+_JSON = "use strings, numbers, booleans, None, lists and dicts with str keys"
+# What has to follow an operator, and how an error says so.
+_LOGIC: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("$and", "$or"), (list, "use a list of filters, with one at least")),
+    "$not": (dict, "use a filter"),
+}
+_OPERATORS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("$eq", "$ne"), (object, "")),
+    **dict.fromkeys(("$in", "$nin"), (list, "use a list of values")),
+    **dict.fromkeys(_ORDER, (str | Number, "use a number or a text")),
+    "$exists": (bool, "use True or False"),
+    "$not": (dict, "use operators, such as {'$gt': 3}"),
+}
+_HERE: tuple[Names, ...] = ((),)  # the path from a value to itself
 _MISSING: Any = object()
+
+
+class Part(NamedTuple):
+    """A test of the value at a path; or "$or", "$not": that one, or none, of several lists of parts is met."""
+
+    sign: str  # an operator; "dict": the value is one; "list": it is one, and each member meets a list of parts
+    operand: Any
+    paths: tuple[Names, ...] = ()  # two for a key with dots: the first where a document has that key, else the second
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """A checked filter."""
 
-    wanted: Mapping[str, Any]
+    wanted: Collection[Part] = ()  # all have to be met
+    work: int = 0  # that the test of one document is, in characters, as `compute` counts it
 
     @classmethod
-    def of(
-        cls, wanted: Mapping[str, Any] | None, name: str = "filter", check: Callable[[Any, str], object] | None = None
-    ) -> Self:
-        """Check a filter; `OptionError` for an unknown operator, a wrong operand, and a value that no document can have.
-
-        `check` is called with what is asked of each key, and the key.
-        """
-        wanted = {} if wanted is None else wanted
-        if not isinstance(wanted, Mapping):
-            raise OptionError(
-                f"{name}={shown(wanted)}", remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}"
-            )
-        try:
-            if no_text := [key for key in wanted if not isinstance(key, str)]:
-                msg = f"key {shown(no_text[0])} is no str"
-                raise ValueError(msg)
-            for leaf in chain.from_iterable(map(json_leaves, wanted.values())):
-                if not isinstance(leaf, str | Number | None):
-                    msg = f"it holds a {type(leaf).__name__}, which is not JSON"
-                    raise ValueError(msg)  # noqa: TRY004 - becomes an OptionError, as the others do
-        except ValueError as error:
-            remedy = "use strings, numbers, booleans, None, lists and dicts with str keys"
-            raise OptionError(f"{name} cannot match, {error}", remedy=remedy) from error
-        _check(wanted, name, check)
-        return cls(wanted)
+    def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter") -> Self:
+        """Check a filter; `OptionError` for an unknown operator, a wrong operand, what is not JSON, and beyond the limits."""
+        copy = _Copy(name)
+        parts = _filter(copy.of({} if wanted is None else wanted), name)
+        return cls(parts, 25 * (copy.keys + copy.values))
 
     @property
     def keys(self) -> set[str]:
         """Return the keys that it names."""
-        return {*_keys(self.wanted)}
+        return _keys(self.wanted)
 
-    def conjuncts(self) -> Iterator[tuple[str, Any]]:
-        """Yield the conditions that all have to be met, as key and condition; their order stays."""
-        return _conjuncts(self.wanted)
+    @property
+    def keys_beyond_equality(self) -> set[str]:
+        """Return the keys of which it asks more than equality with a value."""
+        return _keys(part for part in self.wanted if not _is_equality(part))
 
     def matches(self, value: Mapping[str, Any]) -> bool:
-        """Tell whether a document passes; a key with dots is a path unless the document has that key."""
+        """Tell whether a document passes."""
         return _passes(value, self.wanted)
 
     def apart(self, keys: Collection[str]) -> tuple[Filter, Filter]:
         """Return the conditions that name only these keys, and the others; both have to be met."""
-        own: list[dict[str, Any]] = []
-        others: list[dict[str, Any]] = []
-        for key, part in self.conjuncts():
-            names = [*_keys({key: part})]
-            is_own = bool(names) and all(is_named(one, keys) for one in names)
-            (own if is_own else others).append({key: part})
-        return Filter({"$and": own} if own else {}), Filter({"$and": others} if others else {})
+        own: list[Part] = []
+        others: list[Part] = []
+        for part in self.wanted:
+            names = _keys([part])
+            (own if names and all(is_named(one, keys) for one in names) else others).append(part)
+        return Filter(own, self.work), Filter(others, self.work)
 
     def condition(self, labels: Labels) -> Condition:
         """Write what an index of labels can decide as a condition of a query."""
-        return _compiled(self.wanted, labels)
+        return _condition(self.wanted, labels)
 
 
 def both(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -111,150 +122,134 @@ def is_named(key: str, keys: Collection[str]) -> bool:
     return key in keys or top_of(key) in keys
 
 
-def is_equality(key: str, wanted: Any) -> bool:
-    """Tell whether a condition on a key compares values only, which any index of labels decides."""
-    return not _is_sign(key) and _is_plain(
-        wanted["$eq"] if isinstance(wanted, Mapping) and [*wanted] == ["$eq"] else wanted
-    )
+# ---------------------------------------------------------------------- reading
 
 
-def _is_plain(wanted: Any) -> bool:
-    """Tell whether a value holds no operator."""
-    if isinstance(wanted, Mapping):
-        return not _has_operators(wanted) and all(map(_is_plain, wanted.values()))
-    return not _is_list(wanted) or all(map(_is_plain, wanted))
+@dataclass(slots=True)
+class _Copy:
+    """Copies JSON, and counts what it holds."""
+
+    name: str
+    keys: int = 0
+    values: int = 0
+
+    def of(self, value: Any, level: int = 0) -> Any:
+        is_dict, is_list = isinstance(value, Mapping), isinstance(value, list | tuple)
+        self.values += not (is_dict or is_list) or not value
+        for seen, (most, what, remedy) in zip((self.keys, self.values, level), _LIMITS, strict=True):
+            if seen > most:
+                raise OptionError(f"{self.name} has more than {most:,} {what}", remedy=remedy)
+        if is_dict:
+            return {key: self.of(one, level + 1 + self._dots(key)) for key, one in value.items()}
+        if is_list:
+            return [self.of(one, level + isinstance(one, list | tuple)) for one in value]
+        if not isinstance(value, str | Number | None):
+            raise OptionError(f"{self.name} holds a {type(value).__name__}, which is not JSON", remedy=_JSON)
+        return value
+
+    def _dots(self, key: Any) -> int:
+        """Count a key, and the dots in it."""
+        if not isinstance(key, str):
+            raise OptionError(f"{self.name} has a key of type {type(key).__name__}", remedy=_JSON)
+        self.keys += not _is_sign(key)
+        return key.count(".")
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
+def _filter(wanted: Any, name: str) -> list[Part]:
+    if not isinstance(wanted, dict):
+        seen = f"{name}={shown(wanted)}"
+        raise OptionError(seen, remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}")
+    parts: list[Part] = []
+    for key, part in wanted.items():
+        if not _is_sign(key):
+            paths = dict.fromkeys([(key,), (*key.split("."),)])
+            parts += _value(part, (*paths,), f"{name} for {shown(key)}")
+            continue
+        _check(key, part, _LOGIC, name)
+        filters = [_filter(one, name) for one in ([part] if key == "$not" else part)]
+        parts += chain(*filters) if key == "$and" else [Part(key, filters)]
+    return parts
 
 
-def _has_operators(wanted: Mapping[str, Any]) -> bool:
-    return any(map(_is_sign, wanted))
+def _value(wanted: Any, paths: tuple[Names, ...], where: str) -> list[Part]:
+    """Read what is asked of the value at a path."""
+    if isinstance(wanted, dict):
+        if any(map(_is_sign, wanted)):
+            return [_operator(sign, operand, paths, where) for sign, operand in wanted.items()]
+        inside = (_value(one, tuple((*path, key) for path in paths), where) for key, one in wanted.items())
+        parts = [*chain(*inside)]
+        # a value inside says that this one is a dict
+        is_said = any(part.sign == "$eq" and part.operand is not None for part in parts)
+        return parts if is_said else [Part("dict", None, paths), *parts]
+    if isinstance(wanted, list):
+        members = [_value(one, _HERE, where) for one in wanted]
+        if any([(part.sign, part.paths) for part in parts] != [("$eq", _HERE)] for parts in members):
+            return [Part("list", members, paths)]
+        wanted = [part.operand for (part,) in members]
+    return [Part("$eq", wanted, paths)]
+
+
+def _operator(sign: str, operand: Any, paths: tuple[Names, ...], where: str) -> Part:
+    _check(sign, operand, _OPERATORS, where)
+    if sign == "$not":
+        return Part(sign, [[_operator(below, one, paths, where) for below, one in operand.items()]])
+    if sign in {"$ne", "$nin"}:
+        return Part("$not", [[Part("$eq" if sign == "$ne" else "$in", operand, paths)]])
+    return Part(sign, operand, paths)
+
+
+def _check(sign: str, operand: Any, known: Mapping[str, tuple[Any, str]], where: str) -> None:
+    if sign not in known:
+        right = ", ".join(known) if known is _OPERATORS or sign not in _OPERATORS else f"{{'key': {{{sign!r}: ...}}}}"
+        raise OptionError(f"{where}: unknown operator {shown(sign)} here", remedy=f"use one of {right}")
+    kind, remedy = known[sign]
+    if not isinstance(operand, kind) or (sign in _LOGIC and not operand):
+        raise OptionError(f"{where}: {sign} of {shown(operand)}", remedy=remedy)
 
 
 def _is_sign(key: str) -> bool:
     return key.startswith("$")
 
 
-# ---------------------------------------------------------------------- checks
+# ---------------------------------------------------------------------- parts
 
 
-def _check(wanted: Mapping[str, Any], name: str, check: Callable[[Any, str], object] | None) -> None:
-    for key, part in wanted.items():
-        if key in _LOGIC:
-            some = [part] if key == "$not" else part
-            is_right = _is_list(some) and some and all(isinstance(one, Mapping) for one in some)
-            want = "a filter" if key == "$not" else "a list of filters, with one at least"
-            _require(bool(is_right and (part or key != "$not")), f"{name}: {key}", part, f"use {want}")
-            for one in some:
-                _check(one, name, check)
-        elif _is_sign(key):
-            raise _unknown(name, key, _LOGIC if key not in _OPERATORS else (f"{{'key': {{{key!r}: ...}}}}",))
-        else:
-            if check:
-                check(part, key)
-            _check_value(part, f"{name} for {shown(key)}")
+def _keys(parts: Iterable[Part]) -> set[str]:
+    found = ({part.paths[0][0]} if part.paths else _keys(chain(*part.operand)) for part in parts)
+    return {*chain(*found)}
 
 
-def _check_value(wanted: Any, where: str) -> None:
-    if not isinstance(wanted, Mapping) or not _has_operators(wanted):
-        for part in wanted.values() if isinstance(wanted, Mapping) else wanted if _is_list(wanted) else ():
-            _check_value(part, where)
-        return
-    for sign, operand in wanted.items():
-        if sign not in _OPERATORS:
-            raise _unknown(where, sign, _OPERATORS)
-        if sign in {"$in", "$nin"}:
-            _require(_is_list(operand), f"{where}: {sign}", operand, "use a list of values")
-        elif sign == "$exists":
-            _require(isinstance(operand, bool), f"{where}: {sign}", operand, "use True or False")
-        elif sign in _ORDER:
-            _require(isinstance(operand, str | Number), f"{where}: {sign}", operand, "use a number or a text")
-        elif sign == "$not":
-            is_condition = isinstance(operand, Mapping) and _has_operators(operand)
-            _require(is_condition, f"{where}: {sign}", operand, "use operators, such as {'$gt': 3}")
-            _check_value(operand, where)
+def _is_equality(part: Part) -> bool:
+    return part.sign in {"$eq", "dict"} or (part.sign == "list" and all(map(_is_equality, chain(*part.operand))))
 
 
-def _require(holds: bool, seen: str, operand: Any, remedy: str) -> None:  # noqa: FBT001 - a check
-    if not holds:
-        raise OptionError(f"{seen} of {shown(operand)}", remedy=remedy)
+def _passes(document: Any, parts: Iterable[Part]) -> bool:
+    return all(_meets(document, part) for part in parts)
 
 
-def _unknown(where: str, sign: str, known: Sequence[str]) -> OptionError:
-    return OptionError(f"{where}: unknown operator {shown(sign)} here", remedy=f"use one of {', '.join(known)}")
-
-
-# ---------------------------------------------------------------------- what they name
-
-
-def _keys(wanted: Mapping[str, Any]) -> Iterator[str]:
-    for key, part in wanted.items():
-        if key in _LOGIC:
-            yield from chain.from_iterable(map(_keys, [part] if key == "$not" else part))
-        else:
-            yield key
-
-
-def _conjuncts(wanted: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, part in wanted.items():
-        if key == "$and":
-            yield from chain.from_iterable(map(_conjuncts, part))
-        else:
-            yield key, part
-
-
-# ---------------------------------------------------------------------- documents
-
-
-def _passes(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(_meets(value, key, part) for key, part in wanted.items())
-
-
-def _meets(value: Mapping[str, Any], key: str, part: Any) -> bool:
-    if key == "$and":
-        return all(_passes(value, one) for one in part)
-    if key == "$or":
-        return any(_passes(value, one) for one in part)
-    if key == "$not":
-        return not _passes(value, part)
-    found: Any = value
-    for name in [key] if key in value else key.split("."):
-        found = found.get(name, _MISSING) if isinstance(found, Mapping) else _MISSING
-    return _matches(found, part)
-
-
-def _matches(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        if _has_operators(wanted):
-            return all(_compares(value, name, operand) for name, operand in wanted.items())
-        return isinstance(value, Mapping) and all(
-            _matches(value.get(key, _MISSING), one) for key, one in wanted.items()
-        )
-    if _is_list(wanted):
-        return isinstance(value, list) and len(value) == len(wanted) and all(map(_matches, value, wanted))
-    return bool((None if value is _MISSING else value) == wanted)
-
-
-def _compares(value: Any, sign: str, operand: Any) -> bool:
+def _meets(document: Any, part: Part) -> bool:
+    sign, operand, paths = part
+    if sign in _LOGIC:
+        return any(_passes(document, parts) for parts in operand) is (sign == "$or")
+    value = document
+    for name in paths[0] if len(paths) == 1 or paths[0][0] in document else paths[1]:
+        value = value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
     if sign == "$exists":
         return (value is not _MISSING) is operand
-    if sign == "$not":
-        return not _matches(value, operand)
     value = None if value is _MISSING else value
-    if sign in {"$in", "$nin"}:
-        return any(_equals(value, one) for one in operand) is (sign == "$in")
-    if sign in {"$eq", "$ne"}:
-        return _equals(value, operand) is (sign == "$eq")
+    match sign:
+        case "$eq":
+            return bool(value == operand)
+        case "$in":
+            return value in operand
+        case "dict":
+            return isinstance(value, Mapping)
+        case "list":
+            return isinstance(value, list) and len(value) == len(operand) and all(map(_passes, value, operand))
     numbers = _number(value), _number(operand)
     if None not in numbers:
         return bool(_ORDER[sign](*numbers))
     return isinstance(value, str) and isinstance(operand, str) and bool(_ORDER[sign](value, operand))
-
-
-def _equals(value: Any, operand: Any) -> bool:
-    return bool(value == (list(operand) if isinstance(operand, tuple) else operand))
 
 
 def _number(value: Any) -> float | None:
@@ -270,60 +265,27 @@ def _number(value: Any) -> float | None:
 # ---------------------------------------------------------------------- conditions of a query
 
 
-def _compiled(wanted: Mapping[str, Any], labels: Labels, names: Names = ()) -> Condition:
-    return _all(_part(key, one, labels, names) for key, one in wanted.items())
-
-
-def _part(key: str, wanted: Any, labels: Labels, names: Names) -> Condition:
-    """Write the condition of a key, or of an operator at these names; the index decides only equality."""
-    if key == "$not":
-        return _not(_compiled(wanted, labels, names))
-    if key in {"$and", "$or"}:
-        below = [_compiled(one, labels) for one in wanted]
-        return _all(below) if key == "$and" else _any(below)
-    if key in {"$eq", "$ne", "$in", "$nin"}:
-        found = _any(_equality(names, one, labels) for one in (wanted if key in {"$in", "$nin"} else [wanted]))
-        return _not(found) if key in {"$ne", "$nin"} else found
-    if _is_sign(key):
-        return _UNKNOWN
-    found = _value((*names, key), wanted, labels)
-    if names or "." not in key:
-        return found
-    return _any([found, _value((*key.split("."),), wanted, labels)])[0], False  # such a key is a name or a path
-
-
-def _value(names: Names, wanted: Any, labels: Labels) -> Condition:
-    if not isinstance(wanted, Mapping):
-        return _equality(names, wanted, labels)
-    text, whole = _compiled(wanted, labels, names)
-    # a label of a value inside says that this one is a dict; an operator does not
-    return text, whole and (_has_operators(wanted) or (bool(wanted) and _is_plain(wanted)))
-
-
-def _equality(names: Names, value: Any, labels: Labels) -> Condition:
-    found = None if value is None else labels(names, value)  # what is missing is None, too
-    return _UNKNOWN if found is None else (f"@labels:{{{'|'.join(found)}}}", True)
-
-
-def _all(parts: Iterable[Condition]) -> Condition:
-    found = [*parts]
+def _condition(parts: Iterable[Part], labels: Labels) -> Condition:
+    """Write the condition of parts that all have to be met."""
+    found = [_known(part, labels) for part in parts]
     texts = [text for text, _ in found if text != EVERYTHING]
-    # one flat intersection: a thousand levels of brackets exceed what Search reads
-    text = texts[0] if len(texts) == 1 else f"({' '.join(texts)})" if texts else EVERYTHING
-    return text, all(whole for _, whole in found)
+    return f"({' '.join(texts)})" if texts else EVERYTHING, all(whole for _, whole in found)
 
 
-def _any(parts: Iterable[Condition]) -> Condition:
-    found = [*parts]
-    if any(text == EVERYTHING for text, _ in found):
-        return EVERYTHING, any(whole for text, whole in found if text == EVERYTHING)
-    texts = [text for text, _ in found]
-    text = texts[0] if len(texts) == 1 else f"({' | '.join(texts)})" if texts else NOTHING
-    return text, all(whole for _, whole in found)
-
-
-def _not(part: Condition) -> Condition:
-    text, whole = part
-    if not whole:
+def _known(part: Part, labels: Labels) -> Condition:
+    """Write the condition of a part; the index decides only equality."""
+    sign, operand, paths = part
+    if sign in {"$eq", "$in"}:
+        values = operand if sign == "$in" else [operand]
+        # what is missing is None, too
+        named: list[Any] = [None if one is None else labels(names, one) for names in paths for one in values]
+        return _UNKNOWN if None in named else (f"@labels:{{{'|'.join(chain(*named)) or 'none'}}}", len(paths) == 1)
+    if sign not in _LOGIC:
         return _UNKNOWN
-    return (NOTHING if text == EVERYTHING else EVERYTHING if text == NOTHING else f"(-{text})"), True
+    found = [_condition(parts, labels) for parts in operand]
+    if (EVERYTHING, True) in found:
+        return EVERYTHING if sign == "$or" else NOTHING, True
+    text, is_whole = f"({' | '.join(text for text, _ in found)})", all(whole for _, whole in found)
+    if any(text == EVERYTHING for text, _ in found) or (sign == "$not" and not is_whole):
+        return _UNKNOWN
+    return text if sign == "$or" else f"(-{text})", is_whole

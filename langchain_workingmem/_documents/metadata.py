@@ -22,6 +22,7 @@ DECLARED = (
     "RecallOptions(filterable=...), then run memory.recall.reindex(), or those of threads in Memory(thread_filters=...)"
 )
 _FIELD = b"metadata:"  # in the hash of a thread, before a key
+_sorted_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 def metadata_in(row: Mapping[bytes, bytes]) -> dict[str, Any]:
@@ -33,9 +34,9 @@ def metadata_in(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 def canonical_json(value: object, key: str) -> str:
     """Write a value of metadata as JSON with sorted keys, so that equal values are equal texts."""
     try:
-        if not isinstance(value, str):
+        if isinstance(value, dict | list | tuple):
             check_nesting(value)
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _sorted_json(value)
     except (TypeError, ValueError) as error:
         raise OptionError(
             f"metadata {shown(key)} is not JSON ({error})",
@@ -75,9 +76,9 @@ def _equals(value: Any) -> list[Any]:
 
 def metadata_filter(metadata: Any) -> Filter:
     """Return a checked filter of metadata, None as one that passes everything; `OptionError` for one that cannot match."""
-    return Filter.of(metadata, "metadata", _check_pair)
-
-
-def _check_pair(value: Any, key: str) -> None:
-    check_key(key)
-    canonical_json(value, key)
+    wanted = Filter.of(metadata, "metadata")
+    for key in wanted.keys:
+        check_key(key)
+    for key, value in (metadata or {}).items():
+        canonical_json(value, key)
+    return wanted

@@ -73,7 +73,7 @@ def check_nesting(value: object) -> None:
 def shown(value: object) -> str:
     """Write any value into an error: cut to WIDEST characters, or by its type if it has no repr."""
     try:
-        text = repr(value)
+        text = repr(value[: WIDEST + 1] if isinstance(value, str) else value)  # a long text costs no more
     except (ValueError, RecursionError):  # such as an int with more digits than Python prints
         text = f"of type {type(value).__name__}"
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."

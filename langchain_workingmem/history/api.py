@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.metadata import DECLARED, metadata_filter, metadata_in
-from langchain_workingmem._engine.plan import send
+from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import SWEEP, owner_tag, run_script, sweep_now
 from langchain_workingmem._redis.codec import as_dict, as_messages, is_storable, metadata_of
 from langchain_workingmem._redis.core import Operations, operation, twin
@@ -157,7 +158,12 @@ class History(Operations):
         items = yield from made(state, found.rows())
         if stored:
             own = {key: value for key, value in metadata_in(as_dict(stored[0])).items() if key in state.thread_filters}
-            items = [row for row in items if passing.matches({**own, **metadata_of(row.message, keys_of_messages)})]
+
+            def passes(row: StoredMessage) -> bool:
+                return passing.matches({**own, **metadata_of(row.message, keys_of_messages)})
+
+            size = sum(passing.work + len(body or "") for body in found.bodies)
+            items = yield from compute(partial(list, filter(passes, items)), size)
         return Page(items=items, total=found.total, next_cursor=more)
 
     apage = twin(page)

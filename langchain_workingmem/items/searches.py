@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import math
 from functools import partial
-from itertools import takewhile
+from itertools import compress, takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langgraph.store.base import ListNamespacesOp, SearchItem, SearchOp
 
-from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
 from langchain_workingmem._text.chunks import keep_ends
@@ -26,7 +26,7 @@ from langchain_workingmem.items.filters import labels_of
 from langchain_workingmem.items.state import FIELDS, Row, StoreState, below, parts_of, read_items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from langgraph.store.base import MatchCondition
     from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.filters import Filter
     from langchain_workingmem._engine.plan import Argument, Command
 
-    # whether the value of an item passes the filter; None: the index decides that
-    Passes: TypeAlias = Callable[[Mapping[str, Any]], bool] | None
+    Unsure: TypeAlias = Filter | None  # what the index leaves to be checked of values
 
 # The server allocates as many rows as are asked for, and crashes without memory for them. Larger pages are therefore
 # first cut to the number of items, for one more round trip.
@@ -54,19 +53,20 @@ def search(state: StoreState, op: SearchOp, wanted: Filter) -> Plan[list[SearchI
 
     condition, is_decided = wanted.condition(labels_of)
     where = below(op.namespace_prefix) & FilterExpression(condition)
-    passes = None if is_decided else wanted.matches
+    unsure = None if is_decided else wanted
     text = to_utf8(keep_ends(op.query or "", MAX_QUERY_CHARACTERS))
     if text.strip() and state.vectors:
-        scored = yield from _nearest(state, where, passes, text, op.offset, op.limit)
+        scored = yield from _nearest(state, where, unsure, text, op.offset, op.limit)
     else:
-        rows = yield from _latest(state, where, passes, op.offset, op.limit)
+        rows = yield from _latest(state, where, unsure, op.offset, op.limit)
         scored = [(row, None) for row in rows]
     if op.refresh_ttl:
         yield from read_items(state.keys, [hash_tag(row[b"__key"]) for row, _ in scored if b"ttl" in row], refresh=True)
-    return [SearchItem(**parts_of(row), score=score) for row, score in scored]
+    size = sum(len(row[b"value"]) for row, _ in scored)
+    return (yield from compute(lambda: [SearchItem(**parts_of(row), score=score) for row, score in scored], size))
 
 
-def _latest(state: StoreState, where: FilterExpression, passes: Passes, offset: int, limit: int) -> Plan[list[Row]]:
+def _latest(state: StoreState, where: FilterExpression, unsure: Unsure, offset: int, limit: int) -> Plan[list[Row]]:
     """Read a page of items, the latest first.
 
     One round trip if the index decides the whole filter, else one per 10,000 items or fewer until the page is full.
@@ -76,7 +76,7 @@ def _latest(state: StoreState, where: FilterExpression, passes: Passes, offset: 
         limit = min(limit, (yield from _count(index, where)) - offset)
         if limit <= 0:
             return []
-    if passes is None:
+    if unsure is None:
         reply = yield from _alive(index, where, partial(_page, index, offset, limit))
         return [row for row in rows_of(reply) if row]
     found: list[Row] = []
@@ -84,10 +84,17 @@ def _latest(state: StoreState, where: FilterExpression, passes: Passes, offset: 
     while True:
         reply = yield from _alive(index, where, partial(_page, index, start, size))
         rows = rows_of(reply)
-        found += [row for row in rows if row and passes(json.loads(row[b"value"]))]
+        alive = [row for row in rows if row]
+        found += compress(alive, (yield from _passing(unsure, alive)))
         if len(rows) < size or len(found) >= offset + limit:
             return found[offset : offset + limit]
         start, size = start + size, min(4 * size, 10_000)
+
+
+def _passing(unsure: Filter, rows: Sequence[Row]) -> Plan[list[bool]]:
+    """Tell which values pass; many are tested without blocking an event loop."""
+    size = sum(len(row[b"value"]) + unsure.work for row in rows)
+    return (yield from compute(lambda: [unsure.matches(json.loads(row[b"value"])) for row in rows], size))
 
 
 def _page(index: str, start: int, size: int, where: FilterExpression) -> Command:
@@ -95,7 +102,7 @@ def _page(index: str, start: int, size: int, where: FilterExpression) -> Command
 
 
 def _nearest(
-    state: StoreState, where: FilterExpression, passes: Passes, text: str, offset: int, limit: int
+    state: StoreState, where: FilterExpression, unsure: Unsure, text: str, offset: int, limit: int
 ) -> Plan[list[tuple[Row, float | None]]]:
     """Read a page of items, the most similar first; the best vector of an item counts.
 
@@ -114,14 +121,16 @@ def _nearest(
         reply = yield from _alive(index, where, partial(_neighbours, index, query[0], depth))
         rows = rows_of(reply)
         items = yield from _best(state, [row for row in rows if row])
-        found = [(row, score) for row, score in items if passes is None or passes(json.loads(row[b"value"]))]
+        found = [*items]
+        if unsure is not None:
+            found = [*compress(items, (yield from _passing(unsure, [row for row, _ in items])))]
         if len(rows) < depth or len(found) >= end:
             break
         depth *= 4
     page = found[offset:end]
     if len(page) < limit:
         others = where & (Tag("vectors") == "0") if query else where
-        rest = yield from _latest(state, others, passes, max(0, offset - len(found)), limit - len(page))
+        rest = yield from _latest(state, others, unsure, max(0, offset - len(found)), limit - len(page))
         page += [(row, None) for row in rest]
     return page
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_workingmem._documents.filters import is_equality, top_of
+from langchain_workingmem._documents.filters import Filter, top_of
 from langchain_workingmem._documents.metadata import (
     canonical_json,
     check_key,
@@ -16,7 +16,7 @@ from langchain_workingmem._documents.metadata import (
     metadata_filter,
     metadata_in,
 )
-from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.access import (
     SWEEP,
     change_thread,
@@ -54,9 +54,8 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import Page, Thread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
-    from langchain_workingmem._documents.filters import Filter
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
 
@@ -168,7 +167,7 @@ def list_threads(
         if len(rows) == MOST_ROWS:
             seen = f"metadata={shown(metadata)} has to be compared with more than {MOST_ROWS:,} threads"
             raise OptionError(seen, remedy="name a user_id")
-        found = [row for row in rows if wanted.matches(metadata_in(row))]
+        found = [row for row, _ in (yield from _passing(rows, wanted))]
         total, sign = len(found), -1 if descending else 1
         if after is not None:
             edge = sign * after[0], after[1].encode()
@@ -201,8 +200,16 @@ def find_threads(
     (reply,) = yield from search_threads(
         state, aggregate(state.keys.threads_index, where, *load, "FILTER", "exists(@__key)")
     )
-    found = {state.keys.thread_of(row[b"__key"]): metadata_in(row) for row in rows_of(reply) if row}
-    return found if is_decided else {id: own for id, own in found.items() if wanted.matches(own)}
+    found = yield from _passing([row for row in rows_of(reply) if row], Filter() if is_decided else wanted)
+    return {state.keys.thread_of(row[b"__key"]): own for row, own in found}
+
+
+def _passing(
+    rows: Sequence[dict[bytes, bytes]], wanted: Filter
+) -> Plan[list[tuple[dict[bytes, bytes], dict[str, Any]]]]:
+    """Keep the threads that pass, each with its metadata; many are tested without blocking an event loop."""
+    size = sum(wanted.work + sum(map(len, row.values())) for row in rows)
+    return (yield from compute(lambda: [(row, own) for row in rows if wanted.matches(own := metadata_in(row))], size))
 
 
 def search_threads(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
@@ -213,8 +220,7 @@ def search_threads(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
 
 def _check_declared(wanted: Filter, declared: Collection[str]) -> None:
     """Raise `OptionError` for a key that is not declared; equality with any key needs no declaration."""
-    compared = {key for key, value in wanted.conjuncts() if is_equality(key, value)}
-    check_declared(wanted.keys - compared, declared, "Memory(thread_filters=...)")
+    check_declared(wanted.keys_beyond_equality, declared, "Memory(thread_filters=...)")
 
 
 def _fields(wanted: Filter, keys: Collection[str] = ()) -> list[str]:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+from langgraph.store.memory import _compare_values
 
 from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items.filters import labels
+from langchain_workingmem.items.filters import labels, labels_of
+from tests.helpers.examples import examples
 
 VALUE: dict[str, Any] = {
     "name": "Maya",
@@ -100,7 +107,7 @@ def test_an_unknown_operator_is_refused_with_those_that_exist(wanted: dict[str, 
         ({"$and": [{"$in": [1]}]}, r"use one of \{'key': \{'\$in': ...\}\}"),
         ({"$or": []}, "use a list of filters"),
         ({"$or": {"a": 1}}, "use a list of filters"),
-        ({"$and": [1]}, "use a list of filters"),
+        ({"$and": [1]}, "use a dict"),
         ({"$not": {}}, "use a filter"),
         ({"$not": [{"a": 1}]}, "use a filter"),
         ({"a": {"$in": 1}}, "use a list of values"),
@@ -109,13 +116,55 @@ def test_an_unknown_operator_is_refused_with_those_that_exist(wanted: dict[str, 
         ({"a": {"$gt": None}}, "use a number or a text"),
         ({"a": {"$lte": [1]}}, "use a number or a text"),
         ({"a": {"$not": 5}}, r"use operators, such as \{'\$gt': 3\}"),
-        ({"a": {"$not": {"b": 1}}}, r"use operators, such as \{'\$gt': 3\}"),
+        ({"a": {"$not": {}}}, r"use operators, such as \{'\$gt': 3\}"),
+        ({"a": {"$not": {"b": 1}}}, r"use one of \$eq, \$ne"),
+        ({"a": {"$eq": b"1"}}, "use strings, numbers, booleans"),
+        ({"a": {"$eq": {1: 1}}}, "use strings, numbers, booleans"),
     ],
 )
 def test_a_wrong_operand_is_refused_with_the_right_one(wanted: dict[str, Any], remedy: str) -> None:
     with pytest.raises(OptionError, match=remedy) as caught:
         Filter.of(wanted, "metadata")
     assert "metadata" in str(caught.value)
+
+
+def nested(levels: int, value: Any) -> Any:
+    return value if levels == 0 else {"a": nested(levels - 1, value)}
+
+
+ENDLESS: dict[str, Any] = {}
+ENDLESS["a"] = ENDLESS
+
+
+@pytest.mark.parametrize(
+    ("largest", "larger", "seen"),
+    [
+        ({str(key): 1 for key in range(32)}, {str(key): 1 for key in range(33)}, "32 conditions: name fewer keys"),
+        (
+            {"$or": [{"a": {"$gt": 1, "$lt": 5}}] * 16, "$and": [{"$not": {"a": {"b": 1}}}] * 8},
+            {"$or": [{"a": {"$gt": 1, "$lt": 5}}] * 16, "$and": [{"$not": {"a": {"b": 1}}}] * 8, "c": 1},
+            "32 conditions",
+        ),
+        ({"a": {"$in": [1] * 1000}}, {"a": {"$in": [1] * 1001}}, "1,000 values: name fewer"),
+        ({"a": {"$nin": [[]] * 500}, "b": [{}] * 500}, {"a": {"$nin": [[]] * 500}, "b": [{}] * 501}, "1,000 values"),
+        (nested(8, 1), nested(9, 1), "8 levels: put fewer dicts and lists inside each other"),
+        ({"a.b.c.d.e.f.g": {"$gt": 1}}, {"a.b.c.d.e.f.g.h": {"$gt": 1}}, "8 levels"),
+        ({"a": {"$eq": [[[[[[[1]]]]]]]}}, {"a": {"$eq": [[[[[[[[1]]]]]]]]}}, "8 levels"),
+        ({"$not": nested(7, 1)}, {"$not": {"$not": nested(7, 1)}}, "8 levels"),
+        ({}, ENDLESS, "8 levels"),
+        ({}, {"." * 10**7: 1}, "8 levels"),
+        ({}, {"$or": [{}] * 10**5}, "1,000 values"),
+        ({}, {"a": {f"${at}": 1 for at in range(10**6)}}, "1,000 values"),
+        ({}, {"a": {"$not": dict.fromkeys(range(10**6))}}, "key of type int"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_filter_has_limits_and_costs_no_more_beyond_them(largest: Any, larger: Any, seen: str) -> None:
+    Filter.of(largest)
+    began = time.thread_time()
+    with pytest.raises(OptionError, match=seen):
+        Filter.of(larger, "metadata")
+    assert time.thread_time() - began < 0.05
 
 
 @pytest.mark.parametrize("wanted", ["a", [("a", 1)], {1: "a"}])
@@ -145,3 +194,73 @@ def test_equal_values_have_equal_labels_and_others_do_not() -> None:
     ]
     assert len({next(labels({"a": value})) for value in others}) == len(others)
     assert next(labels({"a": {"b": 1}})) != next(labels({"a.b": 1}))
+
+
+# ---------------------------------------------------------------------- any filter
+
+KEYS = st.sampled_from(["a", "b", "a.b"])
+scalars = st.sampled_from([None, True, 0, 1, 2.5, "", "1", "x"])
+values = st.recursive(
+    scalars, lambda one: st.lists(one, max_size=2) | st.dictionaries(KEYS, one, max_size=2), max_leaves=3
+)
+numbers = st.sampled_from([0, 1, 2.5, "1"])
+operators = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(["$eq", "$ne"], values),
+        **dict.fromkeys(["$gt", "$gte", "$lt", "$lte"], numbers),
+        **dict.fromkeys(["$in", "$nin"], st.lists(values, max_size=2)),
+        "$exists": st.booleans(),
+    },
+).filter(bool)
+conditions = st.recursive(
+    values | operators, lambda one: st.lists(one, max_size=2) | st.dictionaries(KEYS, one, max_size=2), max_leaves=3
+)
+filters = st.recursive(
+    st.dictionaries(KEYS, conditions, max_size=2),
+    lambda one: (
+        st.fixed_dictionaries({"$not": one.filter(bool)})
+        | st.fixed_dictionaries({}, optional={sign: st.lists(one, min_size=1, max_size=2) for sign in ("$and", "$or")})
+    ),
+    max_leaves=3,
+)
+
+
+def meant(document: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Compare as LangGraph's store does, which knows no logic and no paths."""
+    for key, part in wanted.items():
+        if key == "$not":
+            passes = not meant(document, part)
+        elif key in {"$and", "$or"}:
+            passes = (all if key == "$and" else any)([meant(document, one) for one in part])
+        else:
+            found: Any = document
+            for name in [key] if key in document else key.split("."):
+                found = found.get(name) if isinstance(found, dict) else None
+            passes = _compare_values(found, part)
+        if not passes:
+            return False
+    return True
+
+
+def finds(condition: str, document: dict[str, Any]) -> bool:
+    """Tell whether Search finds a document by its labels."""
+    found = {*labels(document)}
+    text = re.sub(r"@labels:\{(.*?)\}", lambda match: str(not found.isdisjoint(match[1].split("|"))), condition)
+    text = text.replace(" | ", "+").replace(" ", " and ").replace("+", " or ").replace("-", " not ")
+    return condition == "*" or bool(eval(text))
+
+
+@examples(2000)
+@given(filters, st.lists(st.dictionaries(KEYS, values, max_size=2), min_size=1, max_size=3))
+def test_index_and_test_agree_with_the_store_in_memory(wanted: dict[str, Any], documents: list[dict[str, Any]]) -> None:
+    try:
+        asked = Filter.of(wanted)
+    except OptionError:  # it has more than 8 levels
+        reject()
+    condition, is_decided = asked.condition(labels_of)
+    for document in documents:
+        passes = asked.matches(document)
+        assert finds(condition, document) == passes if is_decided else finds(condition, document) or not passes
+        with suppress(TypeError, ValueError):  # of that store, for two values without an order, and operators of ours
+            assert passes == meant(document, wanted)

@@ -142,12 +142,13 @@ def test_metadata_of_threads(plain: Memory, written: Any, value: Any) -> None:
         lambda odd: plain.threads.create(thread_id="new", user_id="u", metadata=odd),
         lambda odd: plain.threads.update("t", title="new", metadata=odd),
         lambda odd: plain.threads.clone("t", new_thread_id="new", metadata=odd),
-        lambda odd: plain.threads.list(user_id="u", metadata=odd),
     ]
     for call in calls:
         said = refused(lambda call=call: call({"y": 1, "x": value}), written, OptionError)  # type: ignore[misc]
         assert "use strings, numbers, booleans" in said
         refused(lambda call=call: call(value), written, OptionError)  # type: ignore[misc]
+    for odd in (value, {"y": 1, "x": value}):  # as a filter, it may also be too deep
+        refused(lambda odd=odd: plain.threads.list(user_id="u", metadata=odd), written, OptionError)  # type: ignore[misc]
 
 
 @every
