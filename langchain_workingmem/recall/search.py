@@ -174,7 +174,8 @@ def _read(
     if not fields:
         return Candidates.read(keys, scores, count, has_more=has_more)
     details = [as_dict(row or {}) for row in rows]  # nothing of a document that was deleted during the search
-    kept = yield from compute(partial(_passing, query, keys, details), len(keys) * (1000 if query.unsure else 1))
+    work = query.unsure.work * len(keys) + sum(len(row.get(b"metadata", b"")) for row in details) if query.unsure else 0
+    kept = yield from compute(partial(_passing, query, keys, details), work)
     times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
     return Candidates.read([*compress(keys, kept)], scores[kept], sum(kept[:count]), times, has_more=has_more)
 
