@@ -288,10 +288,10 @@ def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Read scores, or sort keys ("#" and a number; None for a document that was deleted: not a number)."""
     import numpy as np
 
-    if isinstance(next(filter(None, ranks), 0.0), float):
-        return np.array(ranks, np.float64)
-    texts = b" ".join(one or b"nan" for one in ranks).replace(b"#", b"")
-    return np.fromstring(texts, sep=" ")  # in half the time of `float` for each
+    found = [one or b"nan" for one in ranks] if None in ranks else ranks
+    if not found or isinstance(found[-1], float):
+        return np.array(found, np.float64)
+    return np.fromstring(b" ".join(found).replace(b"#", b""), sep=" ")  # in half the time of `float` for each
 
 
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:

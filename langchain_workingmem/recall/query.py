@@ -28,7 +28,7 @@ from langchain_workingmem.options import MOST_HITS, RecallArguments, Scope
 from langchain_workingmem.recall.ranking import CANDIDATES, NEAREST
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import Unpack
     from zoneinfo import ZoneInfo
 
@@ -106,34 +106,34 @@ class Query:
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
         given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-        scope, max_tokens = given.get("scope", options.scope), given.get("max_tokens")
-        one_of(scope, ("user", "thread"), "scope")
+        for name, value in given.items():
+            if check := _CHECKS.get(name):
+                given[name] = check(value, name)
         for name, id in (("thread_id", thread_id), ("user_id", user_id)):
             if id is not None:
                 check_id(id, name)
+        scope, max_tokens = given.get("scope", options.scope), given.get("max_tokens")
         if thread_id is None and (scope == "thread" or user_id is None):
             missing = "thread_id" if scope == "thread" else "user_id"
             raise IdError(f"recall over a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
-        if max_tokens is not None:
-            at_least(max_tokens, 1, "max_tokens")
-        is_reranked = options.reranker is not None
-        many = MOST_RERANKED if is_reranked else CANDIDATES
-        top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
-        at_most(at_least(top_k, 1, "top_k"), MOST_HITS, "top_k")
-        check_threshold(given.get("threshold"))
+        around = options.message_range
+        many = CANDIDATES if options.reranker is None else MOST_RERANKED
+        keep = top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
+        if options.reranker is not None:
+            top_k = max(keep, min(max(LEAST_RERANKED, TIMES * keep), MOST_RERANKED))
         return cls(
             text=text,
             thread_id=thread_id,
             user_id=user_id,
             scope=scope,
-            top_k=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if is_reranked else top_k,
-            keep=top_k,
-            window=check_range(given.get("message_range", options.message_range)),
+            top_k=top_k,
+            keep=keep,
+            window=given.get("message_range") or ((around, around) if isinstance(around, int) else tuple(around)),
             threshold=given.get("threshold", options.threshold),
             max_tokens=options.max_tokens if turn and max_tokens is None else max_tokens,
             turn=turn,
-            now=check_now(given["now"]) if "now" in given else datetime.now(UTC),
-            exclude=_checked_ids(given.get("exclude_message_ids", ())),
+            now=given.get("now") or datetime.now(UTC),
+            exclude=given.get("exclude_message_ids", frozenset()),
             **_conditions(options, given, thread_filters),
         )
 
@@ -174,9 +174,7 @@ class Query:
 
 def _conditions(options: RecallOptions, given: Mapping[str, Any], thread_filters: Collection[str]) -> dict[str, Any]:
     """Return the fields of a query that say which messages may be found."""
-    where: dict[str, Any] = {name: to_micros(given[name]) for name in ("since", "until") if name in given}
-    if "roles" in given:
-        where["roles"] = check_roles(given["roles"])
+    where: dict[str, Any] = {name: given[name] for name in ("since", "until", "roles") if name in given}
     if (metadata := given.get("metadata")) is None:
         return {"where": where}
     of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
@@ -187,6 +185,26 @@ def _conditions(options: RecallOptions, given: Mapping[str, Any], thread_filters
     return found
 
 
-def _checked_ids(ids: Any) -> frozenset[str]:
-    ids = (ids,) if isinstance(ids, str) else as_tuple(ids, "exclude_message_ids", "message ids")
+def _checked_ids(ids: Any, name: str) -> frozenset[str]:
+    ids = (ids,) if isinstance(ids, str) else as_tuple(ids, name, "message ids")
     return frozenset(check_id(id, "message id") for id in ids)
+
+
+def _top_k(value: Any, name: str) -> int:
+    at_most(at_least(value, 1, name), MOST_HITS, name)
+    return int(value)
+
+
+# what each argument has to be, and becomes
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "scope": lambda value, name: one_of(value, ("user", "thread"), name),
+    "top_k": _top_k,
+    "max_tokens": lambda value, name: at_least(value, 1, name),
+    "message_range": lambda value, _: check_range(value),
+    "threshold": lambda value, _: check_threshold(value),
+    "now": lambda value, _: check_now(value),
+    "since": lambda value, _: to_micros(value),
+    "until": lambda value, _: to_micros(value),
+    "roles": lambda value, _: check_roles(value),
+    "exclude_message_ids": _checked_ids,
+}

@@ -6,6 +6,7 @@ brings on public conversations, and what was left out because it brought less. A
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
@@ -102,11 +103,17 @@ class Ranking:
     def __iter__(self) -> Iterator[Ranked]:
         return map(self.make, self.order)
 
-    def by_message(self) -> dict[tuple[bytes, int], float]:
-        """Return all scores by thread and seq."""
-        order, names = self.order, self.names
-        places, scores = self.places[order].tolist(), self.scores[order].tolist()
-        return {(names[at >> _BITS][1:-1], at & _SEQS): score for at, score in zip(places, scores, strict=True)}
+    def score_of(self, thread: bytes, seq: int) -> float:
+        """Return the score of a message, 0 of one that was not found."""
+        name = b"{%s}" % thread
+        place = (bisect_left(self.names, name) << _BITS) + seq
+        at = int(self.places.searchsorted(place))
+        is_there = name in self.names and at < len(self.places) and self.places[at] == place
+        return self.scores[at].item() if is_there else 0.0
+
+    def ordinary(self) -> float:
+        """Return the score of a message that says nothing."""
+        return float(self.scores[self.order[min(ORDINARY, len(self)) - 1]]) if self.order else 0.0
 
     def bar(self, floor: float) -> float:
         """Return how similar a hit has to be that a turn shows: the floor of the model, or more where most messages are as near.

@@ -36,8 +36,6 @@ from langchain_workingmem.threads import find_threads, get_existing_thread, get_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.recall.query import Query

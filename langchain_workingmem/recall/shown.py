@@ -16,7 +16,7 @@ from langchain_workingmem._text.provider_valid import with_calls
 from langchain_workingmem._text.rendering import attachments, message_text, row_text, words_in
 from langchain_workingmem._text.said import structured_text
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.recall.ranking import ORDINARY, SHORT
+from langchain_workingmem.recall.ranking import SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ def result_of(
     """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
     sizes, rows = None, fetched.rows
     if query.max_tokens is not None and not fits(query, fetched):
-        hits, sizes = sized(query, hits, fetched, ranking.by_message())
+        hits, sizes = sized(query, hits, fetched, ranking.score_of, ranking.ordinary())
         rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
     return in_windows(hits, fetched, rows, sizes)
 
@@ -217,15 +217,18 @@ class Sizes:
 
 
 def sized(
-    query: Query, hits: Sequence[Found], fetched: Page, scores: Mapping[Position, float]
+    query: Query,
+    hits: Sequence[Found],
+    fetched: Page,
+    score_of: Callable[[bytes, int], float],
+    ordinary: float,
 ) -> tuple[list[Found], Sizes]:
-    """Choose by score what fits: one more hit, or one more message around a hit that is shown. `scores` come best first.
+    """Choose by score what fits: one more hit, or one more message around a hit that is shown. `ordinary` is a score that says nothing.
 
     A turn takes the hits first, all cut, then the messages around them, and shares out what is left.
     """
     sizes = Sizes(query, fetched)
     size_of = sizes.least if query.turn else sizes.most
-    ordinary = min([*scores.values()][:ORDINARY], default=0.0)
     number = count()  # of equals the first counts
     queue: list[tuple[float, int, list[Position], Found]] = [
         (-inf if query.turn else -hit.ranked.score, next(number), [hit.position], hit) for hit in hits
@@ -240,7 +243,7 @@ def sized(
         if is_hit:
             kept.append(hit)
         for side in filter(None, fetched.windows[hit.position] if is_hit else [farther]):
-            score = scores.get(side[0], 0.0) + _NEIGHBOUR * max(0.0, hit.ranked.score - ordinary)
+            score = score_of(*side[0]) + _NEIGHBOUR * max(0.0, hit.ranked.score - ordinary)
             score -= _LENGTH * log(max(sizes.tokens(side[0]), SHORT) / SHORT)
             heappush(queue, (-score, next(number), side, hit))
     if query.turn:

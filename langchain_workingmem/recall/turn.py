@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 ASKED = 2  # hits of a text with a question mark that are shown, however far they are
-FOLLOWS = 1.1  # of the bar: a text whose best hit is less similar may go on with what was said before it
+# A text of so many tokens, whose best hit is less similar than so many bars, may go on with what was said before it
+FOLLOW_TOKENS, FOLLOWS = 12, 1.1
 _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
 
 
@@ -57,7 +58,7 @@ def recall_for_turn(
         floor = yield from floor_for(state, learn=len(ranking) >= FEWEST)
     fresh, again = picked(filterfalse(is_hidden, ranking), query), list["Ranked"]()
     bar, bar_again = _bar(ranking, floor, asked), 0.0
-    if floor is not None and _best(query, fresh) < FOLLOWS * bar and (said := (yield from before())):
+    if floor is not None and _may_follow(query, fresh, bar) and (said := (yield from before())):
         try:
             both, _ = yield from search(state, replace(query, text=f"{said}\n{query.text}"), spare=spare)
             again, bar_again = picked(filterfalse(is_hidden, both), query), _bar(both, floor, asked)
@@ -87,10 +88,12 @@ def _bar(ranking: Ranking, floor: float | None, asked: int) -> float:
     return 0.0 if floor is None else floor if asked else ranking.bar(floor)
 
 
-def _best(query: Query, ranked: Sequence[Ranked]) -> float:
-    """Return the similarity of the best message that is no copy of the question, which may have been asked before."""
-    tokens = count_tokens(query.text)
-    return max([one.similarity for one in ranked if one.similarity < _SAME or one.tokens != tokens], default=0.0)
+def _may_follow(query: Query, ranked: Sequence[Ranked], bar: float) -> bool:
+    """Tell whether a short text finds hardly anything for itself, but a copy of itself, which was asked before."""
+    if (tokens := count_tokens(query.text)) > FOLLOW_TOKENS:
+        return False
+    others = [one.similarity for one in ranked if one.similarity < _SAME or one.tokens != tokens]
+    return max(others, default=0.0) < FOLLOWS * bar
 
 
 def _near_enough(query: Query, hits: Sequence[Found], page: Page, bar: float, asked: int) -> list[Found]:

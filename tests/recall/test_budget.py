@@ -84,8 +84,9 @@ def test_one_more_hit_or_one_more_neighbour_comes_by_score(
     fetched.measure(rows, 1, 1)
     query = Query.of(RecallOptions(), "x", user_id="u", max_tokens=30, message_range=1)
     scored = [ranked(5, 1.0), *(ranked(seq, score) for seq, score in others.items())]
+    scores = {one[:2]: one.score for one in scored}
     hits = [Found(one, one[:2]) for one in scored if one.seq in {5 * STRIDE, 9 * STRIDE}]
-    _, sizes = sized(query, hits, fetched, {one[:2]: one.score for one in scored})
+    _, sizes = sized(query, hits, fetched, lambda *at: scores.get(at, 0.0), min(scores.values()))
     assert [seq // STRIDE for _, seq in sizes.of] == shown
 
 

@@ -15,7 +15,7 @@ from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem._text.searched import asks
-from langchain_workingmem.recall.floors import ASKED_AND_TOLD, floor_between, floor_of
+from langchain_workingmem.recall.floors import ASKED_AND_TOLD, floor_between
 from tests.helpers.types import Make
 
 TALK = Path(__file__).parents[2] / "benchmarks/talk"
@@ -98,6 +98,78 @@ def test_what_asks_something_is_never_silent(local: Memory, text: str) -> None:
 )
 def test_each_hit_is_cut_for_itself(local: Memory, text: str, hits: list[str]) -> None:
     assert [hit.message.text for hit in local.context(text, **NEW, read_only=True).recalled.hits] == hits
+
+
+def test_of_what_asks_something_the_two_best_hits_stand_apart(make_memory: Make, local_model: LocalEmbeddings) -> None:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions(message_range=1))
+    near = [("user", "Red paint for the shed."), ("assistant", "Red paint for the shed, noted."), ("user", "Red!")]
+    memory.save_turn(near, thread_id="a", user_id="ann")
+    memory.save_turn([("user", "The boat leaks.")], thread_id="b", user_id="ann")
+    shown = memory.context("qwertz asdf red paint?", **NEW, read_only=True, top_k=9).recalled
+    assert "The boat leaks." in [str(message.text) for message in shown.messages]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "shown"),
+    [
+        (["I live in Berlin.", "We moved to Paris last week."], "Where do I live?", [0, 1]),
+        (["Water the plants.", "Done.", "Feed the cat."], "What did you do with the plants?", [0, 1]),
+        (["Fix bug 0.", "I changed parser.py.", "Fix bug 17.", "I changed net.py."], "Which files for bug 0?", [0, 1]),
+        (["Send the bill to Anna.", "Sent.", "Buy eggs."], "What did you do for Anna?", [0, 1]),
+        (["수업은 매주 화요일 저녁 일곱 시에 있어"], "수업 언제야?", [0]),
+        (["제 이름은 김민수예요"], "제 이름이 뭐예요?", [0]),
+        (["会议改到周五下午三点"], "会议几点", [0]),
+        (["我对花生过敏"], "我对什么过敏", [0]),
+        (["かさは玄関の棚に置いたよ"], "かさはどこ？", [0]),
+        (["Ik heet Joris"], "Hoe heet ik?", [0]),
+        (["Mam na imię Agnieszka"], "Jak mam na imię?", [0]),
+    ],
+)
+def test_what_answers_is_shown_in_the_order_of_time(
+    make_memory: Make, local_model: LocalEmbeddings, said: list[str], asked: str, shown: list[int]
+) -> None:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions())
+    for at in range(0, len(said), 2):
+        pair = [("user", text) if not place else ("assistant", text) for place, text in enumerate(said[at : at + 2])]
+        memory.save_turn(pair, thread_id=f"t{at}", user_id="ann")
+    others = ["The violin is out of tune.", "My nephew collects stamps.", "Ferries were cancelled in March."]
+    memory.history.append(others, thread_id="others", user_id="ann")
+    texts = [str(one.text) for one in memory.context(asked, **NEW, read_only=True).recalled.messages]
+    assert [text for text in texts if text in said][: len(shown)] == [said[at] for at in shown]
+
+
+THANKS = "谢谢 gracias धन्यवाद شكرا ধন্যবাদ obrigado спасибо ありがとう danke 감사합니다 merci teşekkürler grazie".split()
+
+
+def test_most_thanks_in_most_languages_are_silent_and_say_why(knowing: Memory, talk: Any) -> None:
+    del talk
+    found = {text: knowing.context(text, **NEW, read_only=True).recalled for text in ["thank you", "cảm ơn", *THANKS]}
+    loud = [text for text, recalled in found.items() if recalled.rows]
+    assert len(loud) <= len(found) // 3, loud
+    assert {recalled.silent for recalled in found.values() if not recalled.rows} <= {"far", "ordinary"}
+
+
+def test_silence_has_two_reasons(make_memory: Make, local_model: LocalEmbeddings) -> None:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions())
+    memory.history.append([f"the red fox number {at}" for at in range(40)], thread_id="a", user_id="ann")
+    assert memory.context("asdf qwer", **NEW, read_only=True).recalled.silent == "far"
+    ordinary = memory.context("the red fox", **NEW, read_only=True).recalled
+    assert (ordinary.silent, ordinary.rows) == ("ordinary", [])
+    assert memory.context("the red fox?", **NEW, read_only=True).recalled.silent is None
+    assert memory.recall.search("asdf qwer", user_id="ann").silent is None
+
+
+def test_recall_that_is_turned_on_later_says_once_that_nothing_has_vectors(
+    make_memory: Make, local_model: LocalEmbeddings, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = make_memory()
+    before.save_turn([("user", "My dog is called Nougat."), ("assistant", "Nice.")], thread_id="old", user_id="ann")
+    memory = make_memory(embeddings=local_model, recall=RecallOptions())
+    for _ in range(2):
+        memory.context("What is my dog called?", thread_id="old", user_id="ann", read_only=True)
+    assert [record.message.count("reindex()") for record in caplog.records] == [1]
+    memory.recall.reindex(progress=False)
+    assert memory.context("What is my dog called?", **NEW, read_only=True).recalled.rows
 
 
 def test_a_search_and_a_threshold_have_no_floor(local: Memory) -> None:
