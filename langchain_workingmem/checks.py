@@ -37,10 +37,11 @@ def at_least(value: object, least: int, name: str) -> int:
     return value
 
 
-def at_most(value: int, most: int, name: str) -> None:
-    """Raise `OptionError` when the value is larger."""
+def at_most(value: int, most: int, name: str) -> int:
+    """Return the value; raise `OptionError` when it is larger."""
     if value > most:
         raise OptionError(f"{name}={value}", remedy=f"use at most {most}")
+    return value
 
 
 def check_type(value: T, kind: type[Any], name: str) -> T:

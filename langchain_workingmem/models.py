@@ -192,7 +192,13 @@ class RecallResult(_Made):
     ) -> Self:
         """Return a result whose hits are made when somebody looks at them."""
         found, put = object.__new__(cls), object.__setattr__
-        for name, value in (("rows", rows), ("titles", titles), ("adjacent", adjacent), ("make", make), ("silent", None)):
+        for name, value in (
+            ("rows", rows),
+            ("titles", titles),
+            ("adjacent", adjacent),
+            ("make", make),
+            ("silent", None),
+        ):
             put(found, name, value)
         return found
 

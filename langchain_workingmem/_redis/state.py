@@ -95,6 +95,7 @@ class MemoryState:
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
     parts: list[Any] = field(default_factory=list)  # each a `Part` of rooms.py, which registers itself
     _rooms: dict[type, object] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)  # what is done once in a process
 
     def __post_init__(self, model: str, create: bool) -> None:
         self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create, embedder=self.embedder)
@@ -103,6 +104,12 @@ class MemoryState:
         """Return what a part keeps in this process for this memory, made at the first use: `kind()`."""
         found = self._rooms.get(kind)
         return cast("R", self._rooms.setdefault(kind, kind()) if found is None else found)  # several threads may ask
+
+    def is_first(self, what: str) -> bool:
+        """Tell whether this is the first time that a process asks for something."""
+        is_first = what not in self._done
+        self._done.add(what)
+        return is_first
 
     def marks(self, thread_id: str, user_id: str) -> Marks:
         """Return what signs and reads marks in messages of a thread."""

@@ -57,6 +57,7 @@ class Recall(Operations):
 
     asearch = twin(search)
 
+    @operation
     def reindex(
         self,
         *,
@@ -64,7 +65,7 @@ class Recall(Operations):
         thread_id: str | None = None,
         force: bool = False,
         progress: bool = True,
-    ) -> int:
+    ) -> Plan[int]:
         """Embed every message that lacks vectors of the present model, and return how many got them.
 
         It repairs messages that a crash or a failing model left without vectors, and those saved while recall was off.
@@ -78,17 +79,6 @@ class Recall(Operations):
         """
         with progress_bar("reindex", "messages", shown=progress) as advance:
             plan = reindex_messages(self._core.state, user_id, thread_id, force=force, progress=advance)
-            return self._core.run(plan)
+            return (yield from plan)
 
-    async def areindex(
-        self,
-        *,
-        user_id: str | None = None,
-        thread_id: str | None = None,
-        force: bool = False,
-        progress: bool = True,
-    ) -> int:
-        """Async twin of `reindex`."""
-        with progress_bar("reindex", "messages", shown=progress) as advance:
-            plan = reindex_messages(self._core.state, user_id, thread_id, force=force, progress=advance)
-            return await self._core.arun(plan)
+    areindex = twin(reindex)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, Spawn, send
@@ -66,17 +65,9 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
 def floor_for(state: MemoryState, *, learn: bool) -> Plan[float | None]:
     """Return the floor of the model's similarities. One that nobody has measured has none until it is learned in the background."""
     floor = floor_of(state.indexes.model) or state.indexes.scale
-    if floor is None and learn and (learning := state.room(Learning)).is_due:
-        learning.is_due = False
+    if floor is None and learn and state.is_first("floor"):
         yield Spawn(learn_scale(state), slow=True)  # nobody waits for a paid model at the end of a process
     return floor
-
-
-@dataclass(slots=True)
-class Learning:
-    """Whether this process is still to learn the scale of its model."""
-
-    is_due: bool = True
 
 
 def learn_scale(state: MemoryState) -> Plan[None]:

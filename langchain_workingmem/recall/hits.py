@@ -28,7 +28,7 @@ def fetch_hits(state: MemoryState, query: Query, ranking: Ranking) -> Plan[Recal
     chosen = picked(ranking, query)
     page = yield from read_windows(state, chosen, query.window, query.user_id)
     hits = yield from rerank(state.recalling, query, hits_of(chosen, page), page)
-    result = result_of(query, hits[: query.keep], page, state.recalling.chunk_tokens, ranking)
+    result = result_of(query, hits[: query.keep], page, state.recalling.chunk_tokens)
     shown = {*map(id, result.rows)}  # not the copies with excerpts
     yield from with_media(state, [row for row in page.rows.values() if id(row) in shown])
     return result

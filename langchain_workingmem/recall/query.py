@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter
-from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
+from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.queries import build_filter
 from langchain_workingmem._text.clock import in_zone, to_micros
 from langchain_workingmem.checks import (
@@ -32,18 +31,13 @@ if TYPE_CHECKING:
     from typing import Unpack
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._documents.filters import Filter, Labels
+    from langchain_workingmem._documents.filters import Filter
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.times import Span
 
 TIMES = 4  # as many hits, or tokens of a budget, are looked for as come back of a reranker
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
 CHECKED = 1_000  # candidates of each search whose metadata is checked here
-
-
-def message_labels(keys: Collection[str]) -> Labels:
-    """Return the labels by which the index decides conditions on these keys of messages; it knows nothing of others."""
-    return lambda names, value: labels_of(names, value) if names[0] in keys else None
 
 
 def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> Filter:
@@ -76,10 +70,7 @@ class Query:
     max_tokens: int | None  # of the whole result
     where: Mapping[str, Any]  # filters besides the scope, as `build_filter` takes them
     threads: Filter | None = None  # of their metadata; None: any thread
-    unsure: Filter | None = None  # what the index leaves to be checked of messages and, `mixed`, of their threads
-    mixed: tuple[str, ...] = ()  # keys of threads in `unsure`
-    # by the thread as in keys: its metadata under these keys, once it is looked up
-    of_thread: Mapping[bytes, Mapping[str, Any]] = field(default_factory=dict)
+    unsure: Filter | None = None  # what the index leaves to be checked of messages
     exclude: frozenset[str]  # message ids
     exclude_in: str | None = None  # their thread; None: any thread
     now: datetime  # aware; days and weeks of the question are those of its zone
@@ -141,17 +132,9 @@ class Query:
         """Ask in the time zone of a user; None: in that of `now`."""
         return self if zone is None else replace(self, now=in_zone(self.now, zone))
 
-    def passes(self, thread: bytes, metadata: bytes | None) -> bool:
-        """Tell whether a candidate has the metadata that is wanted, where the index does not decide it."""
-        if self.unsure is None:
-            return True
-        own = json.loads(metadata) if metadata else {}
-        return self.unsure.matches({**self.of_thread.get(thread, {}), **own})
-
-    def among(self, found: Mapping[str, Mapping[str, Any]]) -> Query:
-        """Search these threads only, if its filter chooses threads; they come with their metadata."""
-        where = self.where if self.threads is None else {**self.where, "thread_ids": [*found]}
-        return replace(self, where=where, of_thread={encode(id).encode(): own for id, own in found.items()})
+    def among(self, thread_ids: Collection[str]) -> Query:
+        """Search these threads only."""
+        return replace(self, where={**self.where, "thread_ids": [*thread_ids]})
 
     def without(self, thread_id: str) -> Query:
         """Exclude a thread."""
@@ -178,11 +161,17 @@ def _conditions(options: RecallOptions, given: Mapping[str, Any], thread_filters
     if (metadata := given.get("metadata")) is None:
         return {"where": where}
     of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
-    where["metadata"], is_decided = others.condition(message_labels(options.filterable))
+    if mixed := sorted(key for key in others.keys if is_named(key, thread_filters)):
+        raise OptionError(
+            f"metadata: one condition names {mixed} of threads and keys of messages",
+            remedy="join what you want of threads and of messages by $and, or search twice",
+        )
+    # the index knows nothing of other keys
+    where["metadata"], is_decided = others.condition(
+        lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
+    )
     found: dict[str, Any] = {"where": where, "threads": of_threads if of_threads.wanted else None}
-    if not is_decided:
-        found |= {"unsure": others, "mixed": tuple(key for key in others.keys if is_named(key, thread_filters))}
-    return found
+    return found if is_decided else found | {"unsure": others}
 
 
 def _checked_ids(ids: Any, name: str) -> frozenset[str]:
@@ -190,15 +179,10 @@ def _checked_ids(ids: Any, name: str) -> frozenset[str]:
     return frozenset(check_id(id, "message id") for id in ids)
 
 
-def _top_k(value: Any, name: str) -> int:
-    at_most(at_least(value, 1, name), MOST_HITS, name)
-    return int(value)
-
-
 # what each argument has to be, and becomes
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "scope": lambda value, name: one_of(value, ("user", "thread"), name),
-    "top_k": _top_k,
+    "top_k": lambda value, name: at_most(at_least(value, 1, name), MOST_HITS, name),
     "max_tokens": lambda value, name: at_least(value, 1, name),
     "message_range": lambda value, _: check_range(value),
     "threshold": lambda value, _: check_threshold(value),

@@ -6,7 +6,6 @@ brings on public conversations, and what was left out because it brought less. A
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
@@ -90,10 +89,7 @@ class Ranked(NamedTuple):
 class Ranking:
     """The messages of a search, the best first; each is made when somebody takes it."""
 
-    names: list[bytes]
-    places: Places
     order: list[int]
-    scores: Numbers
     similarities: Numbers
     make: Callable[[int], Ranked]  # of an index in the columns
 
@@ -103,28 +99,17 @@ class Ranking:
     def __iter__(self) -> Iterator[Ranked]:
         return map(self.make, self.order)
 
-    def score_of(self, thread: bytes, seq: int) -> float:
-        """Return the score of a message, 0 of one that was not found."""
-        name = b"{%s}" % thread
-        place = (bisect_left(self.names, name) << _BITS) + seq
-        at = int(self.places.searchsorted(place))
-        is_there = name in self.names and at < len(self.places) and self.places[at] == place
-        return self.scores[at].item() if is_there else 0.0
-
-    def ordinary(self) -> float:
-        """Return the score of a message that says nothing."""
-        return float(self.scores[self.order[min(ORDINARY, len(self)) - 1]]) if self.order else 0.0
-
-    def bar(self, floor: float) -> float:
+    def bar(self, floor: float | None, *, is_asked: bool = False) -> float:
         """Return how similar a hit has to be that a turn shows: the floor of the model, or more where most messages are as near.
 
         In a language that the model hardly knows, and with a model of another scale, all messages are alike: where an ordinary one
-        reaches half of the floor, a hit stands out that is a quarter of the way from the 20th to 1.
+        reaches half of the floor, a hit stands out that is a quarter of the way from the 20th to 1. What asks something has the floor.
         """
-        nearest = sorted(self.similarities[self.similarities > 0].tolist(), reverse=True)
-        if len(nearest) < CLEAR or nearest[min(ORDINARY, len(nearest) // 2)] < floor / 2:
-            return floor
-        return max(floor, nearest[CLEAR - 1] + STEP * (1 - nearest[CLEAR - 1]))
+        nearest: list[float] = sorted(self.similarities[self.similarities > 0].tolist(), reverse=True)
+        if floor is None or is_asked or len(nearest) < CLEAR:
+            return floor or 0.0
+        is_ordinary = nearest[min(ORDINARY, len(nearest) // 2)] >= floor / 2
+        return max(floor, nearest[CLEAR - 1] + STEP * (1 - nearest[CLEAR - 1])) if is_ordinary else floor
 
 
 def rank(
@@ -143,7 +128,11 @@ def rank(
     """
     import numpy as np
 
-    names, places, first, message_of = _messages(found)
+    names = sorted({*found.threads})
+    numbers = {name: number for number, name in enumerate(names)}
+    threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(found.threads))
+    # of each message its place, a thread and a seq in one number, and its first chunk; of each chunk the index of its message
+    places, first, message_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
     near, values = found.near, found.values
     similarity, words = np.zeros(len(places)), np.zeros(len(places))
     similarity[message_of[:near][::-1]] = values[:near][::-1]  # the best is written last
@@ -179,27 +168,7 @@ def rank(
             int(found.chunks[best]),
         )
 
-    return Ranking(names, places, order.tolist(), scores, similarity, make)
-
-
-def _messages(found: Candidates) -> tuple[list[bytes], Places, Places, Places]:
-    """Return the messages of the chunks: the names of threads, and for each message its place, a thread and a seq in one number.
-
-    And its first chunk, which is its best, and for each chunk the index of its message. `np.unique` takes twice the time.
-    """
-    import numpy as np
-
-    names = sorted({*found.threads})
-    numbers = {name: number for number, name in enumerate(names)}
-    threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(found.threads))
-    places = (threads << _BITS) + found.seqs
-    order = places.argsort(kind="stable")
-    ordered = places[order]
-    is_new = np.ones(len(ordered), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
-    message_of = np.empty_like(order)
-    message_of[order] = is_new.cumsum() - 1
-    return names, ordered[is_new], order[is_new], message_of
+    return Ranking(order.tolist(), similarity, make)
 
 
 # ---------------------------------------------------------------------- the steps

@@ -9,7 +9,7 @@ from langchain_workingmem._engine.plan import Plan, scan, send
 from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
+from langchain_workingmem.errors import RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import heal
 from langchain_workingmem.recall.floors import learn_scale
 from langchain_workingmem.threads import all_threads, get_existing_thread
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
 
 PAGE, BATCH = 1000, 100  # messages that are looked at, and embedded and written, at a time
+
+
 def reindex_messages(
     state: MemoryState,
     user_id: str | None,
@@ -47,9 +49,12 @@ def reindex_messages(
     if not is_whole or not (yield from _sweep_all(state)):
         for start in range(0, len(threads), SWEEP):
             yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP]))
-    dims = yield from (state.indexes.rebuild_index() if is_whole else _checked_size(state))
     if is_whole:
+        dims = yield from state.indexes.rebuild_index()
         yield from learn_scale(state)
+    else:
+        dims = state.indexes.dims or (yield from state.embedder.dimensions())
+        yield from state.indexes.vectors_ready(dims)
     settings = state.indexes.index_digest(dims)
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     progress(done, total)
@@ -86,13 +91,3 @@ def _sweep_all(state: MemoryState) -> Plan[bool]:
             raise
         yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
     return True
-
-
-def _checked_size(state: MemoryState) -> Plan[int]:
-    dims = state.indexes.dims or (yield from state.embedder.dimensions())
-    try:
-        yield from state.indexes.vectors_ready(dims)
-    except (EmbeddingSizeError, OptionError) as error:
-        error.add_note("to change the model or the index, run reindex() without ids")
-        raise
-    return dims

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
@@ -70,13 +70,12 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
 
 def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
     """Look up the threads that a filter names. One round trip, none without such a filter."""
-    if query.threads is None and not query.mixed:
+    if query.threads is None:
         return query
-    wanted = query.threads or Filter({})
     if query.scope == "user":
-        return query.among((yield from find_threads(state, query.user_id or "", wanted, query.mixed)))
+        return query.among((yield from find_threads(state, query.user_id or "", query.threads)))
     thread = yield from get_thread(state, query.thread_id or "", query.user_id)
-    return query.among({thread.id: thread.metadata} if thread and wanted.matches(thread.metadata) else {})
+    return query.among([thread.id] if thread and query.threads.matches(thread.metadata) else [])
 
 
 def search(
@@ -98,11 +97,22 @@ def search(
         before, asked = asked, Asked.of(state, query, known, depth)
         if asked.text != before.text or asked.words != before.words:
             found, _ = yield from _sent(state, query, asked, ())
-    ranking = _ranked(state, query, asked, found, len(known))
+    options = state.recalling
+    ranked = partial(
+        rank,
+        weights=options.weights,
+        hybrid=options.search == "hybrid",
+        numbered=any(map(has_digit, asked.words)),
+        # a name that all messages bear tells nothing
+        authors={one.encode() for one in asked.authors} if 0 < len(asked.authors) < len(known) else USERS,
+        times=asked.times,
+        threshold=query.threshold or 0.0,
+    )
+    ranking = ranked(found)
     if found.has_more and len(ranking) < query.top_k + spare and depth < DEEPEST:
         asked.depth = min(depth * DEEPER, DEEPEST)
         found, _ = yield from _sent(state, query, asked, ())
-        ranking = _ranked(state, query, asked, found, len(known))
+        ranking = ranked(found)
     return ranking, replies
 
 
@@ -181,25 +191,9 @@ def _read(
 def _passing(query: Query, keys: Sequence[bytes], details: Sequence[dict[bytes, bytes]]) -> list[bool]:
     """Tell of each candidate whether it is not excluded, and has the metadata that the index leaves to be checked."""
     excluded = {id.encode() for id in query.exclude}
-    there = None if query.exclude_in is None else encode(query.exclude_in).encode()
-    kept = []
-    for key, row in zip(keys, details, strict=True):
-        thread = key[key.index(b"{") + 1 : key.index(b"}")]
-        is_excluded = row.get(b"message") in excluded and there in (None, thread)
-        kept.append(not is_excluded and query.passes(thread, row.get(b"metadata")))
-    return kept
-
-
-def _ranked(state: MemoryState, query: Query, asked: Asked, found: Candidates, known: int) -> Ranking:
-    options = state.recalling
-    # a name that all messages bear tells nothing
-    authors = {one.encode() for one in asked.authors} if 0 < len(asked.authors) < known else USERS
-    return rank(
-        found,
-        options.weights,
-        hybrid=options.search == "hybrid",
-        numbered=any(map(has_digit, asked.words)),
-        authors=authors,
-        times=asked.times,
-        threshold=query.threshold or 0.0,
-    )
+    there = b":{%s}:" % encode(query.exclude_in).encode() if query.exclude_in else b""
+    return [
+        not (row.get(b"message") in excluded and there in key)
+        and (query.unsure is None or query.unsure.matches(json.loads(row.get(b"metadata") or b"{}")))
+        for key, row in zip(keys, details, strict=True)
+    ]

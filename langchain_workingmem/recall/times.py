@@ -43,7 +43,7 @@ _PHRASE = re.compile(
     rf"(?P<ago>{_COUNT})\s+(?P<ago_unit>day|week|month|year)s?\s+ago"
     rf"|(?P<within>(?:in|over|during|within)\s+the\s+)?(?:last|past)\s+(?P<few>(?!an?\s)(?:{_COUNT}))?\s*(?P<unit>day|week|month|year)s?"
     rf"|this\s+(?P<part>week|month|year)|(?P<yesterday>day\s+before\s+yesterday|yesterday|last\s+night)"
-    rf"|(?:(?P<last_day>last|past|on)\s+)(?P<weekday>{_any(_WEEKDAYS)})\b(?!,?\s+(?:\d|{_any(_MONTHS)}))"
+    rf"|(?:last|past|on)\s+(?P<weekday>{_any(_WEEKDAYS)})\b(?!,?\s+(?:\d|{_any(_MONTHS)}))"
     rf"|(?:(?P<day>\d\d?){_TH}\s+(?:of\s+)?)?(?P<month>{_any(_MONTHS)})\b\.?(?:\s+(?P<after>\d\d?)(?![\d:]){_TH})?(?:,?\s+(?P<year>{_YEAR}))?"
     rf"|(?:in|during|of|from|until|till|around|by|(?<=since\s))\s*(?:the\s+year\s+)?(?P<alone>{_YEAR})(?![-/.]\d)"
     r")\b",
@@ -52,7 +52,6 @@ _PHRASE = re.compile(
 _BEFORE_MONTH = re.compile(
     r"\b(?:in|since|till|until|by|during|around|early|late|mid|last|past|this|from|of)[\s-]+$", re.IGNORECASE
 )
-_BEHIND = re.compile(r"\b(?:did|was|were|had|[a-z]{3,}ed)\b", re.IGNORECASE)
 
 
 class Span(NamedTuple):
@@ -95,34 +94,30 @@ def _phrases(text: str, now: datetime) -> Iterator[_Period | None]:
 
 def _read(match: re.Match[str], now: datetime) -> _Period | None:
     word = {name: (value or "").lower() for name, value in match.groupdict().items()}
+    number = word["ago"] or word["few"] or "one"
+    count = int(number) if number.isdecimal() else _NUMBERS[number]
     if unit := word["ago_unit"]:
-        return _wide(_later(now, unit, -_number(word["ago"])), unit)
+        return _wide(_later(now, unit, -count), unit)
     if unit := word["unit"]:
         if word["few"] or word["within"]:
-            return _later(now, unit, -_number(word["few"] or "one")), now
+            return _later(now, unit, -count), now
         return None if unit == "day" else _wide(_later(now, unit, -1), unit)  # "the last day" is that of something
     if word["part"]:
         return _wide(now, word["part"])[0], now
     if word["yesterday"]:
         return _wide(now - _DAY * (2 if "before" in word["yesterday"] else 1), "day")
     if word["weekday"]:
-        is_past = word["last_day"] != "on" or _BEHIND.search(match.string)  # else it may be a plan
         days = (now.weekday() + 1 - _WEEKDAYS[word["weekday"]]) % 7 or 7
-        return _wide(now - days * _DAY, "day") if is_past else None
+        return _wide(now - days * _DAY, "day")
     if word["alone"]:
         return _date(now, int(word["alone"]))
     day, year = word["day"] or word["after"], word["year"]
-    is_named = (
-        day or year or _BEFORE_MONTH.search(match.string, max(0, match.start("month") - 12), match.start("month"))
-    )
+    start = match.start("month")
+    is_named = day or year or _BEFORE_MONTH.search(match.string, max(0, start - 12), start)
     is_verb = word["month"] in ("may", "mar", "march") and not day and match["month"].islower()
     if is_verb or not is_named:
         return None
     return _date(now, int(year) if year else None, _MONTHS[word["month"]], int(day) if day else None)
-
-
-def _number(word: str) -> int:
-    return int(word) if word.isdecimal() else _NUMBERS[word]
 
 
 def _date(now: datetime, year: int | None, month: int | None = None, day: int | None = None) -> _Period | None:

@@ -57,11 +57,11 @@ def recall_for_turn(
     if query.threshold is None and options.index.distance != "l2":  # whose similarities are on another scale
         floor = yield from floor_for(state, learn=len(ranking) >= FEWEST)
     fresh, again = picked(filterfalse(is_hidden, ranking), query), list["Ranked"]()
-    bar, bar_again = _bar(ranking, floor, asked), 0.0
+    bar = bar_again = ranking.bar(floor, is_asked=asked > 0)
     if floor is not None and _may_follow(query, fresh, bar) and (said := (yield from before())):
         try:
             both, _ = yield from search(state, replace(query, text=f"{said}\n{query.text}"), spare=spare)
-            again, bar_again = picked(filterfalse(is_hidden, both), query), _bar(both, floor, asked)
+            again, bar_again = picked(filterfalse(is_hidden, both), query), both.bar(floor, is_asked=asked > 0)
         except NO_VECTORS as error:
             if on_error == "raise":
                 raise
@@ -77,15 +77,10 @@ def recall_for_turn(
         if on_error == "raise":
             raise
         _log.warning("%s; this turn goes on without it", error)
-    result = result_of(query, hits[: query.keep], page, options.chunk_tokens, ranking)
+    result = result_of(query, hits[: query.keep], page, options.chunk_tokens)
     if found and not hits and floor is not None:
         return replace(result, silent="far" if max(hit.ranked.similarity for hit in found) < floor else "ordinary")
     return result
-
-
-def _bar(ranking: Ranking, floor: float | None, asked: int) -> float:
-    """Return how similar a hit has to be. What asks something has the floor alone; of the rest, a hit stands out from the ordinary."""
-    return 0.0 if floor is None else floor if asked else ranking.bar(floor)
 
 
 def _may_follow(query: Query, ranked: Sequence[Ranked], bar: float) -> bool:

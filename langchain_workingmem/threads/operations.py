@@ -183,25 +183,23 @@ def list_threads(
     return Page(items=[thread for thread in threads if thread], total=total, next_cursor=next_cursor)
 
 
-def find_threads(
-    state: MemoryState, user_id: str, wanted: Filter, keys: Collection[str] = ()
-) -> Plan[dict[str, dict[str, Any]]]:
-    """Find the threads of a user that pass a filter, each with its metadata under the filter's and these keys.
+def find_threads(state: MemoryState, user_id: str, wanted: Filter) -> Plan[list[str]]:
+    """Find the threads of a user that pass a filter.
 
     One round trip, at once right when metadata changes. Of threads that labels cannot exclude it reads the metadata
     named.
     """
     condition, is_decided = wanted.condition(labels_of)
     load: list[Argument] = ["LOAD", 1, "@__key"]
-    if not is_decided or keys:
-        fields = _fields(wanted, keys)
+    if not is_decided:
+        fields = _fields(wanted)
         load += ["LOAD", len(fields), *(f"@{name}" for name in fields)] if fields else ["LOAD", "*"]
     where = build_filter(user_id=user_id, metadata=condition)
     (reply,) = yield from search_threads(
         state, aggregate(state.keys.threads_index, where, *load, "FILTER", "exists(@__key)")
     )
     found = yield from _passing([row for row in rows_of(reply) if row], Filter() if is_decided else wanted)
-    return {state.keys.thread_of(row[b"__key"]): own for row, own in found}
+    return [state.keys.thread_of(row[b"__key"]) for row, _ in found]
 
 
 def _passing(
@@ -223,10 +221,9 @@ def _check_declared(wanted: Filter, declared: Collection[str]) -> None:
     check_declared(wanted.keys_beyond_equality, declared, "Memory(thread_filters=...)")
 
 
-def _fields(wanted: Filter, keys: Collection[str] = ()) -> list[str]:
+def _fields(wanted: Filter) -> list[str]:
     """Return the fields of a thread's hash that a filter reads, none for all of them: Search cannot name one with a NUL."""
-    named = {*wanted.keys, *keys}
-    fields = [f"metadata:{key}" for key in sorted({*named, *map(top_of, named)})]
+    fields = [f"metadata:{key}" for key in sorted({*wanted.keys, *map(top_of, wanted.keys)})]
     return [] if any("\0" in name for name in fields) else fields
 
 

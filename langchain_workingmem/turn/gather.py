@@ -169,8 +169,7 @@ def _searched(
     if query is None:
         return None, None, (yield from send(*calls))
     try:
-        if query.threads is not None or query.mixed:
-            query = yield from among_threads(state, query)
+        query = yield from among_threads(state, query)
         ranking, replies = yield from search(state, query, calls, spare=turn.spare)
     except NO_VECTORS as error:
         if turn.on_error == "raise":
@@ -392,20 +391,12 @@ def _said_before(state: MemoryState, turn: Request, text: str, history: Sequence
 def _warn_without_vectors(state: MemoryState, turn: Request, reply: dict[str, Any]) -> None:
     """Say once that recall finds nothing in a thread whose messages have no vectors."""
     facts = [Facts.read(one) for one in reply.get("shown") or ()]
-    if any(one.words for one in facts) and not any(one.vectors for one in facts) and state.room(Warned).is_due:
-        state.room(Warned).is_due = False
+    if any(one.words for one in facts) and not any(one.vectors for one in facts) and state.is_first("vectors"):
         _log.warning(
             "the messages of thread %r have no vectors, so recall does not find them: they were saved while recall was off, or "
             "the embedding model failed; memory.recall.reindex() makes vectors for all",
             turn.thread_id,
         )
-
-
-@dataclass(slots=True)
-class Warned:
-    """Whether this process is still to say that messages have no vectors."""
-
-    is_due: bool = True
 
 
 def _make_history(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[None]:

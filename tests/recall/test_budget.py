@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import convert_to_messages
 
-from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult, StoredMessage
-from langchain_workingmem._redis.facts import STRIDE
+from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import message_text
-from langchain_workingmem.recall.query import Query
-from langchain_workingmem.recall.ranking import Ranked
-from langchain_workingmem.recall.shown import Found, sized
-from langchain_workingmem.recall.windows import Page
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -43,9 +37,8 @@ def size(found: RecallResult) -> int:
 def test_the_budget_is_filled_and_kept(talk: Memory, budget: int) -> None:
     found = talk.recall.search("red fox", user_id="u", message_range=1, max_tokens=budget)
     assert size(found) == budget // 10 * 10
-    # ten hits that are equally good come before what was said around them
-    assert [str(hit.message.text)[:7] for hit in found.hits[:10]] == ["red fox"] * min(10, budget // 10)
-    assert any(hit.before or hit.after for hit in found.hits) is (budget > 100)
+    # what was said beside a hit comes before the next one
+    assert all(hit.before or hit.after for hit in found.hits[: budget // 30])
 
 
 def test_what_was_said_around_a_good_hit_comes_before_a_bad_hit(make_memory: Make, embeddings: WordEmbeddings) -> None:
@@ -56,38 +49,6 @@ def test_what_was_said_around_a_good_hit_comes_before_a_bad_hit(make_memory: Mak
     for budget, shown in ((9, texts[:1]), (18, texts[:2]), (26, texts)):
         found = memory.recall.search("code of the red vault", user_id="u", max_tokens=budget)
         assert [str(message.text) for message in found.messages] == shown
-
-
-def ranked(seq: int, score: float, tokens: int = 10) -> Ranked:
-    return Ranked(b"t", seq * STRIDE, tokens, score, score)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "others", "shown"),
-    [
-        ({}, {9: 0.4}, [5, 9, 4]),  # the next hit is worth more than a message that was not found itself
-        ({}, {9: 0.2}, [5, 4, 6]),
-        ({}, {9: 0.4, 6: 0.3}, [5, 6, 9]),  # its own score counts
-        ({6: 40}, {9: 0.2}, [5, 4, 9]),  # the budget is kept
-        ({4: 30, 6: 30}, {9: 0.2}, [5, 9, 8]),
-    ],
-)
-def test_one_more_hit_or_one_more_neighbour_comes_by_score(
-    tokens: dict[int, int], others: dict[int, float], shown: list[int]
-) -> None:
-    rows = {}
-    for at in range(12):
-        data = {"content": "x" * 4 * tokens.get(at, 10), "id": str(at)}
-        body = json.dumps({"at": at, "number": at, "type": "human", "kind": "q", "data": data})
-        rows[b"t", at * STRIDE] = StoredMessage.of(body.encode(), "t", at * STRIDE)
-    fetched = Page(ends={b"t": 12 * STRIDE}, rows=rows, looked={*rows})
-    fetched.measure(rows, 1, 1)
-    query = Query.of(RecallOptions(), "x", user_id="u", max_tokens=30, message_range=1)
-    scored = [ranked(5, 1.0), *(ranked(seq, score) for seq, score in others.items())]
-    scores = {one[:2]: one.score for one in scored}
-    hits = [Found(one, one[:2]) for one in scored if one.seq in {5 * STRIDE, 9 * STRIDE}]
-    _, sizes = sized(query, hits, fetched, lambda *at: scores.get(at, 0.0), min(scores.values()))
-    assert [seq // STRIDE for _, seq in sizes.of] == shown
 
 
 def test_it_is_an_option_and_an_argument_of_every_face(

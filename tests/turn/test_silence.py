@@ -138,7 +138,21 @@ def test_what_answers_is_shown_in_the_order_of_time(
     assert [text for text in texts if text in said][: len(shown)] == [said[at] for at in shown]
 
 
-THANKS = "谢谢 gracias धन्यवाद شكرا ধন্যবাদ obrigado спасибо ありがとう danke 감사합니다 merci teşekkürler grazie".split()
+THANKS = [
+    "谢谢",
+    "gracias",
+    "धन्यवाद",
+    "شكرا",
+    "ধন্যবাদ",
+    "obrigado",
+    "спасибо",
+    "ありがとう",
+    "danke",
+    "감사합니다",
+    "merci",
+    "teşekkürler",
+    "grazie",
+]
 
 
 def test_most_thanks_in_most_languages_are_silent_and_say_why(knowing: Memory, talk: Any) -> None:
