@@ -27,40 +27,6 @@ _FACT = re.compile(
 )
 _DATA = re.compile(r"<data>\n(.*)\n</data>", re.DOTALL)
 _SAID = re.compile(r'<message role="user"[^>]*>(.*?)</message>', re.DOTALL)
-_STOP_WORDS = {
-    *[
-        "a",
-        "about",
-        "am",
-        "an",
-        "and",
-        "are",
-        "do",
-        "does",
-        "for",
-        "have",
-        "how",
-        "i",
-        "in",
-        "is",
-        "it",
-        "me",
-        "my",
-        "of",
-        "on",
-        "or",
-        "the",
-        "to",
-        "was",
-        "what",
-        "when",
-        "where",
-        "who",
-        "why",
-        "you",
-        "your",
-    ]
-}
 _NOTHING = (
     "I find nothing about that in memory. I am no language model: I quote what you told me, and store sentences such as "
     '"my dog is called Nougat" or "remember that the train leaves at nine".'
@@ -111,9 +77,10 @@ def _answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
     for where, text in sources:
         found.setdefault(unescape(text), where)
     words = _words(said)
-    best = sorted(found, key=lambda text: -len(words & _words(text)))[:QUOTES]
+    best = sorted(found, key=lambda text: -sum(map(len, words & _words(text))))[:QUOTES]
     return AIMessage("\n".join(f"{found[text]}: {text}" for text in best if words & _words(text)) or _NOTHING)
 
 
 def _words(text: str) -> set[str]:
-    return {*re.findall(r"\w+", text.lower())} - _STOP_WORDS
+    """Return the words of a text that are not very short."""
+    return {*re.findall(r"\w{3,}", text.lower())}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.history import with_media
 from langchain_workingmem.recall.query import TIMES
+from langchain_workingmem.recall.ranking import Ranked
 from langchain_workingmem.recall.reranking import rerank
-from langchain_workingmem.recall.shown import LEAST, Found, most_of, result_of, words_in_row
+from langchain_workingmem.recall.shown import LEAST, Found, in_windows, most_of, result_of, words_in_row
 from langchain_workingmem.recall.windows import read_windows
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.ranking import Ranked, Ranking
+    from langchain_workingmem.recall.ranking import Ranking
     from langchain_workingmem.recall.windows import Page
 
 
@@ -74,3 +76,12 @@ def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Found]:
         if page.rows[known.position].record["at"] < row.record["at"]:
             found[hit.said] = hit._replace(ranked=known.ranked)
     return list(found.values())
+
+
+def messages_around(
+    state: MemoryState, thread_id: str, seqs: Sequence[int], user_id: str | None, window: tuple[int, int]
+) -> Plan[RecallResult]:
+    """Return messages of a thread as hits, with what was said around each. One or two round trips, more with media."""
+    ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
+    page = yield from read_windows(state, ranked, window, user_id, with_media=True)
+    return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_core.messages import AIMessage
 
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked
-    from langchain_workingmem.recall.windows import Page
+    from langchain_workingmem.recall.windows import Page, Position
 
-Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
 LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
 _SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 
@@ -135,7 +134,7 @@ def sized(query: Query, hits: Sequence[Found], page: Page) -> dict[Position, int
     """
     most, left = most_of(query), query.max_tokens or 0
     shares = {hit.position: _WEIGHT for hit in hits}
-    sizes, needs = dict[Position, int](), dict[Position, int]()
+    sizes, needs = dict["Position", int](), dict["Position", int]()
 
     def take(*run: Position) -> None:
         nonlocal left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_workingmem._documents.messages import PLAIN
 from langchain_workingmem._engine.plan import Plan, send
@@ -11,17 +11,16 @@ from langchain_workingmem._redis.codec import is_readable, read_rows
 from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem.history import with_media as media_in
-from langchain_workingmem.recall.ranking import Ranked
-from langchain_workingmem.recall.shown import Found, in_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import RecallResult, StoredMessage
-    from langchain_workingmem.recall.shown import Position
+    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.recall.ranking import Ranked
 
+Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
 FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
 _SAID = {"q", "a"}
 
@@ -63,15 +62,6 @@ def _beside(seq: int, before: int, after: int) -> tuple[range, range]:
     return range(last, max(last - before * STRIDE, -1), -STRIDE), range(
         own + STRIDE, own + STRIDE * (after + 1), STRIDE
     )
-
-
-def messages_around(
-    state: MemoryState, thread_id: str, seqs: Sequence[int], user_id: str | None, window: tuple[int, int]
-) -> Plan[RecallResult]:
-    """Return messages of a thread as hits, with what was said around each. One or two round trips, more with media."""
-    ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
-    page = yield from read_windows(state, ranked, window, user_id, with_media=True)
-    return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows)
 
 
 def read_windows(
