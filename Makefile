@@ -90,7 +90,7 @@ dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python -m tests.clean_install dist/*.whl $(if $(PYTHONS),--python $(PYTHONS))
 
-bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md, SERVERS="redis-server ..." compares engines
+bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall-measured.md, SERVERS="redis-server ..." compares engines
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/concurrency.py
 	$(BIN)/python benchmarks/store.py

@@ -1,4 +1,4 @@
-"""How much of what a question is about does recall bring back? docs/recall.md explains the method and shows figures.
+"""How much of what a question is about does recall bring back? docs/recall-measured.md explains the method and shows figures.
 
     python benchmarks/recall_quality.py locomo.json.gz realmem.json.gz
 

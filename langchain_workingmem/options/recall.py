@@ -38,7 +38,7 @@ class IndexOptions:
 
     "flat" compares with every message of the user. It is exact, writes at a sixteenth of the cost of "hnsw", and is
     faster up to about 100,000 messages of one user (0.21 against 0.34 ms at 50,000 messages of 100 users).
-    "float16" takes half the bytes of "float32", "int8" a quarter; docs/recall.md says what they find. "int8" needs Redis 8
+    "float16" takes half the bytes of "float32", "int8" a quarter; docs/recall-measured.md says what they find. "int8" needs Redis 8
     (else `RedisCapabilityError`) and distance="cosine": it keeps the direction of a vector, not its length.
     """
 
@@ -68,7 +68,7 @@ class IndexOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HybridWeights:
-    """Weights of hybrid recall, 0 to 1; the defaults were tuned on the development data of docs/recall.md."""
+    """Weights of hybrid recall, 0 to 1; the defaults were tuned on the development data of docs/recall-measured.md."""
 
     dense: float = 0.7  # of similarity; the rest is for the words of the question (BM25)
     neighbours: float = 0.2  # share of the evidence for the messages before and after it that is added to a message
@@ -124,9 +124,8 @@ class RecallOptions:
     # around a hit, n on each side, or (before, after): questions, and answers without tool calls
     message_range: int | tuple[int, int] = 1
     scope: Scope = "user"  # all threads of the user, or the one thread
-    threshold: float | None = (
-        None  # least similarity of a hit, 0 to 1; None: in a turn, the measured minimum of a known model
-    )
+    # least similarity of a hit, 0 to 1; None: in a turn, the floor of the model, known or learned (docs/recall.md)
+    threshold: float | None = None
     max_tokens: int | None = 2_000  # that a turn shows of recall, long messages as excerpts; None: no limit
     search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (docs/recall.md), or vectors alone
     weights: HybridWeights = field(default_factory=HybridWeights)  # of hybrid recall

@@ -36,15 +36,14 @@ class Recall(Operations):
         (or of the owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are
         inclusive. `metadata` is a filter, such as `{"topic": "huts", "priority": {"$gte": 3}}`, of keys of messages named in
         `RecallOptions.filterable` and of keys of threads named in `Memory(thread_filters=...)`. `max_tokens` (estimated)
-        bounds the whole result: by score, one more hit is added, or one more message beside a hit (docs/recall.md).
-        Without `top_k` nothing else limits their number. A message that takes more than its share comes as an excerpt
-        around its best chunk, in a copy marked `lc_source`. No text comes twice. No other rule of a turn (docs/recall.md) applies.
+        bounds the whole result: the best hit, what stands beside it, then the next hit, of at most 200 without `top_k`.
+        A message that takes more than its share comes as an excerpt around its best chunk, in a copy marked `lc_source`.
+        No text comes twice. No other rule of a turn (docs/recall.md) applies.
         A blank query finds nothing; of a query of more than 4,000 characters the beginning and the end count.
 
         One call of the embedding model, unless its cache has the query, and two round trips. A third when only a thread
         is given, when `metadata` names a key of threads, when the chunks of a few long messages, or messages that `metadata`
-        leaves out, fill the list of candidates, or, with another call of the
-        model, when a question is the first to name one of several authors.
+        leaves out, fill the list of candidates, or, with another call of the model, when a question is the first to name an author.
         """
         state = self._core.state
         ids: dict[str, Any] = {

@@ -84,8 +84,8 @@ def search(
     """Embed the question, search and rank. One round trip, which returns the replies to the commands `beside` too.
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some. It is searched again, in a second round trip, where
-    the first one shows an author whom the question names and who was unknown before, and where the chunks of a few messages, or
-    messages that a filter leaves out, take all places.
+    the first one shows an author whom the question names and who was unknown before, and deeper where the chunks of a few messages,
+    or messages that a filter leaves out, take all places.
     """
     authors, owner = state.room(Authors), query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
     known = authors.get(owner) or frozenset()
@@ -110,7 +110,7 @@ def search(
     )
     ranking = ranked(found)
     if found.has_more and len(ranking) < query.top_k + spare and depth < DEEPEST:
-        asked.depth = min(depth * DEEPER, DEEPEST)
+        asked.depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
         found, _ = yield from _sent(state, query, asked, ())
         ranking = ranked(found)
     return ranking, replies
