@@ -27,9 +27,9 @@ def asks(text: str) -> bool:
     return "?" in text or (not text.isascii() and bool(_MARK.search(text)))
 
 
-def has_digit(word: str) -> bool:
-    """Tell whether a word is or holds a number, such as that of an order."""
-    return any(map(str.isdigit, word))
+def has_digit(text: str) -> bool:
+    """Tell whether a text holds a number, such as that of an order."""
+    return any(map(str.isdigit, text))
 
 
 def as_searched(text: str, *, whole: bool = False) -> str:

@@ -102,7 +102,7 @@ def search(
         rank,
         weights=options.weights,
         hybrid=options.search == "hybrid",
-        numbered=any(map(has_digit, asked.words)),
+        numbered=has_digit(asked.text),
         # a name that all messages bear tells nothing
         authors={one.encode() for one in asked.authors} if 0 < len(asked.authors) < len(known) else USERS,
         times=asked.times,

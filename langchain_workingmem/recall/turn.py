@@ -97,7 +97,8 @@ def _near_enough(query: Query, hits: Sequence[Found], page: Page, bar: float, as
     It reaches the bar, or is of a time that the question names, or has a number of it, such as that of an order. And so many as are
     `asked` for, the best that do not stand in each other's window.
     """
-    numbers = {word for word in words_of(query.text, whole=True) if has_digit(word)}
+    words = words_of(query.text, whole=True) if has_digit(query.text) else ()
+    numbers = {word for word in words if has_digit(word)}
     shown: list[Found] = []
     beside: set[tuple[bytes, int]] = set()
     for hit in hits:
