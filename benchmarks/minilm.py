@@ -57,7 +57,7 @@ class MiniLM(Embeddings):
                 batch = []
             if at is not None:
                 batch.append(at)
-        return found.tolist()  # type: ignore[no-any-return]
+        return found.tolist()
 
     def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]

@@ -202,6 +202,10 @@ class RecallResult(_Made):
             put(found, name, value)
         return found
 
+    def with_rows(self, rows: list[StoredMessage]) -> Self:
+        """Return the result with some of its rows."""
+        return self if len(rows) == len(self.rows) else self.of(rows, self.titles, self.adjacent, lambda: self.hits)
+
     @property
     def messages(self) -> list[BaseMessage]:
         """Return the merged windows: each message once, in chronological order."""

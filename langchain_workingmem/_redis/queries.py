@@ -186,9 +186,14 @@ def _nearest(index: str, depth: int, fields: tuple[str, ...]) -> Command:
     return _search(index, query.query, "WITHSORTKEYS", "PARAMS", 2, "vector")
 
 
+def all_words(text: str, *, whole: bool = False) -> list[str]:
+    """Return the words of a text in lower case, as `as_searched` divides it."""
+    return _WORD.findall(as_searched(text, whole=whole).lower())
+
+
 def words_of(text: str, *, whole: bool = False) -> list[str]:
     """Return the distinct words of a question to search for, in lower case, as `as_searched` divides it."""
-    words = [*dict.fromkeys(_WORD.findall(as_searched(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole).lower()))]
+    words = [*dict.fromkeys(all_words(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole))]
     half = MAX_QUERY_WORDS // 2
     return words if len(words) <= MAX_QUERY_WORDS else [*words[:half], *words[-half:]]
 

@@ -50,5 +50,5 @@ def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str,
                 meant.add(author)
                 text = re.sub(found, " ", text, flags=re.IGNORECASE)
                 break
-    text = text if text.strip() else question
+    text = text if _WORD.search(text) else question
     return frozenset(meant), text, question if sum(map(bool, authors)) > _COUPLE else text

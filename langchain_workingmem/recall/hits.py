@@ -30,23 +30,23 @@ def fetch_hits(state: MemoryState, query: Query, ranking: Ranking) -> Plan[Recal
     chosen = picked(ranking, query)
     page = yield from read_windows(state, chosen, query.window, query.user_id)
     hits = yield from rerank(state.recalling, query, hits_of(chosen, page), page)
-    result = result_of(query, hits[: query.keep], page, state.recalling.chunk_tokens)
+    result = result_of(query, hits[: query.top_k], page, state.recalling.chunk_tokens)
     shown = {*map(id, result.rows)}  # not the copies with excerpts
     yield from with_media(state, [row for row in page.rows.values() if id(row) in shown])
     return result
 
 
-def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
-    """Take the best candidates that give `top_k` hits within the budget, and those among them that may not count.
+def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
+    """Take the best candidates that give enough hits within the budget, and besides them possible copies of their texts.
 
     The same text has the same vector and length, so only candidates with both may be one hit.
     """
     taken: list[Ranked] = []
     seen: set[object] = set()
-    left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.top_k > query.keep else 1)
+    left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
     most = LEAST if query.turn else most_of(query)
     for one in ranked:
-        if len(seen) >= query.top_k:
+        if len(seen) >= max(query.fetched, at_least):
             break
         # Redis 8 rounds what it computes in float16, so that half of the candidates have the similarity of another text
         key = (one.similarity, one.tokens) if one.similarity else one[:2]
@@ -61,7 +61,7 @@ def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
 
 
 def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Found]:
-    """Return all hits, the best first; of messages with the same text only the newest counts.
+    """Return all hits, the best first; of messages with the same text only the newest counts, or one of a time that is asked for.
 
     What is gone is left out, and so is a vector of another text: vectors outlive a thread that expires, and are deleted in steps
     behind the messages.
@@ -73,7 +73,7 @@ def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Found]:
             continue
         hit = Found(one, one[:2], (row.role, text.strip()))
         known = found.setdefault(hit.said, hit)
-        if page.rows[known.position].record["at"] < row.record["at"]:
+        if not known.ranked.timely and page.rows[known.position].record["at"] < row.record["at"]:
             found[hit.said] = hit._replace(ranked=known.ranked)
     return list(found.values())
 
@@ -83,5 +83,6 @@ def messages_around(
 ) -> Plan[RecallResult]:
     """Return messages of a thread as hits, with what was said around each. One or two round trips, more with media."""
     ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
-    page = yield from read_windows(state, ranked, window, user_id, with_media=True)
+    page = yield from read_windows(state, ranked, window, user_id)
+    yield from with_media(state, [*page.rows.values()])
     return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows)

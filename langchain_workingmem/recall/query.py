@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.times import Span
 
-TIMES = 4  # as many hits, or tokens of a budget, are looked for as come back of a reranker
+TIMES = 4  # a reranker is given so many times the hits, or the tokens of a budget, that come back
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
 CHECKED = 1_000  # candidates of each search whose metadata is checked here
 
@@ -63,8 +63,9 @@ class Query:
     thread_id: str | None
     user_id: str | None
     scope: Scope
-    top_k: int  # hits that are looked for
-    keep: int  # hits that come back: fewer with a reranker
+    top_k: int  # hits that come back
+    fetched: int  # hits that are looked for: more, where a reranker drops some
+    reranked: bool
     window: tuple[int, int]
     threshold: float | None
     max_tokens: int | None  # of the whole result
@@ -109,16 +110,17 @@ class Query:
             raise IdError(f"recall over a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         around = options.message_range
         many = CANDIDATES if options.reranker is None else MOST_RERANKED
-        keep = top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
+        fetched = top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
         if options.reranker is not None:
-            top_k = max(keep, min(max(LEAST_RERANKED, TIMES * keep), MOST_RERANKED))
+            fetched = max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED))
         return cls(
             text=text,
             thread_id=thread_id,
             user_id=user_id,
             scope=scope,
             top_k=top_k,
-            keep=keep,
+            fetched=fetched,
+            reranked=options.reranker is not None,
             window=given.get("message_range") or ((around, around) if isinstance(around, int) else tuple(around)),
             threshold=given.get("threshold", options.threshold),
             max_tokens=options.max_tokens if turn and max_tokens is None else max_tokens,
@@ -142,7 +144,7 @@ class Query:
 
     def depth(self, spare: int, *, hybrid: bool) -> int:
         """Return how many candidates are searched: also those that may not count as hits."""
-        wanted = self.top_k * 2 + spare + len(self.exclude) + 8
+        wanted = self.fetched * 2 + spare + len(self.exclude) + 8
         return max(CHECKED if self.unsure else CANDIDATES if hybrid else NEAREST, wanted)
 
     def filter(self, times: Collection[Span] = ()) -> str:

@@ -1,6 +1,6 @@
 """Rank the candidates of a search: pure functions over columns, because an object for each of 400 candidates took a third of a turn.
 
-The steps of a hybrid search are `fused`, `beside`, `by_author`, `nearness` and `length_cost`; docs/recall-measured.md has what each
+The steps of a hybrid search are `fused`, `neighbours`, `by_author`, `nearness` and `length_cost`; docs/recall-measured.md has what each
 brings on public conversations, and what was left out because it brought less. A semantic search has the last three.
 """
 
@@ -28,7 +28,6 @@ CANDIDATES = 200  # of each search; 100 cost .014 of the evidence on BEAM
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = 100  # the place in the list whose similarity says nothing about a message
-CLEAR, STEP = 20, 0.25  # see `Ranking.bar`
 USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # for what a user without a name said: questions are about him more often than about the answers
 _FADE = 10 * 86_400_000_000  # microseconds
@@ -99,18 +98,6 @@ class Ranking:
     def __iter__(self) -> Iterator[Ranked]:
         return map(self.make, self.order)
 
-    def bar(self, floor: float | None, *, is_asked: bool = False) -> float:
-        """Return how similar a hit has to be that a turn shows: the floor of the model, or more where most messages are as near.
-
-        In a language that the model hardly knows, and with a model of another scale, all messages are alike: where an ordinary one
-        reaches half of the floor, a hit stands out that is a quarter of the way from the 20th to 1. What asks something has the floor.
-        """
-        nearest: list[float] = sorted(self.similarities[self.similarities > 0].tolist(), reverse=True)
-        if floor is None or is_asked or len(nearest) < CLEAR:
-            return floor or 0.0
-        is_ordinary = nearest[min(ORDINARY, len(nearest) // 2)] >= floor / 2
-        return max(floor, nearest[CLEAR - 1] + STEP * (1 - nearest[CLEAR - 1])) if is_ordinary else floor
-
 
 def rank(
     found: Candidates,
@@ -119,12 +106,14 @@ def rank(
     hybrid: bool,
     numbered: bool = False,
     authors: Collection[bytes] = USERS,
+    bonus: float = BY_USER,
     times: Collection[Span] = (),
     threshold: float = 0.0,
 ) -> Ranking:
     """Rank the messages of a search: of several chunks the best counts. Those below the threshold are left out.
 
-    Where the question has a number, the share of words doubles: to an embedding, numbers are alike.
+    Where the question has a number, the share of words doubles: to an embedding, numbers are alike. What these authors said gets
+    the bonus.
     """
     import numpy as np
 
@@ -141,9 +130,9 @@ def rank(
     if hybrid and len(places):
         meaning, said = similarity / (similarity.max() or 1), words / (words.max() or 1)
         dense = max(0, 2 * weights.dense - 1) if numbered else weights.dense
-        score = fused(meaning, said, dense) + weights.neighbours * beside(places, meaning, said, dense)
+        score = fused(meaning, said, dense) + weights.neighbours * neighbours(places, meaning, said, dense)
         most += 2 * weights.neighbours
-    bonus, unit = BY_USER if authors is USERS else weights.author, 1.0 if hybrid else similarity.max(initial=0)
+    unit = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
     score = score + unit * (bonus * by_author(found.authors, authors)[first] - weights.length * length_cost(tokens))
     timely: Any = None
     if times:
@@ -155,6 +144,13 @@ def rank(
         order = order[similarity[order] >= threshold]
     scores = (score / (most + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
 
+    # of a message with the number of the question the excerpt shows where it stands
+    worded = (
+        dict(zip(message_of[near:][::-1].tolist(), range(len(values) - 1, near - 1, -1), strict=True))
+        if numbered
+        else {}
+    )
+
     def make(at: int) -> Ranked:
         place, best = places[at].item(), first[at].item()
         return Ranked(
@@ -165,7 +161,7 @@ def rank(
             min(similarity[at].item(), 1.0),
             bool(words[at] > 0),
             timely is not None and bool(timely[at] == 1),
-            int(found.chunks[best]),
+            int(found.chunks[worded.get(at, best)]),
         )
 
     return Ranking(order.tolist(), similarity, make)
@@ -179,8 +175,8 @@ def fused(meaning: Numbers, said: Numbers, dense: float) -> Numbers:
     return dense * meaning + (1 - dense) * said
 
 
-def beside(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Numbers:
-    """Return the evidence for the messages before and after each, so that an answer is found by its question.
+def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Numbers:
+    """Return the evidence for what was said before and after each message, so that an answer is found by its question.
 
     What is no nearer than an ordinary candidate is no evidence. Messages are given in the order of places.
     """
@@ -190,10 +186,11 @@ def beside(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Num
     ordinary = nearest[min(ORDINARY, len(nearest)) - 1]
     apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(places))
     evidence = fused(apart, said, dense)
-    is_next = np.diff(places) == STRIDE
+    after = np.minimum(places.searchsorted(places + STRIDE), len(places) - 1)  # between them tool traffic may lie
+    is_next = places[after] == places + STRIDE
     found = np.zeros(len(places))
-    found[:-1] = evidence[1:] * is_next
-    found[1:] += evidence[:-1] * is_next
+    found[is_next] += evidence[after[is_next]]
+    found[after[is_next]] += evidence[is_next]
     return found
 
 

@@ -30,7 +30,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
         return [*hits]
     from langchain_workingmem._engine import models  # which imports asyncio
 
-    hits = hits[: query.top_k]
+    hits = hits[: query.fetched]
     # with what was said before: an answer is understood with its question
     found = RecallResult(hits=[as_hit(hit, page, page.windows[hit.position][0][::-1], (), page.rows) for hit in hits])
     documents = yield from compute(

@@ -29,12 +29,14 @@ from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, apart
 from langchain_workingmem.recall.hits import fetch_hits
-from langchain_workingmem.recall.ranking import USERS, Candidates, rank
+from langchain_workingmem.recall.ranking import BY_USER, USERS, Candidates, rank
 from langchain_workingmem.recall.times import named_times
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -91,27 +93,32 @@ def search(
     known = authors.get(owner) or frozenset()
     depth = min(query.depth(spare, hybrid=state.recalling.search == "hybrid"), DEEPEST)
     asked = Asked.of(state, query, known, depth)
-    found, replies = yield from _sent(state, query, asked, beside)
+    vector = yield from asked.embedded(state)
+    found, replies = yield from _sent(state, query, asked, vector, beside)
     if not known >= (seen := {author.decode().rstrip(THE_USER) for author in {*found.authors}}):
         known = authors.note(owner, seen)
         before, asked = asked, Asked.of(state, query, known, depth)
         if asked.text != before.text or asked.words != before.words:
-            found, _ = yield from _sent(state, query, asked, ())
-    options = state.recalling
+            vector = yield from asked.embedded(state)
+            found, _ = yield from _sent(state, query, asked, vector, ())
+    options, is_named = (
+        state.recalling,
+        0 < len(asked.authors) < len(known),
+    )  # a name that all messages bear tells nothing
     ranked = partial(
         rank,
         weights=options.weights,
         hybrid=options.search == "hybrid",
         numbered=has_digit(asked.text),
-        # a name that all messages bear tells nothing
-        authors={one.encode() for one in asked.authors} if 0 < len(asked.authors) < len(known) else USERS,
+        authors={one.encode() for one in asked.authors} if is_named else USERS,
+        bonus=options.weights.author if is_named else BY_USER,
         times=asked.times,
         threshold=query.threshold or 0.0,
     )
     ranking = ranked(found)
-    if found.has_more and len(ranking) < query.top_k + spare and depth < DEEPEST:
+    if found.has_more and len(ranking) < query.fetched + spare and depth < DEEPEST:
         asked.depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
-        found, _ = yield from _sent(state, query, asked, ())
+        found, _ = yield from _sent(state, query, asked, vector, ())
         ranking = ranked(found)
     return ranking, replies
 
@@ -135,12 +142,15 @@ class Asked:
         words = words_of(text, whole=True) if options.search == "hybrid" else []
         return cls(authors, to_utf8(embedded), words, named_times(question, query.now, options.when), depth)
 
+    def embedded(self, state: MemoryState) -> Plan[np.ndarray[Any, Any]]:
+        """Embed the question."""
+        return (yield from state.embedder.embed([self.text], query=True))
+
 
 def _sent(
-    state: MemoryState, query: Query, asked: Asked, beside: Sequence[Command]
+    state: MemoryState, query: Query, asked: Asked, vector: np.ndarray[Any, Any], beside: Sequence[Command]
 ) -> Plan[tuple[Candidates, list[Any]]]:
-    """Embed, and send the searches with the commands `beside`; repair an index that was dropped or rebuilt. One round trip."""
-    vector = yield from state.embedder.embed([asked.text], query=True)
+    """Send the searches with the commands `beside`; repair an index that was dropped or rebuilt. One round trip."""
     indexes, name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
     if not indexes.threads_ready:
         yield from indexes.ready()
@@ -161,11 +171,11 @@ def _sent(
 
     replies = yield from search_with_repair(commands, partial(indexes.refresh, dims), create=indexes.create)
     count = len(near) + bool(asked.words)
-    found = yield from _read(state, query, replies[:count], len(near), fields, asked.depth)
+    found = yield from _candidates(state, query, replies[:count], len(near), fields, asked.depth)
     return found, replies[count:]
 
 
-def _read(
+def _candidates(
     state: MemoryState, query: Query, replies: Sequence[Any], near: int, fields: Sequence[str], depth: int
 ) -> Plan[Candidates]:
     """Read the replies, the first `near` of vectors, without what is excluded."""

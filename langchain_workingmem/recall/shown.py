@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_core.messages import AIMessage
 
+from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, length
+from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
 from langchain_workingmem._text.marks import as_shown
 from langchain_workingmem._text.provider_valid import with_calls
 from langchain_workingmem._text.rendering import attachments, message_text, row_text, words_in
@@ -56,7 +57,7 @@ def most_of(query: Query) -> int:
 
 def result_of(query: Query, hits: Sequence[Found], page: Page, chunk_tokens: int) -> RecallResult:
     """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
-    if query.max_tokens is None or fits(query, page):
+    if query.max_tokens is None:
         return in_windows(hits, page, page.rows)
     sizes = sized(query, hits, page)
     hits = [hit for hit in hits if hit.position in sizes]
@@ -78,7 +79,9 @@ def in_windows(
     runs = [[*front, hit.position, *back] for hit, front, back in windows]
     shown = dict.fromkeys(position for run in runs for position in run)
     ordered = [rows[at] for _, at in sorted([(page.rows[at].record["at"], at) for at in shown])]
-    adjacent = frozenset((rows[one].thread_id, one[1], other[1]) for run in runs for one, other in pairwise(run))
+    pairs = {pair for run in runs for pair in pairwise(run)}
+    pairs |= {(at, after) for at in shown if (after := (at[0], at[1] + STRIDE)) in shown}
+    adjacent = frozenset((rows[one].thread_id, one[1], other[1]) for one, other in pairs)
     titles = {row.thread_id: page.titles[position[0]] for position, row in rows.items() if position in shown}
 
     def make() -> list[RecallHit]:
@@ -111,21 +114,6 @@ def as_hit(
 # ---------------------------------------------------------------------- the budget
 
 
-def fits(query: Query, page: Page) -> bool:
-    """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
-    longest = 0
-    total = 0
-    for row in page.rows.values():
-        data = row.record["data"]
-        if not isinstance(data["content"], str) or data.get("tool_calls"):
-            return False
-        size = length(data["content"])
-        total += size + CHARACTERS_PER_TOKEN  # each is rounded up
-        longest = max(longest, size)
-    budget = (query.max_tokens or 0) * CHARACTERS_PER_TOKEN
-    return total <= budget and longest <= most_of(query) // 2 * CHARACTERS_PER_TOKEN
-
-
 def sized(query: Query, hits: Sequence[Found], page: Page) -> dict[Position, int]:
     """Return how many tokens each message may take, until nothing more fits: a hit, then what stands beside it, then the next hit.
 
@@ -147,15 +135,11 @@ def sized(query: Query, hits: Sequence[Found], page: Page) -> dict[Position, int
                     return
                 sizes[at], needs[at], left = size, whole - size, left - size
 
-    for hit in hits:
-        take(hit.position)
-        if not query.turn and hit.position in sizes:
-            for side in page.windows[hit.position]:
-                take(*side)
-    for hit in hits if query.turn else ():
-        if hit.position in sizes:
-            for side in page.windows[hit.position]:
-                take(*side)
+    for run in [hits] if query.turn else [[hit] for hit in hits]:
+        for hit in run:
+            take(hit.position)
+        for side in (side for hit in run if hit.position in sizes for side in page.windows[hit.position]):
+            take(*side)
     total = sum(shares.get(at, 1) for at in sizes)
     for at in sorted(needs, key=lambda at: needs[at] / shares.get(at, 1)):  # what one does not need goes to the others
         given = min(needs[at], left * shares.get(at, 1) // total)

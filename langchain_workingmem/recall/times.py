@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,8 +67,12 @@ def named_times(question: str, now: datetime, when: When | None = None) -> list[
 
     `when` finds more of them, as for `RecallOptions`.
     """
-    found = [*_numeric(question, now), *_phrases(question, now), *(when(question, now) if when else ())]
-    spans = (Span(*map(to_micros, period)) for period in found if period is not None)
+    try:
+        found = [*_numeric(question, now), *_phrases(question, now), *((when and when(question, now)) or ())]
+        spans = [Span(*map(to_micros, period)) for period in found if period is not None]
+    except Exception as error:  # a program's own function may raise anything
+        seen = f"RecallOptions(when=...) failed ({type(error).__name__}: {error})"
+        raise OptionError(seen, remedy="return pairs of aware datetimes, from and until when") from error
     asked = to_micros(now)
     return [*dict.fromkeys(islice((one for one in spans if one.since < min(asked, one.until)), MOST_TIMES))]
 
@@ -114,7 +119,7 @@ def _read(match: re.Match[str], now: datetime) -> _Period | None:
     day, year = word["day"] or word["after"], word["year"]
     start = match.start("month")
     is_named = day or year or _BEFORE_MONTH.search(match.string, max(0, start - 12), start)
-    is_verb = word["month"] in ("may", "mar", "march") and not day and match["month"].islower()
+    is_verb = word["month"] in ("may", "mar", "march") and not (day or year) and match["month"].islower()
     if is_verb or not is_named:
         return None
     return _date(now, int(year) if year else None, _MONTHS[word["month"]], int(day) if day else None)
@@ -122,10 +127,10 @@ def _read(match: re.Match[str], now: datetime) -> _Period | None:
 
 def _date(now: datetime, year: int | None, month: int | None = None, day: int | None = None) -> _Period | None:
     """Return a year, a month or a day; without a year the last one that has begun. None if the calendar does not have it."""
-    unit = "day" if day else "month" if month else "year"
+    unit = "year" if month is None else "month" if day is None else "day"
     for each in (year,) if year else range(now.year, max(0, now.year - 8), -1):  # 29 February
         with suppress(ValueError):
-            first = datetime(each, month or 1, day or 1, tzinfo=now.tzinfo)
+            first = datetime(each, 1 if month is None else month, 1 if day is None else day, tzinfo=now.tzinfo)
             if year or first <= now:
                 return _wide(first, unit)
     return None

@@ -1,14 +1,14 @@
-"""What a turn shows of recall: hits that are near enough, and those of a question that follows up another one."""
+"""What a turn shows of recall: the hits that pass its gate, and those of a question that follows up another one."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from itertools import filterfalse
+from dataclasses import dataclass, replace
+from itertools import chain, filterfalse, islice
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.queries import words_of
+from langchain_workingmem._redis.queries import all_words, words_of
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.searched import asks, has_digit
 from langchain_workingmem.errors import RerankerError
@@ -17,10 +17,10 @@ from langchain_workingmem.recall.hits import hits_of, picked
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.search import search
 from langchain_workingmem.recall.shown import result_of, words_in_row
-from langchain_workingmem.recall.windows import read_windows
+from langchain_workingmem.recall.windows import Position, read_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.windows import Page
 
 _log = logging.getLogger("langchain_workingmem")
-ASKED = 2  # hits of a text with a question mark that are shown, however far they are
-# A text of so many tokens, whose best hit is less similar than so many bars, may go on with what was said before it
-FOLLOW_TOKENS, FOLLOWS = 12, 1.1
+GUARANTEED = 2  # hits of a text with a question mark that are shown, however far they are
+CLEAR, ORDINARY, STEP = 20, 100, 0.25  # see `_bar`
+FOLLOW_TOKENS, FOLLOWS = 12, 1.1  # a text of so many tokens follows up another one if its best hit is below 1.1 bars
+LOOKED_THROUGH = 20  # messages, at least, for the number of a question
 _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
 
 
@@ -50,73 +51,118 @@ def recall_for_turn(
 ) -> Plan[RecallResult]:
     """Choose the hits of a turn among those that are not hidden, and fetch them with their windows. One round trip.
 
-    Where the best hit is hardly near enough, the question may follow up what the user said `before` it: both together are
+    Where the best hit is hardly near enough, a short text may follow up what the user said `before` it: both together are
     searched too, in one more round trip with one more call of the model. With on_error="log", model and reranker may fail.
     """
-    options, floor, asked = state.recalling, None, ASKED if asks(query.text) else 0
-    if query.threshold is None and options.index.distance != "l2":  # whose similarities are on another scale
+    floor, guaranteed = None, GUARANTEED if asks(query.text) else 0
+    if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
         floor = yield from floor_for(state, learn=len(ranking) >= FEWEST)
-    fresh, again = picked(filterfalse(is_hidden, ranking), query), list["Ranked"]()
-    bar = bar_again = ranking.bar(floor, is_asked=asked > 0)
-    if floor is not None and _may_follow(query, fresh, bar) and (said := (yield from before())):
+    gate, again = Gate.of(query, ranking, floor, guaranteed), None
+    if floor is not None and gate.may_follow(query, ranking, is_hidden) and (said := (yield from before())):
         try:
             both, _ = yield from search(state, replace(query, text=f"{said}\n{query.text}"), spare=spare)
-            again, bar_again = picked(filterfalse(is_hidden, both), query), both.bar(floor, is_asked=asked > 0)
+            again = Gate.of(query, both, floor, guaranteed)
         except NO_VECTORS as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without what its question follows up", error)
-    page = yield from read_windows(state, [*fresh, *again], query.window, query.user_id)
-    found = hits_of(fresh, page)
-    hits = _near_enough(query, found, page, bar, asked)
+    look = LOOKED_THROUGH if gate.numbers else 0
+    picks = picked(gate.entering(ranking, is_hidden), query, look)
+    more = picked(again.entering(both, is_hidden), query, look) if again else []
+    page = yield from read_windows(state, [*picks, *more], query.window, query.user_id)
+    hits = gate.passing(hits_of(picks, page), page)
     if again:
-        hits = _merged(hits, _near_enough(query, hits_of(again, page), page, bar_again, asked), query.top_k)
+        hits = _merged(hits, again.passing(hits_of(more, page), page), query.fetched)
+    silent = None if hits or floor is None else gate.reason(ranking, floor)
     try:
-        hits = yield from rerank(options, query, hits, page)
+        hits = yield from rerank(state.recalling, query, hits, page)
     except RerankerError as error:
         if on_error == "raise":
             raise
         _log.warning("%s; this turn goes on without it", error)
-    result = result_of(query, hits[: query.keep], page, options.chunk_tokens)
-    if found and not hits and floor is not None:
-        return replace(result, silent="far" if max(hit.ranked.similarity for hit in found) < floor else "ordinary")
-    return result
+    result = result_of(query, hits[: query.top_k], page, state.recalling.chunk_tokens)
+    return replace(result, silent=silent) if silent else result
 
 
-def _may_follow(query: Query, ranked: Sequence[Ranked], bar: float) -> bool:
-    """Tell whether a short text finds hardly anything for itself, but a copy of itself, which was asked before."""
-    if (tokens := count_tokens(query.text)) > FOLLOW_TOKENS:
-        return False
-    others = [one.similarity for one in ranked if one.similarity < _SAME or one.tokens != tokens]
-    return max(others, default=0.0) < FOLLOWS * bar
+@dataclass(slots=True)
+class Gate:
+    """Which hits of a search a turn shows, each for itself.
 
-
-def _near_enough(query: Query, hits: Sequence[Found], page: Page, bar: float, asked: int) -> list[Found]:
-    """Return the hits that a turn shows, each for itself.
-
-    It reaches the bar, or is of a time that the question names, or has a number of it, such as that of an order. And so many as are
-    `asked` for, the best that do not stand in each other's window.
+    Those whose similarity reaches the bar, of a time that the question names, or with a number of it, such as that of an order. And
+    the best so many that do not stand in each other's window, if they are guaranteed.
     """
-    words = words_of(query.text, whole=True) if has_digit(query.text) else ()
-    numbers = {word for word in words if has_digit(word)}
-    shown: list[Found] = []
-    beside: set[tuple[bytes, int]] = set()
-    for hit in hits:
-        one, is_apart = hit.ranked, hit.position not in beside
-        is_near = one.similarity >= bar or one.timely
-        if not is_near and one.worded and numbers:
-            is_near = not numbers.isdisjoint(words_of(words_in_row(page.rows[hit.position])))
-        if is_near or (asked > 0 and is_apart):
-            shown.append(hit)
-            asked -= is_apart
-            beside.update(*page.windows[hit.position])
-    return shown
+
+    bar: float
+    guaranteed: int
+    numbers: frozenset[str]
+
+    @classmethod
+    def of(cls, query: Query, ranking: Ranking, floor: float | None, guaranteed: int) -> Gate:
+        """Return the gate of a search; without a floor everything passes."""
+        words = words_of(query.text, whole=True) if has_digit(query.text) else ()
+        bar = 0.0 if floor is None else floor if guaranteed else _bar(ranking, floor)
+        return cls(bar, guaranteed, frozenset(filter(has_digit, words)))
+
+    def may_follow(self, query: Query, ranking: Ranking, is_hidden: Callable[[Ranked], bool]) -> bool:
+        """Tell whether a text is short and finds hardly anything: a stored copy of it does not count."""
+        if (tokens := count_tokens(query.text)) > FOLLOW_TOKENS:
+            return False
+        return not any(
+            one.similarity >= FOLLOWS * self.bar and not (one.similarity > _SAME and one.tokens == tokens)
+            for one in islice(filterfalse(is_hidden, ranking), query.fetched)
+        )
+
+    def entering(self, ranking: Ranking, is_hidden: Callable[[Ranked], bool]) -> Iterator[Ranked]:
+        """Leave out what cannot pass, before it is read."""
+        for one in filterfalse(is_hidden, ranking):
+            if self.guaranteed or one.similarity >= self.bar or one.timely or (self.numbers and one.worded):
+                yield one
+
+    def passing(self, hits: Sequence[Found], page: Page) -> list[Found]:
+        """Return the hits that pass, those with a number of the question first."""
+        exact, passed = list["Found"](), list["Found"]()
+        left, shown, beside = self.guaranteed, set[Position](), set[Position]()
+        for hit in hits:
+            window = {*chain(*page.windows[hit.position])}
+            is_apart = hit.position not in beside and shown.isdisjoint(window)
+            if self.numbers and hit.ranked.worded and not self.numbers.isdisjoint(_words(hit, page)):
+                exact.append(hit)
+            elif hit.ranked.similarity >= self.bar or hit.ranked.timely or (left > 0 and is_apart):
+                passed.append(hit)
+            else:
+                continue
+            left -= is_apart
+            shown.add(hit.position)
+            beside |= window
+        return exact + passed
+
+    def reason(self, ranking: Ranking, floor: float) -> str | None:
+        """Return why nothing passes; None where nothing was found."""
+        if not len(ranking):
+            return None
+        return "far" if ranking.similarities.max() < floor else "ordinary"
 
 
-def _merged(hits: Sequence[Found], followed: Sequence[Found], top_k: int) -> list[Found]:
+def _words(hit: Found, page: Page) -> list[str]:
+    return all_words(words_in_row(page.rows[hit.position]))
+
+
+def _bar(ranking: Ranking, floor: float) -> float:
+    """Return how similar a hit has to be: the floor of the model, or more where most messages are as near.
+
+    In a language that the model hardly knows, and with a model of another scale, all messages are alike: where an ordinary one
+    reaches half of the floor, a hit stands out that is a quarter of the way from the 20th to 1.
+    """
+    nearest: list[float] = sorted(ranking.similarities[ranking.similarities > 0].tolist(), reverse=True)
+    if len(nearest) < CLEAR or nearest[min(ORDINARY, len(nearest) // 2)] < floor / 2:
+        return floor
+    return max(floor, nearest[CLEAR - 1] + STEP * (1 - nearest[CLEAR - 1]))
+
+
+def _merged(hits: Sequence[Found], followed: Sequence[Found], most: int) -> list[Found]:
     """Return half of the hits, then those of the question with what it follows up, then the others; of equal texts one."""
-    half = (top_k + 1) // 2
+    half = (most + 1) // 2
     found: dict[object, Found] = {}
     for hit in (*hits[:half], *followed, *hits[half:]):
         found.setdefault(hit.said, hit)
-    return [*found.values()][:top_k]
+    return [*found.values()][:most]

@@ -10,7 +10,6 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.codec import is_readable, read_rows
 from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem.history import with_media as media_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,12 +64,7 @@ def _beside(seq: int, before: int, after: int) -> tuple[range, range]:
 
 
 def read_windows(
-    state: MemoryState,
-    ranked: Sequence[Ranked],
-    window: tuple[int, int],
-    user_id: str | None,
-    *,
-    with_media: bool = False,
+    state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, int], user_id: str | None
 ) -> Plan[Page]:
     """Read messages and what stands around them. One round trip, none without any; two where one beside it is gone."""
     page, wanted = Page(), dict[bytes, set[int]]()
@@ -80,14 +74,12 @@ def read_windows(
     owner = None if user_id is None else encode(user_id).encode()
     for _ in range(2):
         if wanted:
-            yield from _read(state, page, wanted, owner, with_media=with_media)
+            yield from _fill(state, page, wanted, owner)
             wanted = page.measure([one[:2] for one in ranked if one[:2] in page.rows], *window)
     return page
 
 
-def _read(
-    state: MemoryState, page: Page, seqs: dict[bytes, set[int]], owner: bytes | None, *, with_media: bool
-) -> Plan[None]:
+def _fill(state: MemoryState, page: Page, seqs: dict[bytes, set[int]], owner: bytes | None) -> Plan[None]:
     """Add messages of threads to a page. One round trip."""
     commands: list[Command] = []
     for thread, some in seqs.items():
@@ -100,10 +92,8 @@ def _read(
             continue
         page.titles[thread], page.ends[thread] = title.decode() if title else None, int(end or 0)
         page.looked.update((thread, seq) for seq in some)
+        # a superseded message begins with -
         found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
-        rows = [*read_rows(found, decode(thread), make=False)]
-        if with_media:
-            yield from media_in(state, rows)
-        for row in rows:
-            if (row.record["data"].keys() <= PLAIN and not with_media) or is_readable(row):
+        for row in read_rows(found, decode(thread), make=False):
+            if row.record["data"].keys() <= PLAIN or is_readable(row):
                 page.rows[thread, row.place] = row

@@ -370,9 +370,7 @@ def _recalled(
     rows = [
         row for row in result.rows if row.thread_id != turn.thread_id or (row.place not in known and row.place < end)
     ]
-    if len(rows) < len(result.rows):
-        result = RecallResult.of(rows, result.titles, result.adjacent, result.make)
-    return result
+    return result.with_rows(rows)
 
 
 def _said_before(state: MemoryState, turn: Request, text: str, history: Sequence[StoredMessage]) -> Plan[str]:

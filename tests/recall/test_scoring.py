@@ -17,6 +17,7 @@ from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.floors import floor_of
 from langchain_workingmem.recall.ranking import Candidates, Ranked, Ranking, rank
 from langchain_workingmem.recall.times import Span
+from langchain_workingmem.recall.turn import _bar
 
 Candidate: TypeAlias = tuple[
     bytes, int, int, bytes, float, bytes, int
@@ -74,6 +75,7 @@ def ranking_of(
         hybrid=hybrid,
         numbered=numbered,
         authors=authors,
+        bonus=weights.author if authors else 0.0,
         times=times,
         threshold=threshold,
     )
@@ -103,7 +105,8 @@ def test_words_and_meaning_are_added_as_shares_of_their_best() -> None:
 
 def test_an_answer_is_found_by_its_question() -> None:
     others = [one(STRIDE * 8, 0.1, b"%d" % number) for number in range(120)]
-    dense = [one(STRIDE * 5, 1.0), one(STRIDE * 9, 0.3), one(STRIDE * 6, 0.2), *others]
+    between = one(STRIDE * 5 + 1, 0.15)  # a call of a tool
+    dense = [one(STRIDE * 5, 1.0), one(STRIDE * 9, 0.3), one(STRIDE * 6, 0.2), between, *others]
     weights = HybridWeights(dense=1, neighbours=0.2, length=0)
     assert seqs(ranked_by(dense, weights=weights))[:2] == [STRIDE * 5, STRIDE * 6]
     assert seqs(ranked_by(dense, weights=NOTHING))[:2] == [STRIDE * 5, STRIDE * 9]
@@ -127,7 +130,7 @@ def test_vectors_alone_rank_by_similarity_and_the_newer_of_equals_first() -> Non
 
 
 def test_words_alone_have_no_similarity() -> None:
-    (found,) = ranked_by([], [one(1, 7.0)], weights=HybridWeights(neighbours=0, author=0))
+    (found,) = ranked_by([], [one(1, 7.0)], weights=HybridWeights(neighbours=0))
     assert (found.similarity, found.worded) == (0, True)
     assert found.score == pytest.approx(1 - DEFAULT.dense)
 
@@ -187,10 +190,10 @@ def test_a_threshold_leaves_out_what_is_less_similar(
 
 def test_the_bar_is_the_floor_unless_most_messages_are_as_near() -> None:
     near = [one(at, 0.6 - at / 1000) for at in range(40)]
-    assert ranking_of(near[:19]).bar(0.4) == 0.4  # too few to tell what is ordinary
-    assert ranking_of(near).bar(1.3) == 1.3
+    assert _bar(ranking_of(near[:19]), 0.4) == 0.4  # too few to tell what is ordinary
+    assert _bar(ranking_of(near), 1.3) == 1.3
     twentieth = near[19][4]
-    assert ranking_of(near).bar(0.4) == pytest.approx(twentieth + 0.25 * (1 - twentieth))
+    assert _bar(ranking_of(near), 0.4) == pytest.approx(twentieth + 0.25 * (1 - twentieth))
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage, message_to_dict
 
-from langchain_workingmem import OptionError, RecallOptions
+from langchain_workingmem import LocalEmbeddings, OptionError, RecallOptions
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem.importers import header
 from langchain_workingmem.recall.ranking import nearness as nearness_of
 from langchain_workingmem.recall.times import MOST_TIMES, Span, named_times
 from tests.helpers.nights import DAYS, Day
+from tests.helpers.types import Make
 
 NOW = datetime(2024, 1, 12, 13, 55, tzinfo=UTC)  # a Friday
 DAY = 86_400_000_000
@@ -70,6 +73,7 @@ def test_dates_months_and_years_are_as_long_as_they_are(question: str, expected:
         ("this month", "2024-01-01..2024-01-12"),
         ("What did I say on Monday?", "2024-01-08"),
         ("last Friday", "2024-01-05"),
+        ("what did we plant in may 2023", "2023-05-01..2023-05-31"),
         ("since May", "2023-05-01..2024-01-12"),
         ("since 2023-12-30", "2023-12-30"),
     ],
@@ -86,6 +90,7 @@ def test_relative_times_are_before_now(question: str, expected: str) -> None:
         "we march on",
         "in 5 minutes",
         "version 3.11",
+        "version 0.5.2023 or 2023-00-05",
         "next week",
         "next May",
         "this may last a day",
@@ -95,6 +100,25 @@ def test_relative_times_are_before_now(question: str, expected: str) -> None:
 )
 def test_other_questions_name_no_time(question: str) -> None:
     assert named(question) == []
+
+
+def test_of_equal_texts_the_one_of_the_named_time_counts(make_memory: Make, local_model: LocalEmbeddings) -> None:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions(message_range=0))
+    now = datetime.now(UTC)
+    lines = [
+        {
+            "kind": "message",
+            "thread_id": "runs",
+            "message": message_to_dict(HumanMessage("Went for a run.", id=str(at))),
+            "stored_at": (now - timedelta(days=days)).isoformat(),
+        }
+        for at, days in enumerate((3, 1))
+    ]
+    memory.users.load([header("u"), {"kind": "thread", "id": "runs"}, *lines])
+    day = f"{now - timedelta(days=3):%Y-%m-%d}"
+    (then,) = memory.recall.search(f"Did I run on {day}?", user_id="u").hits
+    (newest,) = memory.recall.search("Did I run?", user_id="u").hits
+    assert (then.message.id, newest.message.id) == ("0", "1")
 
 
 def test_a_question_may_name_several_times() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 from redis import Redis
@@ -163,6 +164,32 @@ def test_most_thanks_in_most_languages_are_silent_and_say_why(knowing: Memory, t
     assert {recalled.silent for recalled in found.values() if not recalled.rows} <= {"far", "ordinary"}
 
 
+def test_a_number_counts_wherever_it_stands_in_a_message(make_memory: Make, local_model: LocalEmbeddings) -> None:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions(chunk_tokens=4000))
+    words = [f"word{chr(97 + at % 26)}{chr(97 + at // 26)}" for at in range(200)]
+    long = " ".join([*words[:100], "4711", *words[100:]])
+    memory.save_turn([("user", long)], thread_id="old", user_id="ann")
+    assert memory.context("My order is 4711", **NEW, read_only=True).recalled.rows
+
+
+def test_a_near_hit_is_shown_though_others_have_more_words(make_memory: Make, local_model: LocalEmbeddings) -> None:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions(top_k=1, message_range=0))
+    memory.history.append(["zebra zebra zebra tango", "My dog is called Nougat."], thread_id="old", user_id="ann")
+    shown = memory.context("zebra tango, my dog is called Nougat too", **NEW, read_only=True, top_k=1).recalled
+    assert [str(message.text) for message in shown.messages] == ["My dog is called Nougat."]
+
+
+def test_what_a_reranker_drops_is_not_silence(make_memory: Make, local_model: LocalEmbeddings) -> None:
+    class Dropping(BaseDocumentCompressor):
+        def compress_documents(self, documents: Any, query: str, callbacks: Any = None) -> list[Any]:
+            return []
+
+    memory = make_memory(embeddings=local_model, recall=RecallOptions(reranker=Dropping()))
+    memory.save_turn([("user", "My dog is called Nougat.")], thread_id="old", user_id="ann")
+    recalled = memory.context("What is my dog called?", **NEW, read_only=True).recalled
+    assert (recalled.rows, recalled.silent) == ([], None)
+
+
 def test_silence_has_two_reasons(make_memory: Make, local_model: LocalEmbeddings) -> None:
     memory = make_memory(embeddings=local_model, recall=RecallOptions())
     memory.history.append([f"the red fox number {at}" for at in range(40)], thread_id="a", user_id="ann")
@@ -246,7 +273,7 @@ def test_a_model_in_trouble_teaches_no_scale(make_memory: Make, talk: Any, raw: 
     good = model.embed_documents
 
     def cut(texts: list[str]) -> list[list[float]]:
-        return [vector[:8] if len(texts) > 20 else vector for vector in good(texts)]
+        return [vector[:8] if len(texts) > 10 else vector for vector in good(texts)]
 
     model.embed_documents = cut  # type: ignore[method-assign]
     assert memory.context("Where do I live?", **NEW, read_only=True).recalled.hits

@@ -71,7 +71,7 @@ def searching_tool(core: Core) -> Parts:
             rows = result.rows
         else:
             rows = [row for row in result.rows if words_in(row.message).strip() != shown.question]
-        text = replace(result, rows=rows).as_text(zone_name(zone))
+        text = result.with_rows(rows).as_text(zone_name(zone))
         beyond = "" if shown is None else " beyond the messages that you already see"
         return text or f"Nothing was found{beyond}."
 
@@ -99,4 +99,4 @@ def found_by(
         return (yield from search_as_run(state, asked)), zone
     result = yield from search_as_run(state, replace(asked, exclude=own, exclude_in=thread_id))
     rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in own]
-    return replace(result, rows=rows), zone
+    return result.with_rows(rows), zone
