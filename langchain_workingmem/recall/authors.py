@@ -8,6 +8,7 @@ Without names, as between a user and an assistant, this does nothing.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.keys import decode
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(f"[\\w{MARKS}]+")
 _RUN = re.compile(f"[{UNSPACED}]{{2,}}")  # one character may be part of any word
-_COUPLE = 2
-_USERS = 10_000  # whose authors are remembered
 # `\b`, but for words that are written without spaces; and "'s" belongs to a name
-_NAME = rf"(?<![^\W{UNSPACED}]){{}}(?:['\u2019]s)?(?![^\W{UNSPACED}])"
+_NAME = rf"(?<![^\W{UNSPACED}])({{}})(?:['\u2019]s)?(?![^\W{UNSPACED}])"
+_COUPLE, _MOST = 2, 200  # authors of a user; among more, as in a public channel, names tell nothing
+_USERS = 10_000  # whose authors are remembered
 
 
 class Authors(Recent[str, frozenset[str]]):
@@ -41,14 +42,29 @@ def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str,
 
     And what is embedded of it: that, too, but among more than two authors the question as it was asked, which finds .05 more there.
     """
-    meant, text, lower = set[str](), question, question.lower()
-    for author in sorted(filter(None, authors), key=len, reverse=True):
-        words = _WORD.findall(decode(author))
-        for name in (words, words[:1]) if words and words[0] in lower else ():
-            pattern = (r"\W*" if _RUN.search(name[0]) else r"\W+").join(map(re.escape, name))
-            if re.search(found := _NAME.format(pattern), question, re.IGNORECASE):
-                meant.add(author)
-                text = re.sub(found, " ", text, flags=re.IGNORECASE)
-                break
+    names = frozenset(filter(None, authors))
+    if not names or len(names) > _MOST:
+        return frozenset(), question, question
+    pattern, bearers = _known(names)
+    meant = frozenset[str]().union(*(bearers[_key(found[1])] for found in pattern.finditer(question)))
+    text = pattern.sub(" ", question)
     text = text if _WORD.search(text) else question
-    return frozenset(meant), text, question if sum(map(bool, authors)) > _COUPLE else text
+    return meant, text, question if len(names) > _COUPLE else text
+
+
+def _key(name: str) -> str:
+    return "".join(_WORD.findall(name.lower()))
+
+
+@lru_cache(1024)
+def _known(authors: frozenset[str]) -> tuple[re.Pattern[str], dict[str, set[str]]]:
+    """Return what finds the names of authors in a text, whole names before first ones, and who bears each."""
+    bearers: dict[str, set[str]] = {}
+    patterns: dict[str, None] = {}
+    for author in authors:
+        words = _WORD.findall(decode(author))
+        for name in (words, words[:1]) if words else ():
+            bearers.setdefault(_key(" ".join(name)), set()).add(author)
+            patterns[(r"\W*" if _RUN.search(name[0]) else r"\W+").join(map(re.escape, name))] = None
+    either = "|".join(sorted(patterns, key=len, reverse=True)) or r"(?!)"
+    return re.compile(_NAME.format(either), re.IGNORECASE), bearers

@@ -39,7 +39,7 @@ FEWEST = 20  # messages of a memory in which a scale is worth its learning
 _FLOORS = (
     (re.compile(r"wordllama-l2-supercat-256"), 0.4),
     (re.compile(r"multilingual-use-v3-6bit"), 0.3),
-    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), 0.32),
+    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), 0.4),
 )
 
 
@@ -66,22 +66,30 @@ def floor_for(state: MemoryState, *, learn: bool) -> Plan[float | None]:
     """Return the floor of the model's similarities. One that nobody has measured has none until it is learned in the background."""
     floor = floor_of(state.indexes.model) or state.indexes.scale
     if floor is None and learn and state.is_first("floor"):
-        yield Spawn(learn_scale(state), slow=True)  # nobody waits for a paid model at the end of a process
+        yield Spawn(learn_scale(state, anew=False), slow=True)  # nobody waits for a paid model at the end of a process
     return floor
 
 
-def learn_scale(state: MemoryState) -> Plan[None]:
-    """Learn the floor of a model that nobody has measured, and keep it beside the index.
+def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
+    """Learn the floor of a model that nobody has measured, and keep it beside the index; or take what another process has learned.
 
-    Two calls of the model with 16 short texts each, and one round trip.
+    Two calls of the model with 16 short texts each, and two round trips. What fails is tried again later.
     """
-    if floor_of(state.indexes.model) is None:
-        asked, told = zip(*ASKED_AND_TOLD, strict=True)
-        questions = yield from state.embedder.embed(asked, query=True)
-        answers = yield from state.embedder.embed(told)
-        if not questions.shape[1] == answers.shape[1] == state.indexes.dims:  # a model in trouble
-            return
-        floor = floor_between(questions, answers, state.recalling.index.distance)
-        state.indexes.scale = floor
-        stored = json.dumps({"model": state.indexes.model, "floor": floor})
-        yield from send(("SET", state.keys.vectors_scale, stored))
+    if floor_of(state.indexes.model) is not None:
+        return
+    try:
+        (stored,) = yield from send(("GET", state.keys.vectors_scale))
+        learned = json.loads(stored or "{}")
+        if anew or learned.get("model") != state.indexes.model:
+            asked, told = zip(*ASKED_AND_TOLD, strict=True)
+            questions = yield from state.embedder.embed(asked, query=True)
+            answers = yield from state.embedder.embed(told)
+            if not questions.shape[1] == answers.shape[1] == state.indexes.dims:  # a model in trouble
+                return
+            floor = floor_between(questions, answers, state.recalling.index.distance)
+            learned = {"model": state.indexes.model, "floor": floor}
+            yield from send(("SET", state.keys.vectors_scale, json.dumps(learned)))
+        state.indexes.scale = learned["floor"]
+    finally:
+        if state.indexes.scale is None:
+            state.is_first("floor", forget=True)

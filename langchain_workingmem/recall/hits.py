@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._engine.plan import send
+from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.history import with_media
 from langchain_workingmem.recall.query import TIMES
@@ -15,7 +17,7 @@ from langchain_workingmem.recall.shown import LEAST, Found, in_windows, most_of,
 from langchain_workingmem.recall.windows import read_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
@@ -26,14 +28,32 @@ if TYPE_CHECKING:
 
 
 def fetch_hits(state: MemoryState, query: Query, ranking: Ranking) -> Plan[RecallResult]:
-    """Fetch what a search has found. One round trip, none without hits; one more where a message beside a hit was deleted."""
-    chosen = picked(ranking, query)
-    page = yield from read_windows(state, chosen, query.window, query.user_id)
-    hits = yield from rerank(state.recalling, query, hits_of(chosen, page), page)
+    """Fetch what a search has found: the round trips of `read_hits`."""
+    (hits,), page = yield from read_hits(state, query, lambda: ranking)
+    hits = yield from rerank(state.recalling, query, hits, page)
     result = result_of(query, hits[: query.top_k], page, state.recalling.chunk_tokens)
     shown = {*map(id, result.rows)}  # not the copies with excerpts
     yield from with_media(state, [row for row in page.rows.values() if id(row) in shown])
     return result
+
+
+def read_hits(
+    state: MemoryState, query: Query, *found: Callable[[], Iterable[Ranked]], at_least: int = 0
+) -> Plan[tuple[list[list[Found]], Page]]:
+    """Read the best of what searches have found, with what stands around them; return the hits of each.
+
+    One round trip, none without candidates; one more where a message beside a hit was deleted. Two more where a thread is gone,
+    which has expired or was evicted: then only threads that are there count.
+    """
+    picks = [picked(one(), query, at_least) for one in found]
+    page = yield from read_windows(state, [*chain(*picks)], query.window, query.user_id)
+    if {one.thread for one in chain(*picks)} - page.titles.keys():
+        threads = [*{one.thread: None for some in found for one in some()}]
+        replies = yield from send(*(("HEXISTS", state.keys.of(decode(one)).thread, "user") for one in threads))
+        alive = {one for one, is_there in zip(threads, replies, strict=True) if is_there}
+        picks = [picked((one for one in some() if one.thread in alive), query, at_least) for some in found]
+        page = yield from read_windows(state, [*chain(*picks)], query.window, query.user_id)
+    return [hits_of(some, page) for some in picks], page
 
 
 def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:

@@ -77,6 +77,7 @@ class Query:
     now: datetime  # aware; days and weeks of the question are those of its zone
     timezone: str | None = None  # which the call names, instead of that of the memory
     turn: bool = False  # for a prompt
+    before: str = ""  # what it follows up
 
     @classmethod
     def of(

@@ -95,6 +95,10 @@ class Ranking:
     def __len__(self) -> int:
         return len(self.order)
 
+    def distinct(self) -> int:
+        """Return how many different similarities there are: copies of a text have the same."""
+        return len({*self.similarities.tolist()})
+
     def __iter__(self) -> Iterator[Ranked]:
         return map(self.make, self.order)
 
@@ -158,7 +162,7 @@ def rank(
             place & _SEQS,
             found.tokens[best],
             scores[at].item(),
-            min(similarity[at].item(), 1.0),
+            similarity[at].item(),
             bool(words[at] > 0),
             timely is not None and bool(timely[at] == 1),
             int(found.chunks[worded.get(at, best)]),

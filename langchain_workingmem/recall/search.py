@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.ranking import Ranking
     from langchain_workingmem.recall.times import Span
 
+FEW = 10  # different messages that a search should rank at least
 DEEPER, DEEPEST = 20, 1_000_000  # times as many candidates; as many as Search returns at once
 
 
@@ -87,7 +88,7 @@ def search(
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some. It is searched again, in a second round trip, where
     the first one shows an author whom the question names and who was unknown before, and deeper where the chunks of a few messages,
-    or messages that a filter leaves out, take all places.
+    copies of a text, or messages that a filter leaves out, take all places.
     """
     authors, owner = state.room(Authors), query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
     known = authors.get(owner) or frozenset()
@@ -116,7 +117,8 @@ def search(
         threshold=query.threshold or 0.0,
     )
     ranking = ranked(found)
-    if found.has_more and len(ranking) < query.fetched + spare and depth < DEEPEST:
+    is_crowded = len(ranking) < query.fetched + spare or min(len(ranking), ranking.distinct()) < max(FEW, query.fetched)
+    if found.has_more and is_crowded and depth < DEEPEST:
         asked.depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
         found, _ = yield from _sent(state, query, asked, vector, ())
         ranking = ranked(found)
@@ -138,7 +140,8 @@ class Asked:
         """Divide the question; `known` are the authors of the user."""
         options = state.recalling
         question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
-        authors, text, embedded = apart(question, known)
+        whole = keep_ends(f"{query.before}\n{query.text}", MAX_QUERY_CHARACTERS) if query.before else question
+        authors, text, embedded = apart(whole, known)
         words = words_of(text, whole=True) if options.search == "hybrid" else []
         return cls(authors, to_utf8(embedded), words, named_times(question, query.now, options.when), depth)
 
@@ -191,19 +194,19 @@ def _candidates(
     scores = np.concatenate(values)
     if not fields:
         return Candidates.read(keys, scores, count, has_more=has_more)
-    details = [as_dict(row or {}) for row in rows]  # nothing of a document that was deleted during the search
-    work = query.unsure.work * len(keys) + sum(len(row.get(b"metadata", b"")) for row in details) if query.unsure else 0
-    kept = yield from compute(partial(_passing, query, keys, details), work)
+    work = (query.unsure.work + 1_000) * len(keys) if query.unsure else len(keys)  # what a metadata is, about
+    kept, details = yield from compute(partial(_passing, query, keys, rows), work)
     times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
     return Candidates.read([*compress(keys, kept)], scores[kept], sum(kept[:count]), times, has_more=has_more)
 
 
-def _passing(query: Query, keys: Sequence[bytes], details: Sequence[dict[bytes, bytes]]) -> list[bool]:
+def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[list[bool], list[dict[bytes, Any]]]:
     """Tell of each candidate whether it is not excluded, and has the metadata that the index leaves to be checked."""
     excluded = {id.encode() for id in query.exclude}
     there = b":{%s}:" % encode(query.exclude_in).encode() if query.exclude_in else b""
+    details = [as_dict(row or {}) for row in rows]  # nothing of a document that was deleted during the search
     return [
         not (row.get(b"message") in excluded and there in key)
         and (query.unsure is None or query.unsure.matches(json.loads(row.get(b"metadata") or b"{}")))
         for key, row in zip(keys, details, strict=True)
-    ]
+    ], details

@@ -103,7 +103,7 @@ def as_hit(
         message=row.message,
         thread_id=row.thread_id,
         score=hit.ranked.score if hit.relevance is None else hit.relevance,
-        similarity=hit.ranked.similarity,
+        similarity=min(hit.ranked.similarity, 1.0),  # long vectors by "ip" have more
         before=[rows[position].message for position in front],
         after=[rows[position].message for position in back],
         stored_at=row.stored_at,

@@ -63,18 +63,15 @@ class Span(NamedTuple):
 
 
 def named_times(question: str, now: datetime, when: When | None = None) -> list[Span]:
-    """Return the past times that a question names. `now` is aware, and its zone is that of the question.
-
-    `when` finds more of them, as for `RecallOptions`.
-    """
+    """Return the past times that a question names, in the zone of `now`, and those that `RecallOptions.when` finds."""
     try:
-        found = [*_numeric(question, now), *_phrases(question, now), *((when and when(question, now)) or ())]
+        own = islice((when and when(question, now)) or (), MOST_TIMES)
+        found = [*_numeric(question, now), *_phrases(question, now), *own]
         spans = [Span(*map(to_micros, period)) for period in found if period is not None]
     except Exception as error:  # a program's own function may raise anything
-        seen = f"RecallOptions(when=...) failed ({type(error).__name__}: {error})"
-        raise OptionError(seen, remedy="return pairs of aware datetimes, from and until when") from error
-    asked = to_micros(now)
-    return [*dict.fromkeys(islice((one for one in spans if one.since < min(asked, one.until)), MOST_TIMES))]
+        remedy = "return pairs of aware datetimes, from and until when"
+        raise OptionError(f"RecallOptions(when=...) failed ({type(error).__name__}: {error})", remedy=remedy) from error
+    return [*dict.fromkeys(one for one in spans if one.since < min(to_micros(now), one.until))][:MOST_TIMES]
 
 
 def _numeric(text: str, now: datetime) -> Iterator[_Period | None]:
@@ -89,9 +86,7 @@ def _numeric(text: str, now: datetime) -> Iterator[_Period | None]:
 
 
 def _phrases(text: str, now: datetime) -> Iterator[_Period | None]:
-    for match in _PHRASE.finditer(text):
-        if match["next"]:
-            continue
+    for match in (found for found in _PHRASE.finditer(text) if not found["next"]):
         with suppress(OverflowError, ValueError):  # before the first year or after the last
             period = _read(match, now)
             yield period and (period[0], max(period[1], now) if match["since"] else period[1])

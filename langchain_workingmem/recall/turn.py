@@ -13,11 +13,11 @@ from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.searched import asks, has_digit
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.recall.floors import FEWEST, floor_for
-from langchain_workingmem.recall.hits import hits_of, picked
+from langchain_workingmem.recall.hits import read_hits
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.search import search
 from langchain_workingmem.recall.shown import result_of, words_in_row
-from langchain_workingmem.recall.windows import Position, read_windows
+from langchain_workingmem.recall.windows import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,23 +57,19 @@ def recall_for_turn(
     floor, guaranteed = None, GUARANTEED if asks(query.text) else 0
     if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
         floor = yield from floor_for(state, learn=len(ranking) >= FEWEST)
-    gate, again = Gate.of(query, ranking, floor, guaranteed), None
-    if floor is not None and gate.may_follow(query, ranking, is_hidden) and (said := (yield from before())):
+    gates = [gate := Gate.of(query, ranking, is_hidden, floor, guaranteed)]
+    if floor is not None and gate.may_follow(query) and (said := (yield from before())):
         try:
-            both, _ = yield from search(state, replace(query, text=f"{said}\n{query.text}"), spare=spare)
-            again = Gate.of(query, both, floor, guaranteed)
+            both, _ = yield from search(state, replace(query, before=said), spare=spare)
+            gates.append(Gate.of(query, both, is_hidden, floor, guaranteed))
         except NO_VECTORS as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without what its question follows up", error)
     look = LOOKED_THROUGH if gate.numbers else 0
-    picks = picked(gate.entering(ranking, is_hidden), query, look)
-    more = picked(again.entering(both, is_hidden), query, look) if again else []
-    page = yield from read_windows(state, [*picks, *more], query.window, query.user_id)
-    hits = gate.passing(hits_of(picks, page), page)
-    if again:
-        hits = _merged(hits, again.passing(hits_of(more, page), page), query.fetched)
-    silent = None if hits or floor is None else gate.reason(ranking, floor)
+    found, page = yield from read_hits(state, query, *(one.entering for one in gates), at_least=look)
+    hits = _merged([one.passing(some, page) for one, some in zip(gates, found, strict=True)], query.fetched)
+    silent = None if hits or floor is None else gate.reason(floor)
     try:
         hits = yield from rerank(state.recalling, query, hits, page)
     except RerankerError as error:
@@ -92,29 +88,33 @@ class Gate:
     the best so many that do not stand in each other's window, if they are guaranteed.
     """
 
+    ranking: Ranking
+    is_hidden: Callable[[Ranked], bool]
     bar: float
     guaranteed: int
     numbers: frozenset[str]
 
     @classmethod
-    def of(cls, query: Query, ranking: Ranking, floor: float | None, guaranteed: int) -> Gate:
+    def of(
+        cls, query: Query, ranking: Ranking, is_hidden: Callable[[Ranked], bool], floor: float | None, guaranteed: int
+    ) -> Gate:
         """Return the gate of a search; without a floor everything passes."""
         words = words_of(query.text, whole=True) if has_digit(query.text) else ()
         bar = 0.0 if floor is None else floor if guaranteed else _bar(ranking, floor)
-        return cls(bar, guaranteed, frozenset(filter(has_digit, words)))
+        return cls(ranking, is_hidden, bar, guaranteed, frozenset(filter(has_digit, words)))
 
-    def may_follow(self, query: Query, ranking: Ranking, is_hidden: Callable[[Ranked], bool]) -> bool:
+    def may_follow(self, query: Query) -> bool:
         """Tell whether a text is short and finds hardly anything: a stored copy of it does not count."""
         if (tokens := count_tokens(query.text)) > FOLLOW_TOKENS:
             return False
         return not any(
             one.similarity >= FOLLOWS * self.bar and not (one.similarity > _SAME and one.tokens == tokens)
-            for one in islice(filterfalse(is_hidden, ranking), query.fetched)
+            for one in islice(filterfalse(self.is_hidden, self.ranking), query.fetched)
         )
 
-    def entering(self, ranking: Ranking, is_hidden: Callable[[Ranked], bool]) -> Iterator[Ranked]:
+    def entering(self) -> Iterator[Ranked]:
         """Leave out what cannot pass, before it is read."""
-        for one in filterfalse(is_hidden, ranking):
+        for one in filterfalse(self.is_hidden, self.ranking):
             if self.guaranteed or one.similarity >= self.bar or one.timely or (self.numbers and one.worded):
                 yield one
 
@@ -136,11 +136,11 @@ class Gate:
             beside |= window
         return exact + passed
 
-    def reason(self, ranking: Ranking, floor: float) -> str | None:
+    def reason(self, floor: float) -> str | None:
         """Return why nothing passes; None where nothing was found."""
-        if not len(ranking):
+        if not len(self.ranking):
             return None
-        return "far" if ranking.similarities.max() < floor else "ordinary"
+        return "far" if self.ranking.similarities.max() < floor else "ordinary"
 
 
 def _words(hit: Found, page: Page) -> list[str]:
@@ -159,10 +159,11 @@ def _bar(ranking: Ranking, floor: float) -> float:
     return max(floor, nearest[CLEAR - 1] + STEP * (1 - nearest[CLEAR - 1]))
 
 
-def _merged(hits: Sequence[Found], followed: Sequence[Found], most: int) -> list[Found]:
+def _merged(passed: Sequence[Sequence[Found]], most: int) -> list[Found]:
     """Return half of the hits, then those of the question with what it follows up, then the others; of equal texts one."""
+    own, *more = passed
     half = (most + 1) // 2
     found: dict[object, Found] = {}
-    for hit in (*hits[:half], *followed, *hits[half:]):
+    for hit in chain(own[:half], *more, own[half:]):
         found.setdefault(hit.said, hit)
     return [*found.values()][:most]

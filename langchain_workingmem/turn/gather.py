@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-_ASKED_AGAIN = 3  # messages of the user, of which some may repeat the question
+_ASKED_AGAIN = 10  # messages of the user, of which some may repeat the question
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
 
 
