@@ -88,19 +88,26 @@ class Ranked(NamedTuple):
 class Ranking:
     """The messages of a search, the best first; each is made when somebody takes it."""
 
-    order: list[int]
+    order: Places  # indexes in the columns
     similarities: Numbers
-    make: Callable[[int], Ranked]  # of an index in the columns
+    words: Numbers  # BM25 scores
+    timely: Numbers  # 1 at a time that the question names
+    make: Callable[[int], Ranked]
 
     def __len__(self) -> int:
         return len(self.order)
 
+    def __iter__(self) -> Iterator[Ranked]:
+        return map(self.make, self.order.tolist())
+
+    def above(self, bar: float, *, worded: bool) -> Iterator[Ranked]:
+        """Return those of a similarity from the bar on, those of a named time, and those with words, if `worded`."""
+        kept = (self.similarities >= bar) | (self.timely == 1) | (worded & (self.words > 0))
+        return map(self.make, self.order[kept[self.order]].tolist())
+
     def distinct(self) -> int:
         """Return how many different similarities there are: copies of a text have the same."""
         return len({*self.similarities.tolist()})
-
-    def __iter__(self) -> Iterator[Ranked]:
-        return map(self.make, self.order)
 
 
 def rank(
@@ -138,7 +145,7 @@ def rank(
         most += 2 * weights.neighbours
     unit = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
     score = score + unit * (bonus * by_author(found.authors, authors)[first] - weights.length * length_cost(tokens))
-    timely: Any = None
+    timely = np.zeros(len(places))
     if times:
         timely = nearness(np.array(found.times)[first], times)
         score, most = score + unit * weights.time * timely, most + weights.time
@@ -164,11 +171,11 @@ def rank(
             scores[at].item(),
             similarity[at].item(),
             bool(words[at] > 0),
-            timely is not None and bool(timely[at] == 1),
+            bool(timely[at] == 1),
             int(found.chunks[worded.get(at, best)]),
         )
 
-    return Ranking(order.tolist(), similarity, make)
+    return Ranking(order, similarity, words, timely, make)
 
 
 # ---------------------------------------------------------------------- the steps

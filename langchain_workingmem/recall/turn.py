@@ -114,9 +114,8 @@ class Gate:
 
     def entering(self) -> Iterator[Ranked]:
         """Leave out what cannot pass, before it is read."""
-        for one in filterfalse(self.is_hidden, self.ranking):
-            if self.guaranteed or one.similarity >= self.bar or one.timely or (self.numbers and one.worded):
-                yield one
+        bar = 0.0 if self.guaranteed else self.bar
+        return filterfalse(self.is_hidden, self.ranking.above(bar, worded=bool(self.numbers)))
 
     def passing(self, hits: Sequence[Found], page: Page) -> list[Found]:
         """Return the hits that pass, those with a number of the question first."""
