@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_workingmem._engine.plan import Plan, Spawn, send
 
@@ -34,16 +34,26 @@ ASKED_AND_TOLD = (
 )
 # fmt: on
 
+ALONE = 1.1  # of a learned floor, or of a higher bar
 FEWEST = 20  # messages of a memory in which a scale is worth its learning
+
+
+class Floor(NamedTuple):
+    """On the scale of a model."""
+
+    shown: float  # the least similarity that a turn shows
+    alone: float  # a short text whose best hit is less similar may follow up another text
+
+
 # By the model's name in LangChain integrations. Similarities of different models cannot be compared.
 _FLOORS = (
-    (re.compile(r"wordllama-l2-supercat-256"), 0.4),
-    (re.compile(r"multilingual-use-v3-6bit"), 0.3),
-    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), 0.4),
+    (re.compile(r"wordllama-l2-supercat-256"), Floor(0.4, 0.44)),
+    (re.compile(r"multilingual-use-v3-6bit"), Floor(0.19, 0.33)),
+    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.36, 0.4)),
 )
 
 
-def floor_of(model: str) -> float | None:
+def floor_of(model: str) -> Floor | None:
     """Return the floor of an embedding model, None when it was never measured."""
     return next((floor for pattern, floor in _FLOORS if pattern.fullmatch(model.lower())), None)
 
@@ -62,9 +72,10 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
     return float(by_accident.mean() + 3.6 * by_accident.std())
 
 
-def floor_for(state: MemoryState, *, learn: bool) -> Plan[float | None]:
+def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:
     """Return the floor of the model's similarities. One that nobody has measured has none until it is learned in the background."""
-    floor = floor_of(state.indexes.model) or state.indexes.scale
+    learned = state.indexes.scale
+    floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
     if floor is None and learn and state.is_first("floor"):
         yield Spawn(learn_scale(state, anew=False), slow=True)  # nobody waits for a paid model at the end of a process
     return floor

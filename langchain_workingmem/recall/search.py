@@ -94,18 +94,16 @@ def search(
     known = authors.get(owner) or frozenset()
     depth = min(query.depth(spare, hybrid=state.recalling.search == "hybrid"), DEEPEST)
     asked = Asked.of(state, query, known, depth)
-    vector = yield from asked.embedded(state)
+    vector = yield from state.embedder.embed([asked.text], query=True)
     found, replies = yield from _sent(state, query, asked, vector, beside)
     if not known >= (seen := {author.decode().rstrip(THE_USER) for author in {*found.authors}}):
         known = authors.note(owner, seen)
         before, asked = asked, Asked.of(state, query, known, depth)
         if asked.text != before.text or asked.words != before.words:
-            vector = yield from asked.embedded(state)
+            vector = yield from state.embedder.embed([asked.text], query=True)
             found, _ = yield from _sent(state, query, asked, vector, ())
-    options, is_named = (
-        state.recalling,
-        0 < len(asked.authors) < len(known),
-    )  # a name that all messages bear tells nothing
+    options = state.recalling
+    is_named = 0 < len(asked.authors) < len(known)  # a name that all messages bear tells nothing
     ranked = partial(
         rank,
         weights=options.weights,
@@ -144,10 +142,6 @@ class Asked:
         authors, text, embedded = apart(whole, known)
         words = words_of(text, whole=True) if options.search == "hybrid" else []
         return cls(authors, to_utf8(embedded), words, named_times(question, query.now, options.when), depth)
-
-    def embedded(self, state: MemoryState) -> Plan[np.ndarray[Any, Any]]:
-        """Embed the question."""
-        return (yield from state.embedder.embed([self.text], query=True))
 
 
 def _sent(

@@ -12,7 +12,7 @@ from langchain_workingmem._redis.queries import all_words, words_of
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.searched import asks, has_digit
 from langchain_workingmem.errors import RerankerError
-from langchain_workingmem.recall.floors import FEWEST, floor_for
+from langchain_workingmem.recall.floors import ALONE, FEWEST, floor_for
 from langchain_workingmem.recall.hits import read_hits
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.search import search
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import OnError
+    from langchain_workingmem.recall.floors import Floor
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked, Ranking
     from langchain_workingmem.recall.shown import Found
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 GUARANTEED = 2  # hits of a text with a question mark that are shown, however far they are
 CLEAR, ORDINARY, STEP = 20, 100, 0.25  # see `_bar`
-FOLLOW_TOKENS, FOLLOWS = 12, 1.1  # a text of so many tokens follows up another one if its best hit is below 1.1 bars
+FOLLOW_TOKENS = 12  # of a text that may follow up another one
 LOOKED_THROUGH = 20  # messages, at least, for the number of a question
 _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
 
@@ -58,7 +59,7 @@ def recall_for_turn(
     if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
         floor = yield from floor_for(state, learn=len(ranking) >= FEWEST)
     gates = [gate := Gate.of(query, ranking, is_hidden, floor, guaranteed)]
-    if floor is not None and gate.may_follow(query) and (said := (yield from before())):
+    if floor is not None and gate.may_follow(query, floor) and (said := (yield from before())):
         try:
             both, _ = yield from search(state, replace(query, before=said), spare=spare)
             gates.append(Gate.of(query, both, is_hidden, floor, guaranteed))
@@ -69,7 +70,7 @@ def recall_for_turn(
     look = LOOKED_THROUGH if gate.numbers else 0
     found, page = yield from read_hits(state, query, *(one.entering for one in gates), at_least=look)
     hits = _merged([one.passing(some, page) for one, some in zip(gates, found, strict=True)], query.fetched)
-    silent = None if hits or floor is None else gate.reason(floor)
+    silent = None if hits or floor is None else gate.reason(floor.shown)
     try:
         hits = yield from rerank(state.recalling, query, hits, page)
     except RerankerError as error:
@@ -96,19 +97,20 @@ class Gate:
 
     @classmethod
     def of(
-        cls, query: Query, ranking: Ranking, is_hidden: Callable[[Ranked], bool], floor: float | None, guaranteed: int
+        cls, query: Query, ranking: Ranking, is_hidden: Callable[[Ranked], bool], floor: Floor | None, guaranteed: int
     ) -> Gate:
         """Return the gate of a search; without a floor everything passes."""
         words = words_of(query.text, whole=True) if has_digit(query.text) else ()
-        bar = 0.0 if floor is None else floor if guaranteed else _bar(ranking, floor)
+        bar = 0.0 if floor is None else floor.shown if guaranteed else _bar(ranking, floor.shown)
         return cls(ranking, is_hidden, bar, guaranteed, frozenset(filter(has_digit, words)))
 
-    def may_follow(self, query: Query) -> bool:
+    def may_follow(self, query: Query, floor: Floor) -> bool:
         """Tell whether a text is short and finds hardly anything: a stored copy of it does not count."""
         if (tokens := count_tokens(query.text)) > FOLLOW_TOKENS:
             return False
+        bar = max(floor.alone, ALONE * self.bar)
         return not any(
-            one.similarity >= FOLLOWS * self.bar and not (one.similarity > _SAME and one.tokens == tokens)
+            one.similarity >= bar and not (one.similarity > _SAME and one.tokens == tokens)
             for one in islice(filterfalse(self.is_hidden, self.ranking), query.fetched)
         )
 
