@@ -361,7 +361,7 @@ def _recalled(
         query,
         ranking,
         is_hidden=is_hidden,
-        before=partial(_said_before, state, turn, query.text, history),
+        before=partial(_said_before, state, turn, found.known, query.text, history),
         spare=turn.spare,
         on_error=turn.on_error,
     )
@@ -373,14 +373,16 @@ def _recalled(
     return result.with_rows(rows)
 
 
-def _said_before(state: MemoryState, turn: Request, text: str, history: Sequence[StoredMessage]) -> Plan[str]:
+def _said_before(
+    state: MemoryState, turn: Request, known: Known | None, text: str, history: Sequence[StoredMessage]
+) -> Plan[str]:
     """Return what the user said before a question: in the caller's list, in the history, else in the store (one round trip).
 
     A question that was asked twice follows up what stood before it.
     """
     said = [*map(words_in_row, (row for row in history if row.role == "human"))]
     said += [str(one.text) for one in turn.messages if is_users(one)]
-    if not any(one != text for one in said):
+    if known is not None and known.version is not None and not any(one != text for one in said):
         some = replace(turn.history, last_messages=_ASKED_AGAIN, step=1, roles=("human",), max_tokens=None)
         said = [str(one.text) for one in (yield from read_history(state, turn.thread_id, turn.user_id, some))]
     return next((one for one in reversed(said) if one.strip() and one != text), "")

@@ -25,7 +25,7 @@ def texts(found: Any) -> list[str]:
 
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])
 def test_vectors_of_threads_that_are_gone_hide_nothing(
-    make_memory: Make, local_model: LocalEmbeddings, raw: Redis, trips: Trips, search: str
+    make_memory: Make, local_model: LocalEmbeddings, raw: Redis, trips: Trips, search: Any
 ) -> None:
     memory = make_memory(embeddings=local_model, recall=RecallOptions(search=search))
     for at in range(8):

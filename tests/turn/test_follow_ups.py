@@ -65,9 +65,14 @@ def test_in_an_agent_with_and_without_a_checkpointer(walks: Memory, saver: Any) 
     model = Scripted.says("In the Alps.", "With Tom and Lea.")
     agent = create_agent(model, middleware=[MemoryMiddleware(walks)], checkpointer=saver)
     config: Any = {"configurable": CHAT}
-    agent.invoke({"messages": [("user", "Where did I go hiking?")]}, config)
-    agent.invoke({"messages": [("user", "Who else?")]}, config)
+    for text in ("Where did I go hiking?", "Who else?"):
+        asked: Any = {"messages": [("user", text)]}
+        agent.invoke(asked, config)
     assert ALPS in str(model.seen[-1])
+
+
+def test_in_a_new_thread_there_is_nothing_to_follow_up(walks: Memory, trips: Trips) -> None:
+    assert trips.of(lambda: walks.context("Who else?", thread_id="nothing yet", user_id="u", read_only=True)) == 2
 
 
 def test_a_long_question_and_one_that_finds_something_stand_alone(walks: Memory, trips: Trips) -> None:
