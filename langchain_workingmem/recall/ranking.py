@@ -1,7 +1,7 @@
 """Rank the candidates of a search: pure functions over columns, because an object for each of 400 candidates took a third of a turn.
 
-The steps of a hybrid search are `fused`, `neighbours`, `by_author`, `nearness` and `length_cost`; docs/recall-measured.md has what each
-brings on public conversations, and what was left out because it brought less. A semantic search has the last three.
+The steps of a hybrid search are `fused`, `neighbours`, author, length and `nearness`; docs/recall-measured.md has what each brings on
+public conversations, and what was left out because it brought less. A semantic search has the last three.
 """
 
 from __future__ import annotations
@@ -105,10 +105,6 @@ class Ranking:
         kept = (self.similarities >= bar) | (self.timely == 1) | (worded & (self.words > 0))
         return map(self.make, self.order[kept[self.order]].tolist())
 
-    def distinct(self) -> int:
-        """Return how many different similarities there are: copies of a text have the same."""
-        return len({*self.similarities.tolist()})
-
 
 def rank(
     found: Candidates,
@@ -144,7 +140,9 @@ def rank(
         score = fused(meaning, said, dense) + weights.neighbours * neighbours(places, meaning, said, dense)
         most += 2 * weights.neighbours
     unit = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
-    score = score + unit * (bonus * by_author(found.authors, authors)[first] - weights.length * length_cost(tokens))
+    is_theirs = np.fromiter(map(authors.__contains__, found.authors), np.float64, len(values))[first]
+    length = np.log(np.maximum(tokens, SHORT) / SHORT)  # long answers match everything a little
+    score = score + unit * (bonus * is_theirs - weights.length * length)
     timely = np.zeros(len(places))
     if times:
         timely = nearness(np.array(found.times)[first], times)
@@ -203,20 +201,6 @@ def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) ->
     found[is_next] += evidence[after[is_next]]
     found[after[is_next]] += evidence[is_next]
     return found
-
-
-def by_author(authors: Sequence[bytes], wanted: Collection[bytes]) -> Numbers:
-    """Return 1 for what one of these authors said, else 0."""
-    import numpy as np
-
-    return np.fromiter(map(wanted.__contains__, authors), np.float64, len(authors))
-
-
-def length_cost(tokens: Any) -> Any:
-    """Return what its length takes off a message: long answers match everything a little."""
-    import numpy as np
-
-    return np.log(np.maximum(tokens, SHORT) / SHORT)
 
 
 def nearness(created_at: Sequence[int] | np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:

@@ -115,7 +115,8 @@ def search(
         threshold=query.threshold or 0.0,
     )
     ranking = ranked(found)
-    is_crowded = len(ranking) < query.fetched + spare or min(len(ranking), ranking.distinct()) < max(FEW, query.fetched)
+    different = len({*ranking.similarities.tolist()})  # copies of a text have the same
+    is_crowded = len(ranking) < query.fetched + spare or min(len(ranking), different) < max(FEW, query.fetched)
     if found.has_more and is_crowded and depth < DEEPEST:
         asked.depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
         found, _ = yield from _sent(state, query, asked, vector, ())

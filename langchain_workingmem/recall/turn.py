@@ -70,7 +70,9 @@ def recall_for_turn(
     look = LOOKED_THROUGH if gate.numbers else 0
     found, page = yield from read_hits(state, query, *(one.entering for one in gates), at_least=look)
     hits = _merged([one.passing(some, page) for one, some in zip(gates, found, strict=True)], query.fetched)
-    silent = None if hits or floor is None else gate.reason(floor.shown)
+    silent = None
+    if floor and not hits and (near := [one.similarity for one in gate.best(query)]):
+        silent = "far" if max(near) < floor.shown else "ordinary"
     try:
         hits = yield from rerank(state.recalling, query, hits, page)
     except RerankerError as error:
@@ -110,9 +112,12 @@ class Gate:
             return False
         bar = max(floor.alone, ALONE * self.bar)
         return not any(
-            one.similarity >= bar and not (one.similarity > _SAME and one.tokens == tokens)
-            for one in islice(filterfalse(self.is_hidden, self.ranking), query.fetched)
+            one.similarity >= bar and not (one.similarity > _SAME and one.tokens == tokens) for one in self.best(query)
         )
+
+    def best(self, query: Query) -> Iterator[Ranked]:
+        """Return the best messages, whether they pass or not."""
+        return islice(filterfalse(self.is_hidden, self.ranking), query.fetched)
 
     def entering(self) -> Iterator[Ranked]:
         """Leave out what cannot pass, before it is read."""
@@ -126,7 +131,11 @@ class Gate:
         for hit in hits:
             window = {*chain(*page.windows[hit.position])}
             is_apart = hit.position not in beside and shown.isdisjoint(window)
-            if self.numbers and hit.ranked.worded and not self.numbers.isdisjoint(_words(hit, page)):
+            if (
+                self.numbers
+                and hit.ranked.worded
+                and not self.numbers.isdisjoint(all_words(words_in_row(page.rows[hit.position])))
+            ):
                 exact.append(hit)
             elif hit.ranked.similarity >= self.bar or hit.ranked.timely or (left > 0 and is_apart):
                 passed.append(hit)
@@ -136,16 +145,6 @@ class Gate:
             shown.add(hit.position)
             beside |= window
         return exact + passed
-
-    def reason(self, floor: float) -> str | None:
-        """Return why nothing passes; None where nothing was found."""
-        if not len(self.ranking):
-            return None
-        return "far" if self.ranking.similarities.max() < floor else "ordinary"
-
-
-def _words(hit: Found, page: Page) -> list[str]:
-    return all_words(words_in_row(page.rows[hit.position]))
 
 
 def _bar(ranking: Ranking, floor: float) -> float:

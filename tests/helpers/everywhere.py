@@ -34,7 +34,7 @@ class Data:
         retriever = memory.as_retriever(top_k=2 * THREADS)
         return {
             "recall.search": lambda: _texts(memory.recall.search("pears", user_id="u", top_k=2 * THREADS).hits),
-            "context": lambda: len(memory.context("pears", thread_id="new", user_id="u").recalled.hits),
+            "context": lambda: len(memory.context("pears?", thread_id="new", user_id="u").recalled.hits),
             "threads.list": lambda: memory.threads.list(user_id="u", limit=100).total,
             "history.for_user": lambda: memory.history.for_user("u", limit=100).total,
             "as_retriever": lambda: len(caller.invoke(retriever, "pears")),

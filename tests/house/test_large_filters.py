@@ -15,7 +15,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 
-MANY, LONG = 300, 900
+MANY, LONG = 100, 900
 DOCUMENT = {"x": ["1"] * LONG, "y": "z"}
 FILTERS: dict[str, dict[str, Any]] = {
     "many operators in a list": {"x": [{"$gte": 1}] * (LONG - 1) + [{"$gt": 1}]},

@@ -198,6 +198,8 @@ def test_silence_has_two_reasons(make_memory: Make, local_model: LocalEmbeddings
     assert (ordinary.silent, ordinary.rows) == ("ordinary", [])
     assert memory.context("the red fox?", **NEW, read_only=True).recalled.silent is None
     assert memory.recall.search("asdf qwer", user_id="ann").silent is None
+    memory.save_turn([("user", "I am Bob.")], thread_id="b", user_id="bob")
+    assert memory.context("hm", thread_id="b", user_id="bob").recalled.silent is None  # the history shows all there is
 
 
 def test_recall_that_is_turned_on_later_says_once_that_nothing_has_vectors(
