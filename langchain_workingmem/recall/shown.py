@@ -59,9 +59,9 @@ def result_of(query: Query, hits: Sequence[Found], page: Page, chunk_tokens: int
     """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
     if query.max_tokens is None:
         return in_windows(hits, page, page.rows)
-    sizes = sized(query, hits, page)
+    sizes, cut = sized(query, hits, page)
     hits = [hit for hit in hits if hit.position in sizes]
-    return in_windows(hits, page, _shortened(query, hits, page, sizes, chunk_tokens), sizes)
+    return in_windows(hits, page, _shortened(query, hits, page, cut, chunk_tokens) if cut else page.rows, sizes)
 
 
 def in_windows(
@@ -114,22 +114,25 @@ def as_hit(
 # ---------------------------------------------------------------------- the budget
 
 
-def sized(query: Query, hits: Sequence[Found], page: Page) -> dict[Position, int]:
+def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
     """Return how many tokens each message may take, until nothing more fits: a hit, then what stands beside it, then the next hit.
+
+    And those of it that are too long.
 
     A hit takes at most a quarter of the budget, a message beside one an eighth. A turn takes all hits first, cut as short as may
     be, then what stands beside them, and shares out what is left: three parts for a hit, one for another message.
     """
     most, left = most_of(query), query.max_tokens or 0
     shares = {hit.position: _WEIGHT for hit in hits}
-    sizes, needs = dict["Position", int](), dict["Position", int]()
+    sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
 
     def take(*run: Position) -> None:
         nonlocal left
         for at in run:
             if at not in sizes:
                 parts = 1 if at in shares else 2
-                whole = min(count_tokens(row_text(page.rows[at])), most // parts)
+                lengths[at] = count_tokens(row_text(page.rows[at]))
+                whole = min(lengths[at], most // parts)
                 size = min(whole, LEAST // parts) if query.turn else whole
                 if size > left:
                     return
@@ -144,22 +147,20 @@ def sized(query: Query, hits: Sequence[Found], page: Page) -> dict[Position, int
     for at in sorted(needs, key=lambda at: needs[at] / shares.get(at, 1)):  # what one does not need goes to the others
         given = min(needs[at], left * shares.get(at, 1) // total)
         sizes[at], left, total = sizes[at] + given, left - given, total - shares.get(at, 1)
-    return sizes
+    return sizes, {at: size for at, size in sizes.items() if size < lengths[at]}
 
 
 def _shortened(
-    query: Query, hits: Sequence[Found], page: Page, sizes: Mapping[Position, int], chunk_tokens: int
+    query: Query, hits: Sequence[Found], page: Page, cuts: Mapping[Position, int], chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
     """Cut what is too long: a hit around its best chunk; a message before it keeps its end, one after it its beginning."""
     rows = dict(page.rows)
     by_position = {hit.position: hit for hit in hits}
     fronts = {position for hit in hits for position in page.windows[hit.position][0]}
     words = [word for word in words_of(query.text) if len(word) > _COMMON or not word.isascii()]
-    for position, size in sizes.items():
+    for position, size in cuts.items():
         row = rows[position]
-        if size >= count_tokens(whole := row_text(row)):
-            continue
-        start = end = len(whole) if position in fronts else 0
+        start = end = len(row_text(row)) if position in fronts else 0
         if hit := by_position.get(position):
             start, end = chunk_span(words_in_row(row), chunk_tokens, hit.ranked.chunk)
         copy = cut(row.message, row.thread_id, size, (start, end), words)
