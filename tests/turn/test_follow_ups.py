@@ -75,6 +75,13 @@ def test_in_a_new_thread_there_is_nothing_to_follow_up(walks: Memory, trips: Tri
     assert trips.of(lambda: walks.context("Who else?", thread_id="nothing yet", user_id="u", read_only=True)) == 2
 
 
+def test_where_nothing_is_stored_there_is_nothing_to_follow_up(make_memory: Make, trips: Trips) -> None:
+    make_memory().save_turn(ASKED, **CHAT)
+    memory = make_memory(embeddings=LocalEmbeddings())
+    shown(memory)
+    assert trips.of(lambda: shown(memory)) == 1
+
+
 def test_a_long_question_and_one_that_finds_something_stand_alone(walks: Memory, trips: Trips) -> None:
     walks.save_turn([("user", "Tell me about the roses."), ("assistant", "They need sun.")], **CHAT)
     assert trips.of(lambda: shown(walks, "Where did I go hiking in the Alps?")) == 2
