@@ -46,7 +46,7 @@ class LocalEmbeddings(Embeddings):
     """Static token vectors of the package `wordllama` (MIT): 256 dimensions, offline, without a download or a key.
 
     The model loads in 0.1 s at first use, then takes 0.02 ms per text on one core. It suits demos, tests and short
-    messages: recall finds .774 of the evidence of LoCoMo at 500 tokens, with MiniLM .820 (docs/recall.md). Vectors are
+    messages: recall finds .756 of the evidence of LoCoMo at 500 tokens, with MiniLM .813 (docs/recall-measured.md). Vectors are
     normalised; a blank text has the zero vector. Needs the extra `local`.
     """
 

@@ -78,6 +78,8 @@ def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Callable[..., di
         async def close() -> None:
             await client.aclose()
             await asyncio.sleep(0.1)  # redis-py closes nodes that it has replaced in tasks of its own
+            if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(tasks, timeout=5)
 
         closing.append(lambda: loop_runner.run(close()))
         return {"async_client": client}
