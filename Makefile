@@ -98,7 +98,7 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/engines.py $(SERVERS)
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json
-	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --out benchmarks/figures/recall.json)
+	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA))
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))
 	$(BIN)/python benchmarks/plots.py
 

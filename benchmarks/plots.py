@@ -1,4 +1,4 @@
-"""Draw the figures of scaling.py and recall_quality.py: benchmarks/figures/*.json in, docs/images/*.svg out.
+"""Draw the figures of scaling.py: benchmarks/figures/scaling.json in, docs/images/*.svg out.
 
 An SVG of our own is a hundred lines, diffs well, and turns its colours with the reader's light or dark background.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -67,12 +66,6 @@ def logarithmic(label: str, values: Sequence[float], start: float, end: float) -
     return Axis(label, low, high, start, end, tens if len(tens) > 2 else inside, log=True)
 
 
-def linear(label: str, values: Sequence[float], start: float, end: float) -> Axis:
-    """Make an axis from 0 to the tenth above the largest value."""
-    tenths = math.ceil(max(values) * 10)
-    return Axis(label, 0, tenths / 10, start, end, [tick / 10 for tick in range(tenths + 1)])
-
-
 def even(label: str, values: Sequence[float], start: float, end: float) -> Axis:
     """Make an axis from 0 to above the largest value, in at most ten steps of 1, 2 or 5 times a power of ten."""
     step = next(one * 10.0**power for power in range(10) for one in (1, 2, 5) if one * 10**power * 10 >= max(values))
@@ -124,12 +117,12 @@ def entry(place: int, line: Line) -> Iterator[str]:
     yield f'<text x="{left + 30}" y="{at + 4}">{escape(line.name)}</text>'
 
 
-def axes(lines: Sequence[Line], label: str, unit: str, *, share: bool) -> tuple[Axis, Axis]:
-    """Make axes that hold the lines: x logarithmic unless it begins with 0, y too unless it is a share."""
+def axes(lines: Sequence[Line], label: str, unit: str) -> tuple[Axis, Axis]:
+    """Make axes that hold the lines: x logarithmic unless it begins with 0, y logarithmic."""
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
     upward = HEIGHT - BOTTOM, TOP
     across = logarithmic if min(xs) else even
-    return across(label, xs, LEFT, WIDTH - RIGHT), (linear if share else logarithmic)(unit, ys, *upward)
+    return across(label, xs, LEFT, WIDTH - RIGHT), logarithmic(unit, ys, *upward)
 
 
 def scaling(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -143,20 +136,8 @@ def scaling(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
             for colour, name in enumerate(names)
             for side, dashed in (("ours", False), ("floor", True))
         ]
-        x, y = axes(lines, label, "milliseconds of processor time", share=False)
+        x, y = axes(lines, label, "milliseconds of processor time")
         yield f"scaling-{label.split()[0]}", chart(f"Cost over {label}", "dashed: the floor", x, y, lines)
-
-
-def recall(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Draw one chart per data set: the share of the evidence at a number of tokens."""
-    for title, found in figures["curves"].items():
-        lines = [
-            Line(search, [(float(tokens), share) for tokens, share in points.items()], colour)
-            for colour, (search, points) in enumerate(found.items())
-        ]
-        x, y = axes(lines, "tokens that come back", "share of the evidence", share=True)
-        name = re.sub(r"\W+", "-", title.rpartition(",")[0])
-        yield f"recall-{name}", chart(f"{title} questions", figures["embeddings"], x, y, lines)
 
 
 def main() -> None:
@@ -165,12 +146,10 @@ def main() -> None:
     parser.add_argument("--images", type=Path, default=HERE.parent / "docs" / "images")
     args = parser.parse_args()
     args.images.mkdir(parents=True, exist_ok=True)
-    for name, draw in (("scaling", scaling), ("recall", recall)):
-        source = args.figures / f"{name}.json"
-        for title, drawing in draw(json.loads(source.read_text())) if source.exists() else ():
-            target = args.images / f"{title}.svg"
-            target.write_text(drawing)
-            print(target)
+    for title, drawing in scaling(json.loads((args.figures / "scaling.json").read_text())):
+        target = args.images / f"{title}.svg"
+        target.write_text(drawing)
+        print(target)
 
 
 if __name__ == "__main__":

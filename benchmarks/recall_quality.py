@@ -17,7 +17,6 @@ a "question_date". Questions of the category "adversarial", whose premise is fal
 from __future__ import annotations
 
 import argparse
-import json
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -115,9 +114,8 @@ def main() -> None:
     parser.add_argument("--dtype", help="number type of the vectors; int8 needs Redis 8, see WORKINGMEM_REDIS_SERVER")
     parser.add_argument("--limit", type=int, default=10**9, help="questions of each user, about")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
-    parser.add_argument("--out", type=Path, help="write the curves as JSON, for plots.py")
     args = parser.parse_args()
-    searches, curves = args.search.split(","), dict[str, Any]()
+    searches = args.search.split(",")
     print(row("data set, questions", "search", *(f"{budget:,}" for budget in BUDGETS)))
     print(row("---", "---", *["--:"] * len(BUDGETS)))
     with EmbeddedRedis() as server:
@@ -132,12 +130,6 @@ def main() -> None:
                 print(row(title, search, *(f"{share(mean, budget):.3f}" for budget in BUDGETS)))
                 if search != searches[0]:
                     print(row(title, "gain", *gains(found[searches[0]][kind], rows, args.seed)))
-                steps = {str(at): share(mean, at) for at in (round(100 * 1.25**step) for step in range(20))}
-                if not kind:
-                    known = {at: value for at, value in steps.items() if not np.isnan(value)}
-                    curves.setdefault(title, {})[search] = known
-    if args.out:
-        args.out.write_text(json.dumps({"embeddings": args.embeddings, "curves": curves}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
