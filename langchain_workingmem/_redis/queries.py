@@ -13,7 +13,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem._text.unicode import MARKS
+from langchain_workingmem._text.unicode import WORD
 from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import NumberType
 
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
-_WORD = re.compile(f"[\\w{MARKS}]+")
 _NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
 _COUNTED_APART = 20  # words of a union that Search reads one by one, and then loses some of
 _LONGEST_FILTERS = 50_000  # characters of the filters of all words; ids of expired threads may make one long
@@ -188,7 +187,7 @@ def _nearest(index: str, depth: int, fields: tuple[str, ...]) -> Command:
 
 def all_words(text: str, *, whole: bool = False) -> list[str]:
     """Return the words of a text in lower case, as `as_searched` divides it."""
-    return _WORD.findall(as_searched(text, whole=whole).lower())
+    return WORD.findall(as_searched(text, whole=whole).lower())
 
 
 def words_of(text: str, *, whole: bool = False) -> list[str]:

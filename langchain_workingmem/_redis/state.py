@@ -105,11 +105,15 @@ class MemoryState:
         found = self._rooms.get(kind)
         return cast("R", self._rooms.setdefault(kind, kind()) if found is None else found)  # several threads may ask
 
-    def is_first(self, what: str, *, forget: bool = False) -> bool:
-        """Tell whether a process asks for something for the first time; `forget` lets it be the first time once more."""
+    def is_first(self, what: str) -> bool:
+        """Tell whether a process asks for something for the first time."""
         is_first = what not in self._done
-        (self._done.discard if forget else self._done.add)(what)
+        self._done.add(what)
         return is_first
+
+    def forget_first(self, what: str) -> None:
+        """Let the next time be the first one again."""
+        self._done.discard(what)
 
     def marks(self, thread_id: str, user_id: str) -> Marks:
         """Return what signs and reads marks in messages of a thread."""

@@ -20,6 +20,7 @@ UNSPACED = (
 )
 # Accents and vowels that stand apart from their letter, and that `\w` leaves out.
 MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ecd\u102b-\u103e\u17b6-\u17d3"
+WORD = re.compile(f"[\\w{MARKS}]+")
 # Controls, line separators, overrides and isolates of direction, lone surrogates; and characters without width, such as
 # the zero-width space, the fillers of Hangul and two vowels of Khmer.
 _ACTING = "\x00-\x08\x0b-\x1f\x7f-\x9f\u115f\u1160\u17b4\u17b5\u200b\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.unicode import MARKS, UNSPACED
+from langchain_workingmem._text.unicode import UNSPACED, WORD
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_WORD = re.compile(f"[\\w{MARKS}]+")
 _RUN = re.compile(f"[{UNSPACED}]{{2,}}")  # one character may be part of any word
 # `\b`, but for words that are written without spaces; and "'s" belongs to a name
 _NAME = rf"(?<![^\W{UNSPACED}])({{}})(?:['\u2019]s)?(?![^\W{UNSPACED}])"
@@ -48,12 +47,12 @@ def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str,
     pattern, bearers = _known(names)
     meant = frozenset[str]().union(*(bearers[_key(found[1])] for found in pattern.finditer(question)))
     text = pattern.sub(" ", question)
-    text = text if _WORD.search(text) else question
+    text = text if WORD.search(text) else question
     return meant, text, question if len(names) > _COUPLE else text
 
 
 def _key(name: str) -> str:
-    return "".join(_WORD.findall(name.lower()))
+    return "".join(WORD.findall(name.lower()))
 
 
 @lru_cache(1024)
@@ -62,7 +61,7 @@ def _known(authors: frozenset[str]) -> tuple[re.Pattern[str], dict[str, set[str]
     bearers: dict[str, set[str]] = {}
     patterns: dict[str, None] = {}
     for author in authors:
-        words = _WORD.findall(decode(author))
+        words = WORD.findall(decode(author))
         for name in (words, words[:1]) if words else ():
             bearers.setdefault(_key(" ".join(name)), set()).add(author)
             patterns[(r"\W*" if _RUN.search(name[0]) else r"\W+").join(map(re.escape, name))] = None

@@ -103,4 +103,4 @@ def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
         state.indexes.scale = learned["floor"]
     finally:
         if state.indexes.scale is None:
-            state.is_first("floor", forget=True)
+            state.forget_first("floor")

@@ -154,9 +154,8 @@ def _sent(
         yield from indexes.ready()
     if indexes.dims != dims:
         yield from indexes.vectors_ready(dims)
-    where, near = query.filter(), [query.filter()]
-    if asked.times:
-        near.append(query.filter(asked.times))
+    where = query.filter()
+    near = [where, query.filter(asked.times)] if asked.times else [where]
     needed = {"message": query.exclude, "created_at": asked.times, "metadata": query.unsure is not None}
     fields = [name for name, is_needed in needed.items() if is_needed]
 

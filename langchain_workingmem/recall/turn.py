@@ -14,6 +14,7 @@ from langchain_workingmem._text.searched import asks, has_digit
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.recall.floors import ALONE, FEWEST, floor_for
 from langchain_workingmem.recall.hits import read_hits
+from langchain_workingmem.recall.ranking import ORDINARY
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.search import search
 from langchain_workingmem.recall.shown import result_of, words_in_row
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 GUARANTEED = 2  # hits of a text with a question mark that are shown, however far they are
-CLEAR, ORDINARY, STEP = 20, 100, 0.25  # see `_bar`
+CLEAR, STEP = 20, 0.25  # see `_bar`
 FOLLOW_TOKENS = 12  # of a text that may follow up another one
 LOOKED_THROUGH = 20  # messages, at least, for the number of a question
 _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
