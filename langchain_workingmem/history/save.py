@@ -52,11 +52,13 @@ def write(
     ready: Sequence[Draft],
     thread_id: str,
     user_id: str | None,
+    vectors: tuple[str, Sequence[bytes]] | None = None,
     **head: Any,
 ) -> Plan[tuple[dict[str, Any], Exception | None]]:
     """Embed messages and write them in one atomic step; return what the script has replied. One round trip.
 
-    `head` are further fields of the first argument of `write.lua`. On an embedding failure, a size mismatch or a missing index: store
+    `vectors` are those of all chunks, with the digest of their settings, where they are not to be made; `head` are further fields of
+    the first argument of `write.lua`. On an embedding failure, a size mismatch or a missing index: store
     without vectors, and return the error.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
@@ -67,8 +69,8 @@ def write(
         raise OptionError(seen, remedy="save them in several calls")
     if not state.indexes.threads_ready:
         yield from state.indexes.ready()
-    settings, vectors, failure = yield from embedded(state, texts)
-    heads, arguments = _arguments(ready, vectors)
+    settings, found_vectors, failure = (*vectors, None) if vectors else (yield from embedded(state, texts))
+    heads, arguments = _arguments(ready, found_vectors)
     call = WRITE.on(
         keys,
         *arguments,

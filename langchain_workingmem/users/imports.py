@@ -34,7 +34,7 @@ from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads import MOST_CHUNKS, Row, Writer, thread_fields
+from langchain_workingmem.threads import MOST_CHUNKS, Writer, thread_fields
 from langchain_workingmem.users.sections import (
     END,
     FORMAT,
@@ -298,7 +298,7 @@ class MessageRecord(Record, kind="message"):
         """Add it to the next step."""
         found = self.vectors if self.vectors and self._are_usable(self.vectors, load.state) else None
         settings, data = (found.settings, found.data) if found else ("", [])
-        yield from load.writer.add(Row.of(self.message, settings, data))
+        yield from load.writer.add(self.message, settings, data)
         if self.title is not None:
             load.writer.title = self.title, self.message.id
 
