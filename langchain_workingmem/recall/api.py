@@ -11,7 +11,7 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.display.bars import progress_bar
-from langchain_workingmem.errors import RedisReplyError, ThreadNotFoundError
+from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.history import heal
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.search import search_as_run
@@ -102,13 +102,7 @@ def reindex_messages(
     force: bool = False,
     progress: Callable[[int, int], object] = lambda _done, _total: None,
 ) -> Plan[int]:
-    """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded.
-
-    `progress` is told how many messages were looked at, of how many.
-    Messages written meanwhile stay as they are, and those that cannot be read are left out. What deletions have left
-    is deleted first.
-    A round trip per 1,000 messages; two and one call of the model per 100 that are embedded.
-    """
+    """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded."""
     state.recalling  # noqa: B018 - raises where recall is off
     is_whole = user_id is None and thread_id is None
     if thread_id is not None:
@@ -118,13 +112,16 @@ def reindex_messages(
             check_id(user_id, "user_id")
         yield from state.indexes.ready()
         threads = yield from all_threads(state, user_id)
-    if not is_whole or not (yield from _sweep_all(state)):
-        for start in range(0, len(threads), SWEEP):
-            yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP]))
     if is_whole:
+        cursors: dict[str, int] | None = None
+        while cursors != {}:  # what deletions have left, also of threads that are gone
+            seen, cursors = yield from scan(f"{state.keys.dropped_prefix}*", cursors)
+            yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
         dims = yield from state.indexes.rebuild_index()
         yield from learn_scale(state)
     else:
+        for start in range(0, len(threads), SWEEP):
+            yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP]))
         dims = state.indexes.dims or (yield from state.embedder.dimensions())
         yield from state.indexes.vectors_ready(dims)
     settings = state.indexes.index_digest(dims)
@@ -149,17 +146,3 @@ def reindex_messages(
                 break
             above = f"({facts[-1].seq}"
     return embedded
-
-
-def _sweep_all(state: MemoryState) -> Plan[bool]:
-    """Delete what deletions have left, also of threads that are gone; return whether that was possible. One round trip per 1,000 keys."""
-    cursors: dict[str, int] | None = None
-    while cursors != {}:
-        try:
-            seen, cursors = yield from scan(f"{state.keys.dropped_prefix}*", cursors)
-        except RedisReplyError as error:
-            if error.code == "NOPERM":  # without the right to SCAN
-                return False
-            raise
-        yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
-    return True

@@ -74,7 +74,7 @@ def messages_around(
     ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
     page = yield from read_page(state, ranked, window, user_id)
     yield from with_media(state, [*page.rows.values()])
-    return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows)
+    return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows, page.rows)
 
 
 # ---------------------------------------------------------------------- reading
@@ -83,11 +83,7 @@ def messages_around(
 def read_hits(
     state: MemoryState, query: Query, *found: Iterable[Ranked], at_least: int = 0
 ) -> Plan[tuple[list[list[Found]], Page]]:
-    """Read the best of what searches have found, with what stands around them; return the hits of each.
-
-    One round trip, none without candidates; one more where a message beside a hit was deleted. Two more where a thread is gone,
-    which has expired or was evicted: then only threads that are there count.
-    """
+    """Read the best of what searches have found, with what stands around them: one round trip, two more where a thread has expired."""
     picks = [picked(some, query, at_least) for some in found]
     page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
     if {one.thread for one in chain(*picks)} - page.titles.keys():
@@ -100,10 +96,7 @@ def read_hits(
 
 
 def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
-    """Take the best candidates that give enough hits within the budget, and besides them possible copies of their texts.
-
-    The same text has the same vector and length, so only candidates with both may be one hit.
-    """
+    """Take the best candidates that give enough hits within the budget, and possible copies: what has the same vector and length."""
     taken, seen = list[Ranked](), set[object]()
     left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
     most = LEAST if query.turn else most_of(query)
@@ -123,14 +116,11 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
 
 
 def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Found]:
-    """Return all hits, the best first; of messages with the same text only the newest counts, or one of a time that is asked for.
-
-    What is gone is left out, and so is a vector of another text: vectors outlive a thread that expires, and are deleted in steps
-    behind the messages.
-    """
+    """Return all hits, the best first; of messages with the same text only the newest counts, or one of a time that is asked for."""
     found: dict[object, Found] = {}
     for one in ranked:
         row = page.rows.get(one[:2])
+        # a vector may be one of another text: it outlives a thread that expires, and is deleted in a step behind the message
         if row is None or count_tokens(text := words_in_row(row)) != one.tokens:
             continue
         hit = Found(one, one[:2], (row.role, text.strip()))
@@ -251,27 +241,26 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
 def result_of(query: Query, hits: Sequence[Found], page: Page, chunk_tokens: int) -> RecallResult:
     """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
     if query.max_tokens is None:
-        return in_windows(hits, page, page.rows)
+        return in_windows(hits, page, page.rows, page.rows)
     sizes, cut = sized(query, hits, page)
     hits = [hit for hit in hits if hit.position in sizes]
     return in_windows(hits, page, _shortened(query, hits, page, cut, chunk_tokens) if cut else page.rows, sizes)
 
 
 def in_windows(
-    hits: Sequence[Found], page: Page, rows: Mapping[Position, StoredMessage], sizes: Collection[Position] | None = None
+    hits: Sequence[Found], page: Page, rows: Mapping[Position, StoredMessage], kept: Collection[Position]
 ) -> RecallResult:
-    """Build the result of hits with their windows; `rows` hold excerpts of the messages, `sizes` say which of a window stay."""
+    """Build the result of hits with what is `kept` of their windows; `rows` hold excerpts of the messages."""
     windows = list[tuple["Found", list["Position"], list["Position"]]]()
     said = {at: (row.record["type"], str(row.record["data"]["content"])) for at, row in page.rows.items()}
     known = {said[hit.position]: hit.position for hit in hits}  # no message beside a hit repeats another hit
     for hit in hits:
-        front, back = ([at for at in side if known.get(said[at], at) == at] for side in page.windows[hit.position])
-        if sizes is not None:
-            front, back = ([*takewhile(sizes.__contains__, side)] for side in (front, back))
+        sides = ([at for at in side if known.get(said[at], at) == at] for side in page.windows[hit.position])
+        front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
         windows.append((hit, front[::-1], back))
     runs = [[*front, hit.position, *back] for hit, front, back in windows]
-    shown = dict.fromkeys(chain(*runs))
-    ordered = [rows[at] for _, at in sorted([(page.rows[at].record["at"], at) for at in shown])]
+    shown = {*chain(*runs)}
+    ordered = [rows[at] for _, at in sorted((page.rows[at].record["at"], at) for at in shown)]
     pairs = {pair for run in runs for pair in pairwise(run)}
     pairs |= {(at, after) for at in shown if (after := (at[0], at[1] + STRIDE)) in shown}
     adjacent = frozenset((rows[one].thread_id, one[1], other[1]) for one, other in pairs)
@@ -284,11 +273,7 @@ def in_windows(
 
 
 def as_hit(
-    hit: Found,
-    page: Page,
-    front: Iterable[Position],
-    back: Iterable[Position],
-    rows: Mapping[Position, StoredMessage],
+    hit: Found, page: Page, front: Sequence[Position], back: Sequence[Position], rows: Mapping[Position, StoredMessage]
 ) -> RecallHit:
     """Build a hit with its window, in order; `rows` hold excerpts of its messages."""
     row = rows[hit.position]
@@ -313,12 +298,10 @@ def most_of(query: Query) -> int:
 
 
 def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
-    """Return how many tokens each message may take, until nothing more fits: a hit, then what stands beside it, then the next hit.
+    """Return how many tokens each message may take, until nothing more fits, and those of it that are too long.
 
-    And those of it that are too long.
-
-    A hit takes at most a quarter of the budget, a message beside one an eighth. A turn takes all hits first, cut as short as may
-    be, then what stands beside them, and shares out what is left: three parts for a hit, one for another message.
+    A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next hit. A turn takes all hits
+    first, cut as short as may be, then what stands beside them, and shares out what is left: three parts for a hit, one for another.
     """
     most, left = most_of(query), query.max_tokens or 0
     shares = {hit.position: _WEIGHT for hit in hits}
@@ -349,10 +332,7 @@ def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Positio
 def _shortened(
     query: Query, hits: Sequence[Found], page: Page, cuts: Mapping[Position, int], chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
-    """Cut what is too long: a hit around its best chunk; a message before it keeps its end, one after it its beginning.
-
-    The copies are marked, so that they are never saved.
-    """
+    """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, after it the beginning."""
     rows = dict(page.rows)
     by_position = {hit.position: hit for hit in hits}
     fronts = {position for hit in hits for position in page.windows[hit.position][0]}

@@ -98,11 +98,8 @@ class Query:
         check_argument_names(arguments)
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
-        given: dict[str, Any] = {
-            name: _CHECKS[name](value, name) if name in _CHECKS else value
-            for name, value in arguments.items()
-            if value is not None
-        }
+        given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+        given |= {name: _CHECKS[name](value, name) for name, value in given.items() if name in _CHECKS}
         for name, id in (("thread_id", thread_id), ("user_id", user_id)):
             if id is not None:
                 check_id(id, name)
@@ -114,11 +111,8 @@ class Query:
         of_threads = unsure = None
         if "metadata" in given:
             where["metadata"], of_threads, unsure = _filters(options, given["metadata"], thread_filters)
-        around, reranked, now = (
-            options.message_range,
-            options.reranker is not None,
-            given.get("now") or datetime.now(UTC),
-        )
+        reranked, around = options.reranker is not None, options.message_range
+        now = given.get("now") or datetime.now(UTC)
         many = MOST_RERANKED if reranked else CANDIDATES
         top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
         return cls(

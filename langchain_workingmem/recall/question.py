@@ -46,10 +46,7 @@ class Authors(Recent[str, frozenset[str]]):
 
 
 def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str, str]:
-    """Return the authors, as tags, that a question names by the whole or the first name, and the question without the names.
-
-    And what is embedded of it: that, too, but among more than two authors the question as it was asked, which finds .05 more there.
-    """
+    """Return the authors, as tags, that a question names by the whole or the first name, its words without them, what is embedded."""
     names = frozenset(filter(None, authors))
     if not names or len(names) > _MOST:
         return frozenset(), question, question
@@ -57,7 +54,7 @@ def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str,
     meant = frozenset[str]().union(*(bearers[_key(found[1])] for found in pattern.finditer(question)))
     text = pattern.sub(" ", question)
     text = text if WORD.search(text) else question
-    return meant, text, question if len(names) > _COUPLE else text
+    return meant, text, question if len(names) > _COUPLE else text  # as it was asked: that finds .05 more there
 
 
 def _key(name: str) -> str:

@@ -111,11 +111,7 @@ def rank(
     times: Collection[Span] = (),
     threshold: float = 0.0,
 ) -> Ranking:
-    """Rank the messages of a search: of several chunks the best counts. Those below the threshold are left out.
-
-    Where the question has a number, the share of words doubles: to an embedding, numbers are alike. What these authors said gets
-    the bonus.
-    """
+    """Rank the messages of a search: of several chunks the best counts. What these authors said gets the bonus."""
     import numpy as np
 
     names = sorted({*found.threads})
@@ -130,6 +126,7 @@ def rank(
     tokens, score, most = np.array(found.tokens, np.int64)[first], similarity, 1.0
     if hybrid and len(places):
         meaning, said = similarity / (similarity.max() or 1), words / (words.max() or 1)
+        # where the question has a number, the share of words doubles: to an embedding, numbers are alike
         dense = max(0, 2 * weights.dense - 1) if numbered else weights.dense
         score = dense * meaning + (1 - dense) * said
         score += weights.neighbours * neighbours(places, meaning, said, dense)
@@ -174,13 +171,10 @@ def rank(
 
 
 def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Numbers:
-    """Return the evidence for what was said before and after each message, so that an answer is found by its question.
-
-    What is no nearer than an ordinary candidate is no evidence. Messages are given in the order of places.
-    """
+    """Return the evidence for what was said before and after each message (rising places): an answer is found by its question."""
     import numpy as np
 
-    nearest = np.sort(meaning)[::-1]
+    nearest = np.sort(meaning)[::-1]  # what is no nearer than an ordinary candidate is no evidence
     ordinary = nearest[min(ORDINARY, len(nearest)) - 1]
     apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(places))
     evidence = dense * apart + (1 - dense) * said
@@ -193,13 +187,11 @@ def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) ->
 
 
 def nearness(created_at: Sequence[int] | np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:
-    """Return for each time 1 in a span, less around it, and 0 far from all; `created_at` in microseconds.
-
-    People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days
-    and half the length of the span after it, and twice as fast before it.
-    """
+    """Return for each time (microseconds) 1 in a span, less around it, and 0 far from all."""
     import numpy as np
 
+    # People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days and half
+    # the length of the span after it, and twice as fast before it.
     created_at, nearest = np.asarray(created_at), np.zeros(len(created_at))
     for since, until in spans:
         fade = _FADE + (until - since) / 2

@@ -89,11 +89,10 @@ def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
 def search(
     state: MemoryState, query: Query, beside: Sequence[Command] = (), *, spare: int = 0
 ) -> Plan[tuple[Ranking, list[Any]]]:
-    """Embed the question, search and rank. One round trip, which returns the replies to the commands `beside` too.
+    """Embed the question, search and rank, with `spare` messages for a caller that drops some; return the replies `beside`, too.
 
-    `spare` messages are searched beyond `top_k`, for a caller that drops some. It is searched again, in a second round trip, where
-    the first one shows an author whom the question names and who was unknown before, and deeper where the chunks of a few messages,
-    copies of a text, or messages that a filter leaves out, take all places.
+    One round trip. One more where it shows an author whom the question names and who was unknown before, and where the chunks of
+    a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
     options, authors = state.recalling, state.room(Authors)
     owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL

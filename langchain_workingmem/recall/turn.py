@@ -50,8 +50,7 @@ def recall_for_turn(
 ) -> Plan[RecallResult]:
     """Choose the hits of a turn among those that are not hidden, and fetch them with their windows. One round trip.
 
-    Where the best hit is hardly near enough, a short text may follow up what the user said `before` it: both together are
-    searched too, in one more round trip with one more call of the model. With on_error="log", model and reranker may fail.
+    A short text whose best hit is hardly near may follow up what the user said `before` it: both together are searched, too.
     """
     floor = None
     if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
@@ -68,10 +67,9 @@ def recall_for_turn(
             _log.warning("%s; this turn goes without what its question follows up", error)
     found, page = yield from read_hits(state, query, *gates, at_least=LOOKED_THROUGH if gate.numbers else 0)
     own, *more = (one.passing(some, page) for one, some in zip(gates, found, strict=True))
+    # half of the hits, then those of the question with what it follows up, then the others
     half = (query.fetched + 1) // 2 if more else query.fetched
-    passed: dict[
-        object, Found
-    ] = {}  # half of the hits, then those of the question with what it follows up, then the others
+    passed = dict[object, "Found"]()
     for hit in chain(own[:half], *more, own[half:]):
         passed.setdefault(hit.said, hit)
     hits = [*passed.values()][: query.fetched]
@@ -98,7 +96,7 @@ def _is_far(query: Query, best: Sequence[Ranked], bar: float) -> bool:
 
 
 class Gate:
-    """Which hits of a search a turn shows, each for itself; iterating yields those that may pass.
+    """Which hits of a search a turn shows; iterating yields those that may pass.
 
     Those whose similarity reaches the bar, of a time that the question names, or with a number of it, such as that of an order. And
     of what has a question mark the best two that do not stand in each other's window. Without a floor everything passes.
@@ -125,11 +123,8 @@ class Gate:
         for hit in hits:
             window = {*chain(*page.windows[hit.position])}
             is_apart = hit.position not in beside and shown.isdisjoint(window)
-            if (
-                self.numbers
-                and hit.ranked.worded
-                and not self.numbers.isdisjoint(all_words(words_in_row(page.rows[hit.position])))
-            ):
+            worded = self.numbers and hit.ranked.worded
+            if worded and not self.numbers.isdisjoint(all_words(words_in_row(page.rows[hit.position]))):
                 exact.append(hit)
             elif hit.ranked.similarity >= self.bar or hit.ranked.timely or (left > 0 and is_apart):
                 passed.append(hit)
@@ -142,11 +137,9 @@ class Gate:
 
 
 def _bar(ranking: Ranking, floor: float) -> float:
-    """Return how similar a hit has to be: the floor of the model, or more where most messages are as near.
-
-    In a language that the model hardly knows, and with a model of another scale, all messages are alike: where an ordinary one
-    reaches half of the floor, a hit stands out that is a quarter of the way from the 20th to 1.
-    """
+    """Return how similar a hit has to be: the floor of the model, or more where most messages are as near."""
+    # in a language that the model hardly knows, all messages are alike: where an ordinary one reaches half of the floor, a hit
+    # stands out that is a quarter of the way from the 20th to 1
     nearest: list[float] = sorted(ranking.similarities[ranking.similarities > 0].tolist(), reverse=True)
     if len(nearest) < CLEAR or nearest[min(ORDINARY, len(nearest) // 2)] < floor / 2:
         return floor
@@ -182,9 +175,9 @@ FEWEST = 20  # messages of a memory in which a scale is worth its learning
 
 
 class Floor(NamedTuple):
-    """On the scale of a model."""
+    """How similar a message has to be, on the scale of a model."""
 
-    shown: float  # the least similarity that a turn shows
+    shown: float  # that a turn shows it
     alone: float  # a short text whose best hit is less similar may follow up another text
 
 
@@ -203,13 +196,11 @@ def floor_of(model: str) -> Floor | None:
 
 
 def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
-    """Return the floor of a model by its vectors of questions and of their answers, in the same order.
-
-    A question and the answer to another are similar by accident: what is to be shown stands out from that, by 3.6
-    standard deviations. For the three models above, this gives .27, .25 and .34.
-    """
+    """Return the floor of a model by its vectors of questions and of their answers, in the same order."""
     import numpy as np
 
+    # A question and the answer to another are similar by accident: what is to be shown stands out from that, by 3.6 standard
+    # deviations. For the three models above, this gives .27, .25 and .34.
     if distance == "cosine":
         asked, told = (one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-9) for one in (asked, told))
     by_accident = (asked @ told.T)[~np.eye(len(asked), dtype=bool)]
@@ -226,10 +217,7 @@ def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:
 
 
 def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
-    """Learn the floor of a model that nobody has measured, and keep it beside the index; or take what another process has learned.
-
-    Two calls of the model with 16 short texts each, and two round trips. What fails is tried again later.
-    """
+    """Learn the floor of a model that nobody has measured, and keep it beside the index; or take what another process has learned."""
     if floor_of(state.indexes.model) is not None:
         return
     try:
