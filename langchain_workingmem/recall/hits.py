@@ -24,7 +24,7 @@ from langchain_workingmem._text.said import structured_text
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.recall.query import TIMES
+from langchain_workingmem.recall.query import LEAST, TIMES
 from langchain_workingmem.recall.ranking import Ranked
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
 FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
 SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
-LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
-_SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 _COMMON = 3  # characters of words that are everywhere
 _SAID = {"q", "a"}
@@ -99,7 +97,7 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
     """Take the best candidates that give enough hits within the budget, and possible copies: what has the same vector and length."""
     taken, seen = list[Ranked](), set[object]()
     left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
-    most = LEAST if query.turn else most_of(query)
+    most = LEAST if query.turn else query.most
     for one in ranked:
         if len(seen) >= max(query.fetched, at_least):
             break
@@ -292,18 +290,13 @@ def as_hit(
 # ---------------------------------------------------------------------- the budget
 
 
-def most_of(query: Query) -> int:
-    """Return the most tokens of a budget that one hit takes."""
-    return max(LEAST, (query.max_tokens or 0) // _SHARE)
-
-
 def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
     """Return how many tokens each message may take, until nothing more fits, and those of it that are too long.
 
     A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next hit. A turn takes all hits
     first, cut as short as may be, then what stands beside them, and shares out what is left: three parts for a hit, one for another.
     """
-    most, left = most_of(query), query.max_tokens or 0
+    left = query.max_tokens or 0
     shares = {hit.position: _WEIGHT for hit in hits}
     sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
     runs = [(at, run) for at in shares for run in ([at], *page.windows[at])]
@@ -317,7 +310,7 @@ def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Positio
                 continue
             parts = 1 if at in shares else 2
             lengths[at] = count_tokens(row_text(page.rows[at]))
-            whole = min(lengths[at], most // parts)
+            whole = min(lengths[at], query.most // parts)
             size = min(whole, LEAST // parts) if query.turn else whole
             if size > left:
                 break

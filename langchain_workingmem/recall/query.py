@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 TIMES = 4  # a reranker is given so many times the hits, or the tokens of a budget, that come back
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
+LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
+SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 
 
 def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> Filter:
@@ -68,6 +70,7 @@ class Query:
     window: tuple[int, int]
     threshold: float | None
     max_tokens: int | None  # of the whole result
+    most: int  # of these, that one hit takes
     where: Mapping[str, Any]  # filters besides the scope, as `build_filter` takes them
     threads: Filter | None = None  # of their metadata; None: any thread
     unsure: Filter | None = None  # what the index leaves to be checked of messages
@@ -115,6 +118,7 @@ class Query:
         now = given.get("now") or datetime.now(UTC)
         many = MOST_RERANKED if reranked else CANDIDATES
         top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
+        budget = options.max_tokens if turn and max_tokens is None else max_tokens
         return cls(
             text=text,
             thread_id=thread_id,
@@ -125,7 +129,8 @@ class Query:
             reranked=reranked,
             window=given.get("message_range") or ((around, around) if isinstance(around, int) else tuple(around)),
             threshold=given.get("threshold", options.threshold),
-            max_tokens=options.max_tokens if turn and max_tokens is None else max_tokens,
+            max_tokens=budget,
+            most=max(LEAST, (budget or 0) // SHARE),
             turn=turn,
             now=now if zone is None else in_zone(now, zone),
             exclude=given.get("exclude_message_ids", frozenset()),
