@@ -159,7 +159,7 @@ def _times(said_at: datetime | Sequence[datetime] | None, messages: Sequence[Bas
     """Return when messages were said, in microseconds, by the `id()` of each."""
     if said_at is None:
         return {}
-    times = [said_at] * len(messages) if isinstance(said_at, datetime) else [*said_at]
+    times: list[Any] = [*said_at] if isinstance(said_at, list | tuple) else [said_at] * len(messages)
     if len(times) != len(messages):
         raise OptionError(
             f"{len(times)} times for {len(messages)} messages", remedy="pass one time, or one for each message"
@@ -317,6 +317,9 @@ def save_turn(
             return [], known
         if "seqs" in found:
             break
+        stored = [Facts.read(text).words for _, text, is_current, _ in found.get("known") or () if text and is_current]
+        if stored == [draft.words for draft in ready] == [draft.words for draft in todo]:
+            return _stored(ready, done), known  # the turn was sent before, and the reply was lost
         yield Sleep(0.01 * attempt, jitter=True)
         known = yield from _read_known(state, thread_id, user_id, entries, known)
         # the list was read: it says whether the question is current
