@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
