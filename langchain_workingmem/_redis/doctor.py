@@ -10,7 +10,7 @@ from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, e
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.indexes import LAYOUT, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._redis.queries import build_filter, built_as, rows_of, sorted_search
+from langchain_workingmem._redis.queries import built_as, rows_of, sorted_search
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -25,10 +25,11 @@ from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.reports import Level
 
 MOST_THREADS, MOST_MESSAGES = 100, 100  # the newest ones, which are looked at
 TOGETHER = 10  # threads whose messages are read in one round trip
@@ -36,7 +37,8 @@ STEPS = 20  # of SCAN, of about 1,000 keys each
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
-_NO_EVICTION = "set maxmemory-policy noeviction"
+_TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
+_NO_SEARCH = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
 
 
 def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
@@ -53,30 +55,17 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
         findings += _search_when_full((yield from _ask(*WHEN_FULL)))
         findings += yield from _stored(state)
     except RedisCapabilityError:
-        remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
-        findings.append(_error("search", "the server has no Search: no recall, no listings", remedy))
+        findings.append(_found("search", "error", "the server has no Search: no recall, no listings", _NO_SEARCH))
     except RedisConnectionError as error:
-        findings.append(_failed("connection", error))
+        findings.append(_found("connection", "error", _said(error), error.remedy))
     if open_for is not None:
-        message = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
-        findings.append(_warning("circuit breaker", message, "none when Redis answers: the first reply ends it"))
+        seen = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
+        findings.append(_found("circuit breaker", "warning", seen, "none when Redis answers: the first reply ends it"))
     return Diagnosis(findings=findings)
 
 
-def _ok(check: str, message: str) -> Finding:
-    return Finding(check=check, level="ok", message=message)
-
-
-def _warning(check: str, message: str, remedy: str) -> Finding:
-    return Finding(check=check, level="warning", message=message, remedy=remedy)
-
-
-def _error(check: str, message: str, remedy: str | None) -> Finding:
-    return Finding(check=check, level="error", message=message, remedy=remedy)
-
-
-def _unknown(check: str, why: str, remedy: str) -> Finding:
-    return Finding(check=check, level="unknown", message=why, remedy=remedy)
+def _found(check: str, level: Level, message: str, remedy: str | None = None) -> Finding:
+    return Finding(check=check, level=level, message=message, remedy=remedy)
 
 
 def _said(error: WorkingMemError) -> str:
@@ -84,13 +73,9 @@ def _said(error: WorkingMemError) -> str:
     return str(error).removesuffix(f": {error.remedy}")
 
 
-def _failed(check: str, error: WorkingMemError) -> Finding:
-    return _error(check, _said(error), error.remedy or "")
-
-
 def _refused(check: str, error: RedisReplyError, remedy: str = "run the doctor as a user with more rights") -> Finding:
     """Return a finding about what the server does not tell; `remedy` helps if a right is missing."""
-    return _unknown(check, _said(error), remedy if error.code == "NOPERM" else error.remedy or remedy)
+    return _found(check, "unknown", _said(error), remedy if error.code == "NOPERM" else error.remedy or remedy)
 
 
 def _ask(*command: Any) -> Plan[Any]:
@@ -113,26 +98,23 @@ def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
 # ---------------------------------------------------------------------- the server
 
 
-def _server(node: str, reply: Any) -> Iterator[Finding]:
-    """Yield what a master of a cluster says of itself, or the server (""), whose name is empty."""
+def _server(node: str, reply: Any) -> list[Finding]:
+    """Return what a master of a cluster says of itself, or the server (""), whose name is empty."""
     where = f"{node}: " if node else ""
     if isinstance(reply, RedisConnectionError):
-        remedy = "start it, or give it a replica that takes over: until then no search is answered"
-        yield _error("server", f"{where}{_said(reply)}", remedy)
-        return
+        return [_found("server", "error", f"{where}{_said(reply)}", _TAKES_OVER)]
     if isinstance(reply, RedisReplyError):
-        yield _refused("server", reply)
-        return
+        return [_refused("server", reply)]
     about = as_dict(reply)
     name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
+    found = [_found("server", "ok", f"{where}{name} {version}, {mode}, {role}")]
     if role in {"slave", "replica"}:
-        yield _error("server", f"{where}{name} {version} is a {role}: writes fail", "connect to the master")
-    else:
-        yield _ok("server", f"{where}{name} {version}, {mode}, {role}")
-    search = search_version(reply)
-    if search is not None:  # a hosted server may hide its modules; the checks of the indexes decide
+        seen = f"{where}{name} {version} is a {role}: writes fail"
+        found = [_found("server", "error", seen, "connect to the master")]
+    if (search := search_version(reply)) is not None:  # a hosted server may hide it; the checks of the indexes decide
         major, rest = divmod(search, 10_000)
-        yield _ok("search", f"{where}Search {major}.{rest // 100}.{rest % 100}")
+        found.append(_found("search", "ok", f"{where}Search {major}.{rest // 100}.{rest % 100}"))
+    return found
 
 
 def _settings(node: str, info: Any) -> Iterator[Finding]:
@@ -140,72 +122,67 @@ def _settings(node: str, info: Any) -> Iterator[Finding]:
     if isinstance(info, RedisConnectionError):
         return
     if isinstance(info, RedisReplyError):
-        for check in ("persistence", "eviction", "memory"):
-            yield _refused(check, info, "grant +info, which only reads")
+        yield from (
+            _refused(one, info, "grant +info, which only reads") for one in ("persistence", "eviction", "memory")
+        )
         return
     where = f"{node}: " if node else ""
-    broken = [key for key in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(key, "ok") != "ok"]
-    if broken:
-        yield _error("persistence", f"{where}{', '.join(broken)}: writing failed", "look at disk and server log")
+    if broken := [key for key in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(key, "ok") != "ok"]:
+        seen = f"{where}{', '.join(broken)}: writing failed"
+        yield _found("persistence", "error", seen, "look at disk and server log")
     elif info.get("aof_enabled"):
-        yield _ok("persistence", f"{where}append-only file on")
+        yield _found("persistence", "ok", f"{where}append-only file on")
     else:
         seen = f"{where}append-only file off: a crash loses what came after the last snapshot, or everything"
-        yield _warning("persistence", seen, "set appendonly yes, and appendfsync everysec or always")
-    policy = info.get("maxmemory_policy", "unknown")
-    if policy == "noeviction":
-        yield _ok("eviction", f"{where}noeviction")
+        yield _found("persistence", "warning", seen, "set appendonly yes, and appendfsync everysec or always")
+    if (policy := info.get("maxmemory_policy", "unknown policy")) == "noeviction":
+        yield _found("eviction", "ok", f"{where}noeviction")
     else:
         seen = f"{where}{policy}: a full server throws memories away, messages without their vectors and vice versa"
-        yield _warning("eviction", seen, f"{_NO_EVICTION}: writes then fail instead")
+        yield _found("eviction", "warning", seen, "set maxmemory-policy noeviction: writes then fail instead")
     used, most = info.get("used_memory", 0), info.get("maxmemory", 0)
     seen = f"{where}{used / 2**20:,.0f} MiB used of {f'{most / 2**20:,.0f} MiB' if most else 'no limit'}"
     if most and used > NEARLY_FULL * most:
-        yield _warning("memory", seen, "raise maxmemory, or delete old threads: writes fail when it is full")
+        yield _found("memory", "warning", seen, "raise maxmemory, or delete old threads: writes fail when it is full")
     else:
-        yield _ok("memory", seen)
+        yield _found("memory", "ok", seen)
 
 
-def _search_when_full(settings: Any) -> Iterator[Finding]:
+def _search_when_full(settings: Any) -> list[Finding]:
     check = "search when full"
     if isinstance(settings, RedisReplyError):
-        yield _refused(check, settings, "grant +config|get, or CONFIG SET search-on-oom ignore to be sure")
-        return
+        return [_refused(check, settings, "grant +config|get, or CONFIG SET search-on-oom ignore to be sure")]
     policy = as_dict(settings).get(b"search-on-oom", b"").decode()  # Search before 8.4 has no such setting, and answers
     if policy == "return":
         seen = "search-on-oom is return: when memory is full, searches fail or find nothing"
-        yield _warning(check, seen, ANSWER_WHEN_FULL)
-    elif policy:
-        yield _ok(check, f"search-on-oom is {policy}")
+        return [_found(check, "warning", seen, ANSWER_WHEN_FULL)]
+    return [_found(check, "ok", f"search-on-oom is {policy}")] if policy else []
 
 
 # ---------------------------------------------------------------------- what is stored
 
 
 def _stored(state: MemoryState) -> Plan[list[Finding]]:
-    stored = yield from _ask("HGET", state.keys.layout, "version")
-    layout = _ok("layout", f"storage layout {LAYOUT}")
-    if isinstance(stored, RedisReplyError):
-        layout = _refused("layout", stored)
-    elif stored is not None:
+    version, settings = yield from attempt(("HGET", state.keys.layout, "version"), ("GET", state.keys.vectors_settings))
+    layout = _found("layout", "ok", f"storage layout {LAYOUT}")
+    if isinstance(version, RedisReplyError):
+        layout = _refused("layout", version)
+    elif version is not None:
         try:
-            compare_layout(state.keys, stored)
+            compare_layout(state.keys, version)
         except OptionError as error:
-            return [_failed("layout", error)]
+            return [_found("layout", "error", _said(error), error.remedy)]
     threads = yield from _index("threads index", state.keys.threads_index)
-    if threads.level == "error" and stored is None:
-        return [layout, _ok("threads index", "not made yet: made at first use")]
-    return [layout, threads, *(yield from _vectors(state)), *(yield from _damaged(state))]
+    if threads.level == "error" and settings is None:
+        return [layout, _found("threads index", "ok", "not made yet: made at first use")]
+    return [layout, threads, *(yield from _vectors(state, settings)), *(yield from _damaged_threads(state))]
 
 
 def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Plan[Finding]:
     reply = yield from _ask("FT.INFO", name)
     if isinstance(reply, RedisReplyError):
-        return (
-            _refused(check, reply)
-            if reply.code == "NOPERM"
-            else _error(check, f"there is no index {name!r} ({reply})", _SETUP)
-        )
+        missing = _found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)
+        return _refused(check, reply) if reply.code == "NOPERM" else missing
     info = as_dict(reply)
     # the coordinator of a cluster may write sums as floats
     names = (b"num_docs", b"hash_indexing_failures", b"indexing", b"total_index_memory_sz_mb")
@@ -213,39 +190,38 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
     seen = f"{documents:,.0f} documents, {size:,.1f} MiB"
     other = [f"{name}={value}" for name, value in built_as(info).items() if settings and settings[name] != value]
     if other:  # a change of the settings was interrupted
-        return _error(check, f"{seen}; it was built with {', '.join(other)}, its settings say otherwise", _REINDEX)
+        seen += f"; it was built with {', '.join(other)}, its settings say otherwise"
+        return _found(check, "error", seen, _REINDEX)
     part = float(info.get(b"percent_indexed", 1))
     if is_indexing and part < 1:  # for a while after a restart Search reports indexing, and a percentage of 16,350
-        return _warning(check, f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")
+        return _found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")
     if failures:
         remedy = Remedy("run {reindex}; the number also counts what was mended since the index was made")
-        return _unknown(check, f"{seen}; {failures:,.0f} could not be indexed", remedy)
-    return _ok(check, seen)
+        return _found(check, "unknown", f"{seen}; {failures:,.0f} could not be indexed", remedy)
+    return _found(check, "ok", seen)
 
 
-def _vectors(state: MemoryState) -> Plan[list[Finding]]:
-    """Check the index of vectors, the model, and the newest messages: whether they can be read, and have vectors."""
-    stored = yield from _ask("GET", state.keys.vectors_settings)
+def _vectors(state: MemoryState, stored: Any) -> Plan[list[Finding]]:
+    """Check the index of vectors by its stored settings, the model, and the newest messages."""
     if isinstance(stored, RedisReplyError):
         return [_refused("vectors", stored)]
-    settings = json.loads(stored) if stored else None
-    if settings is not None:
+    is_on, settings = state.recall is not None, json.loads(stored) if stored else None
+    findings = [_found("vectors index", "ok", "none: semantic recall was never used here")]
+    if settings:
         findings = [(yield from _index("vectors index", state.keys.vectors_index, settings))]
-    elif state.recall is None:
-        findings = [_ok("vectors index", "none: semantic recall was never used here")]
-    else:
-        findings = [_error("vectors index", "there is none", _SETUP)]
-    if settings is not None and state.recall is not None:
+    elif is_on:
+        findings = [_found("vectors index", "error", "there is none", _SETUP)]
+    if settings and is_on:
         findings.append((yield from _model(state, settings)))
     try:
-        facts, unreadable, is_all = yield from _newest(state)
+        facts, unreadable, is_all = yield from _newest_messages(state)
     except RedisReplyError as error:
         return [*findings, _refused("messages", error)]
-    if settings is not None and state.recall is not None:
+    if settings and is_on:
         digest = state.indexes.digest_of(state.indexes.index_settings(settings["dims"], settings))
         lacking, looked = sum(one.settings != digest for one in facts), "all" if is_all else "a sample, the newest"
         seen = f"{lacking:,} of {len(facts):,} messages ({looked}) lack vectors of the present settings"
-        findings.append(_warning("vectors", seen, _REINDEX) if lacking else _ok("vectors", seen))
+        findings.append(_found("vectors", "warning" if lacking else "ok", seen, _REINDEX if lacking else None))
     return findings + unreadable
 
 
@@ -254,48 +230,47 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
         dims = yield from state.embedder.dimensions()
         state.indexes.check_index_settings(settings, dims)
     except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
-        return _failed("model", error)
+        return _found("model", "error", _said(error), error.remedy or "")
     if settings["model"] != state.model:
-        message = f"the vectors were made by {settings['model']}, the model is now {state.model}"
-        return _warning("model", message, _REINDEX)
-    return _ok("model", f"{state.model}, {dims} dimensions, fits the index")
+        seen = f"the vectors were made by {settings['model']}, the model is now {state.model}"
+        return _found("model", "warning", seen, _REINDEX)
+    return _found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")
 
 
-def _newest(state: MemoryState) -> Plan[tuple[list[Facts], list[Finding], bool]]:
-    """Look at the newest messages of the newest threads: their facts, which ones cannot be read, and whether these are all."""
+def _newest_messages(state: MemoryState) -> Plan[tuple[list[Facts], list[Finding], bool]]:
+    """Look at the newest messages of the newest threads: their facts, which cannot be read, and whether these are all."""
     facts, unreadable = list[Facts](), list[Finding]()
-    newest = sorted_search(state.keys.threads_index, build_filter(), "updated_at", descending=True, limit=MOST_THREADS)
+    newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST_THREADS)
     (reply,) = yield from send(newest)
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
     is_all = len(ids) < MOST_THREADS
     for start in range(0, len(ids), TOGETHER):
-        some = [state.keys.of(id) for id in ids[start : start + TOGETHER]]
-        orders = yield from send(*(("ZRANGE", keys.order, -MOST_MESSAGES, -1) for keys in some))
-        found = [[Facts.read(one.decode()) for one in members] for members in orders]
+        some = ids[start : start + TOGETHER]
+        orders = yield from send(*(("ZRANGE", state.keys.of(id).order, -MOST_MESSAGES, -1) for id in some))
+        found = {id: [Facts.read(one.decode()) for one in members] for id, members in zip(some, orders, strict=True)}
+        filled = {id: own for id, own in found.items() if own}
         reading: list[Command] = [
-            ("HMGET", keys.messages, *(one.seq for one in own)) for keys, own in zip(some, found, strict=True) if own
+            ("HMGET", state.keys.of(id).messages, *(one.seq for one in own)) for id, own in filled.items()
         ]
-        bodies = iter((yield from send(*reading)) if reading else ())
-        for id, own in zip(ids[start:], found, strict=False):
+        for (id, own), bodies in zip(filled.items(), (yield from send(*reading)) if filled else (), strict=True):
             facts += own
             is_all = is_all and len(own) < MOST_MESSAGES
-            unreadable += _unreadable(id, own, next(bodies) if own else ())
+            unreadable += (one for pair in zip(own, bodies, strict=True) for one in _unreadable(id, *pair))
     return facts, unreadable, is_all
 
 
-def _unreadable(id: str, facts: Sequence[Facts], bodies: Sequence[bytes | None]) -> Iterator[Finding]:
-    for one, body in zip(facts, bodies, strict=True):
-        try:
-            if body is not None:  # else it was deleted meanwhile
-                StoredMessage.of(body, "", one.seq, make=True)
-        except UNREADABLE as error:
-            why = str(error).partition("\n")[0] or type(error).__name__
-            seen = f"message {one.id!r} of thread {id!r} cannot be read, and is left out ({why})"
-            remedy = f"history.delete([{one.id!r}], thread_id={id!r}), and append it again if you have it"
-            yield _error("messages", seen, remedy)
+def _unreadable(id: str, facts: Facts, body: bytes | None) -> Iterator[Finding]:
+    try:
+        if body is not None:  # else it was deleted meanwhile
+            StoredMessage.of(body, "", facts.seq, make=True)
+    except UNREADABLE as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        seen = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"
+        remedy = f"history.delete([{facts.id!r}], thread_id={id!r}), and append it again if you have it"
+        yield _found("messages", "error", seen, remedy)
 
 
-def _damaged(state: MemoryState) -> Plan[list[Finding]]:
+def _damaged_threads(state: MemoryState) -> Plan[list[Finding]]:
     """Find threads that lack a key, in about 20,000 keys. Two round trips per 1,000."""
     cursors, damaged, named = None, list[Finding](), set[str]()
     kinds = tuple(f"{state.keys.prefix}:{kind}:{{".encode() for kind in ("thread", "order", "messages", "ids"))
@@ -306,13 +281,15 @@ def _damaged(state: MemoryState) -> Plan[list[Finding]]:
             return [_refused("threads", error)]
         ids = sorted({state.keys.thread_of(key) for key in seen if key.startswith(kinds)} - named)
         named.update(ids)
-        calls: list[Command] = [("HGET", keys.thread, "count") for keys in map(state.keys.of, ids)]
-        calls += [("EXISTS", keys.order, keys.messages, keys.ids) for keys in map(state.keys.of, ids)]
+        calls: list[Command] = []
+        for keys in map(state.keys.of, ids):
+            calls += [("HGET", keys.thread, "count"), ("EXISTS", keys.order, keys.messages, keys.ids)]
         replies = (yield from send(*calls)) if calls else []
-        for id, count, number in zip(ids, replies[: len(ids)], replies[len(ids) :], strict=True):
+        for id, count, number in zip(ids, replies[::2], replies[1::2], strict=True):
             if count is None or (int(count) and number < 3):
-                seen_as = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"
-                damaged.append(_error("threads", seen_as, f"threads.delete({id!r}) deletes the rest; {_NO_EVICTION}"))
+                why = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"
+                remedy = f"threads.delete({id!r}) deletes the rest; set maxmemory-policy noeviction"
+                damaged.append(_found("threads", "error", why, remedy))
         if not cursors:
             break
     return damaged
