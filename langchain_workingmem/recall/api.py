@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.plan import Plan, scan, send
 from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.facts import Facts
-from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.history import heal
@@ -117,14 +116,14 @@ def reindex_messages(
         while cursors != {}:  # what deletions have left, also of threads that are gone
             seen, cursors = yield from scan(f"{state.keys.dropped_prefix}*", cursors)
             yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
-        dims = yield from state.indexes.rebuild_index()
+        yield from state.indexes.rebuild_index()
         yield from learn_scale(state)
     else:
         for start in range(0, len(threads), SWEEP):
             yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP]))
         dims = state.indexes.dims or (yield from state.embedder.dimensions())
         yield from state.indexes.vectors_ready(dims)
-    settings = state.indexes.index_digest(dims)
+    settings = state.indexes.digest
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     progress(done, total)
     for thread in threads:

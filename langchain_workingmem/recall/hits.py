@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._documents.messages import PLAIN
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.codec import is_readable, read_rows
-from langchain_workingmem._redis.facts import STRIDE
-from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.keys import STRIDE, decode, encode
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
 from langchain_workingmem._text.marks import as_shown

@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages, mended
+from langchain_workingmem._redis.indexes import check_layout
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.layout import check_layout
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.nesting import shown
