@@ -62,7 +62,7 @@ def _task(thread_id: str) -> str:
 
 
 def _lost(state: MemoryState, thread_id: str) -> None:
-    state.forget_first(_task(thread_id))
+    state.done.discard(_task(thread_id))
     _log.warning(
         "thread %r has no title yet: its event loop ended before a model had made one; the next turn tries again, "
         "await memory.asettled() waits",
@@ -95,7 +95,7 @@ def _name(
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
-        state.forget_first(_task(thread_id))
+        state.done.discard(_task(thread_id))
 
 
 def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import messages_from_dict
 
 from langchain_workingmem._engine.plan import Call, compute, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
 from langchain_workingmem._redis.codec import as_dict, as_messages, count_characters, draft_of, drafts, is_storable
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import wrong_type
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history import PageOfThread
     from langchain_workingmem.models import StoredMessage, Thread
@@ -143,7 +143,7 @@ class Writer:
             drafts = [draft for draft, _ in waiting]
             vectors = [one for _, some in waiting for one in some]
             head["again"] = {one.id: self._again[one.id] for one in drafts if one.id in self._again} or None
-            head["vectors"] = None if self.embeds and self.failure is None else (self._settings, vectors)
+            head["given"] = None if self.embeds and self.failure is None else (self._settings, vectors)
             found, failure = yield from write(self.state, drafts, self.thread_id, self.owner, **head)
             self.failure = self.failure or failure
             if found.get("gone"):
@@ -274,7 +274,7 @@ class Clone:
         current = yield from read_working_memory(state, self.source, owner)
         if current.text:
             scope_key = yield from find_scope_key(state, self.id, owner)
-            kept = current.kept and rooms.keeping().moved(current.kept, self.source, self.id)
+            kept = current.kept and wing("keeping").moved(current.kept, self.source, self.id)
             beside = ["kept", kept] if kept else None
             yield from write_revision_into(state, scope_key, NOTHING, "clone", current.text, beside=beside)
 
