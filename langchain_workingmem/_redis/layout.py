@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command, Effect
     from langchain_workingmem._redis.keys import Keys
 
-LAYOUT = "13"
+LAYOUT = "14"
 WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
 T = TypeVar("T")
 
