@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.plan import Argument
+    from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.keys import ThreadKeys
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history.follow import Kind
 
@@ -71,24 +72,9 @@ def write(
     if not state.indexes.threads_ready:
         yield from state.indexes.ready()
     settings, vectors, failure = yield from embedded(state, texts)
-    heads, arguments, waiting = list[dict[str, Any]](), list["Argument"](), iter(vectors)
-    for draft in ready:
-        chunks = draft.chunks if vectors and not draft.is_superseded else []
-        heads.append({**draft.head(), "chunks": len(chunks)})
-        arguments.append(draft.body)
-        for text in chunks:
-            arguments += (as_searched(text), next(waiting))
-        arguments += [one.encode("utf-8", "surrogatepass") for one in draft.media]
-    call = WRITE.on(
-        keys,
-        *arguments,
-        user=owner_tag(user_id),
-        thread=encode(thread_id),
-        ttl=state.ttl_ms,
-        settings=settings,
-        messages=heads,
-        **head,
-    )
+    head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
+    make = partial(_call, keys, ready, vectors, head)
+    call = yield from compute(make, sum([len(draft.body) for draft in ready]))
     (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
     if deleted is not None:
         if found.get("new"):  # else nothing was written, or only what is stored has changed
@@ -101,6 +87,19 @@ def write(
     if found.get("renew"):
         yield Spawn(renew_vectors(state, thread_id), task="ttl")
     return found, failure
+
+
+def _call(keys: ThreadKeys, ready: Sequence[Draft], vectors: Sequence[bytes], head: Mapping[str, Any]) -> Command:
+    """Build the call of `write.lua`, with the body of each message, its vectors and its media."""
+    heads, arguments, waiting = list[dict[str, Any]](), list["Argument"](), iter(vectors)
+    for draft in ready:
+        chunks = draft.chunks if vectors and not draft.is_superseded else []
+        heads.append({**draft.head(), "chunks": len(chunks)})
+        arguments.append(draft.body)
+        for text in chunks:
+            arguments += (as_searched(text), next(waiting))
+        arguments += [one.encode("utf-8", "surrogatepass") for one in draft.media]
+    return WRITE.on(keys, *arguments, messages=heads, **head)
 
 
 def embedded(state: MemoryState, texts: Sequence[str]) -> Plan[tuple[str, list[bytes], Exception | None]]:

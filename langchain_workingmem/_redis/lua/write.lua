@@ -89,7 +89,7 @@ local function write_parts(message, seq, at)
     redis.call('HSET', key, 'user', owner, 'thread', head.thread, 'message', message.id, 'role', message.role, 'name', message.name,
       'labels', message.labels, 'created_at', at, 'text', ARGV[argument + 1 + 2 * chunk], 'vector', ARGV[argument + 2 + 2 * chunk])
     if message.metadata then redis.call('HSET', key, 'metadata', message.metadata) end
-    if expiry then redis.call('PEXPIREAT', key, expiry) else redis.call('PERSIST', key) end
+    if expiry then redis.call('PEXPIREAT', key, expiry) end -- else a new key lives for ever
   end
   local first = argument + 2 * message.chunks
   for number = 1, message.media do redis.call('HSET', KEYS[6], seq .. ':' .. number - 1, ARGV[first + number]) end
