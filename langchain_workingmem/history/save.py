@@ -220,20 +220,6 @@ def _differing(
     return todo, {"back": back, "again": again}
 
 
-def rows_at(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[dict[int, tuple[Facts, bytes | None]]]:
-    """Return the facts and bodies of messages by seq. One round trip."""
-    keys = state.keys.of(thread_id)
-    asked = [("ZRANGE", key, seq, seq, "BYSCORE") for seq in seqs for key in (keys.order, keys.superseded)]
-    bodies, *found = yield from send(("HMGET", keys.messages, *seqs), *asked)
-    rows = dict[int, tuple[Facts, bytes | None]]()
-    for at, seq in enumerate(seqs):
-        current, superseded = found[2 * at : 2 * at + 2]
-        if current or superseded:
-            text = (current or superseded)[0].decode()
-            rows[seq] = Facts.read(text, is_current=bool(current)), bodies[at]
-    return rows
-
-
 # ---------------------------------------------------------------------- a turn
 
 
@@ -433,8 +419,11 @@ def after_write(
 
 def embed_again(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[None]:
     """Give vectors to messages that are current again. Two round trips."""
-    rows = yield from rows_at(state, thread_id, seqs)
-    yield from heal(state, thread_id, [pair for pair in rows.values() if pair[0].is_current])
+    keys = state.keys.of(thread_id)
+    members = (("ZRANGE", keys.order, seq, seq, "BYSCORE") for seq in seqs)
+    bodies, *found = yield from send(("HMGET", keys.messages, *seqs), *members)
+    pairs = zip(found, bodies, strict=True)
+    yield from heal(state, thread_id, [(Facts.read(facts[0].decode()), body) for facts, body in pairs if facts])
 
 
 def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes | None]]) -> Plan[int]:
