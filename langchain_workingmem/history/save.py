@@ -14,10 +14,9 @@ from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
 from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts, mended
-from langchain_workingmem._redis.facts import Facts
-from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.layout import check_layout
+from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
+from langchain_workingmem._redis.keys import Facts, check_id, encode
+from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.marks import has_mark
@@ -106,15 +105,14 @@ def embedded(state: MemoryState, texts: Sequence[str]) -> Plan[tuple[str, list[b
     """Embed texts; return the digest of the settings, the packed vectors, and why there are none. One call of the model."""
     indexes = state.indexes
     if not texts or state.recall is None:
-        settings = indexes.index_digest(indexes.dims) if state.recall is not None and indexes.dims is not None else ""
-        return settings, [], None
+        return indexes.digest, [], None
     try:
         found = yield from state.embedder.embed(texts)
         if indexes.dims != found.shape[1]:
             yield from indexes.vectors_ready(found.shape[1])
     except NO_VECTORS as error:
         return "", [], error
-    return indexes.index_digest(found.shape[1]), indexes.pack(found), None
+    return indexes.digest, pack(found, indexes.dtype, state.recall.index.distance), None
 
 
 # ---------------------------------------------------------------------- appending and editing
@@ -198,7 +196,7 @@ def _differing(
 ) -> tuple[list[Draft], dict[str, Any]]:
     """Return what has still to be written of messages that may be stored: new ones, changed ones, and those without vectors."""
     todo, back, again, at = list["Draft"](), list[int](), dict[str, Any](), {place: rest for place, *rest in known}
-    settings = state.indexes.index_digest(state.indexes.dims) if state.recall and state.indexes.dims else ""
+    settings = state.indexes.digest
     for place, draft in enumerate(ready):
         draft.seq = draft.facts = None
         if place not in at or not at[place][0]:

@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages, mended
+from langchain_workingmem._redis.indexes import check_layout
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.layout import check_layout
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.nesting import shown
@@ -162,7 +162,7 @@ class Turn:
             text = "" if asked is None else str(asked.text)
             if text.strip():
                 ids: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
-                query = Query.of(options, text, **ids, turn=True, **arguments).in_zone(zone)
+                query = Query.of(options, text, **ids, turn=True, zone=zone, **arguments)
         if query is None:
             _check_unused(self.core, arguments, is_off=recall is False or options is None)
         history = self.history

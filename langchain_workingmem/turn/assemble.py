@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.state import ShownMessages
 from langchain_workingmem._text.provider_valid import provider_valid
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import is_blank
+from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.turn.fit import fit, fit_present, history_slice, is_sliced
 from langchain_workingmem.turn.messages import in_order, is_users, media_begin, turn_of, with_names
@@ -170,12 +172,13 @@ def _marked(found: Sequence[BaseMessage], originals: Sequence[BaseMessage], mark
 def _note(state: MemoryState, gathered: Gathered, found: Sequence[BaseMessage], asked: int | None) -> None:
     """Note what the model is shown, for its tools."""
     message = None if asked is None else found[asked]
-    words, memo = "" if message is None else str(message.text), state.shown_to_model
+    words = "" if message is None else str(message.text).strip()
     stored = {seq: row.id for row in (gathered.known.rows if gathered.known else ()) for seq in (row.seq,)}
     ids = [stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in found if one.id]
-    memo.note_shown_messages(gathered.thread_id, ids, words, gathered.user_id, message.id if message else None)
+    shown = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
+    state.shown_messages.put(gathered.thread_id, ShownMessages(shown, words))
     if gathered.working_memory is not None:
-        memo.note_shown_document(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
+        state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
 
 
 def _begun_with(found: list[BaseMessage], blocks: Sequence[str], marks: Marks) -> list[BaseMessage]:

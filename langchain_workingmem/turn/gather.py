@@ -14,9 +14,8 @@ from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
-from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import structured_answers, words_of

@@ -1,5 +1,5 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages: what belongs to a message comes and goes with it.
-local LAYOUT = '14' -- as in layout.py
+local LAYOUT = '14' -- as in indexes.py
 local LATEST = 9223372036854 -- ms: Search keeps an expiry as nanoseconds in 64 bits
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
