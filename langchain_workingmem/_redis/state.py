@@ -92,6 +92,7 @@ class MemoryState:
     model: InitVar[str] = ""
     create: InitVar[bool] = True
     indexes: Indexes = field(init=False)
+    is_closed: bool = False  # then every call raises
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
     parts: list[Any] = field(default_factory=list)  # each a `Part` of rooms.py, which registers itself
     _rooms: dict[type, object] = field(default_factory=dict)
