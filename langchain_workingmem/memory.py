@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.breaker import Breaker
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import MemoryState
+from langchain_workingmem._redis.state import WINGS, MemoryState, wing
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
@@ -55,9 +53,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.reports import Diagnosis
 
 _log = logging.getLogger("langchain_workingmem")
-rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
-rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
-rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations.wing")
+WINGS.update(
+    files="langchain_workingmem.files.hooks",
+    keeping="langchain_workingmem.keeping",
+    observations="langchain_workingmem.observations.wing",
+)
 
 
 class MemoryArguments(TypedDict, total=False):
@@ -195,7 +195,7 @@ class Memory(Faces, SetUpOnEntry):
             state=state, runner=runner, async_runner=async_runner, new_id=new_id, on_error=on_error, breaker=breaker
         )
         if working_memory is not None and working_memory.keeper is not None:
-            import_module("langchain_workingmem.keeping").install(state)
+            wing("keeping").install(state)
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)
@@ -340,17 +340,16 @@ class Memory(Faces, SetUpOnEntry):
 
         Every later call raises `MemoryClosedError`, but `close` and `aclose` may be repeated.
         """
-        with self._core.state.while_closing():
-            self._core.runner.close()
-        self._core.state.is_closed = True
+        self._core.state.closed = True
+        self._core.runner.close()
         if self._server is not None:
             self._core.runner.revive = self._core.async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:
         """Wait for the work of the running event loop and close its connections, then do what `close` does."""
-        with self._core.state.while_closing():
-            await self._core.async_runner.aclose(self.close)
+        self._core.state.closed = True
+        await self._core.async_runner.aclose(self.close)
 
     def __repr__(self) -> str:
         state = self._core.state

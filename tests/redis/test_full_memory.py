@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, RedisCapabilityError
 from langchain_workingmem._engine.plan import Command, attempt
-from langchain_workingmem._redis.layout import hides_when_full
+from langchain_workingmem._redis.indexes import hides_when_full
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.reports import Finding
