@@ -113,9 +113,14 @@ def secret(name: str) -> str:
     return f"secret{NAMES.index(name)}x"
 
 
+def _told(reply: object) -> str:
+    parts = reply if isinstance(reply, list | tuple) else [vars(reply)] if hasattr(reply, "__dict__") else []
+    return " ".join([f"{reply!r} {reply}", *map(_told, parts)])
+
+
 def secrets_in(*replies: object) -> set[str]:
     """Return whose secrets stand in replies."""
-    text = " ".join(map(repr, replies))
+    text = " ".join(map(_told, replies))
     return {name for name in NAMES if secret(name) in text}
 
 
