@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -114,7 +115,9 @@ def secret(name: str) -> str:
 
 
 def _told(reply: object) -> str:
-    parts = reply if isinstance(reply, list | tuple) else [vars(reply)] if hasattr(reply, "__dict__") else []
+    parts = reply if isinstance(reply, list | tuple) else []
+    if is_dataclass(reply):
+        parts = [getattr(reply, field.name) for field in fields(reply)]
     return " ".join([f"{reply!r} {reply}", *map(_told, parts)])
 
 
