@@ -16,9 +16,9 @@ from langchain_core.messages import (
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import BackfillReport, Memory, OptionError, RecallOptions
+from langchain_workingmem import Memory, OptionError, RecallOptions
+from langchain_workingmem.reports import BackfillReport
 from langchain_workingmem.threads import copies
-from langchain_workingmem.threads import copies as plans
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
@@ -158,9 +158,9 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = plans.backfill(
+        plan = copies.backfill(
             memory._core,
-            plans.Saver(saver, "list", ("", ""), is_async=False, needed=True),
+            copies.Saver(saver, "list", ("", ""), is_async=False, needed=True),
             None,
             by_user,
             lambda *_: None,
