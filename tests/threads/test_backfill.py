@@ -191,7 +191,7 @@ def test_what_is_no_use_is_refused(plain: Memory, loop_runner: Any, monkeypatch:
     with pytest.raises(OptionError, match=r"Bare has no alist\(\).*in a thread"):
         loop_runner.run(plain.threads.abackfill(Bare(), user_id="ann"))
     assert "user_id is of type int" in fill(plain, saver).left["t"]
-    monkeypatch.setattr(plans, "MOST", 1)
+    monkeypatch.setattr(copies, "MOST", 1)
     with pytest.raises(OptionError, match="pass thread_ids"):
         fill(plain, saver)
     assert plain.threads.get("t") is None
