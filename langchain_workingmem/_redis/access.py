@@ -41,21 +41,25 @@ def find_seqs(keys: ThreadKeys, ids: Sequence[str]) -> Plan[dict[str, int]]:
 def read_reply(reply: Any, thread_id: str, user_id: str | None) -> dict[str, Any]:
     """Return the map of a script's reply; raise what it refuses."""
     found: dict[str, Any] = orjson.loads(reply[0])
-    match found.get("refused"):
-        case None:
-            return found
+    if refused := found.get("refused"):
+        raise refusal(refused, thread_id, user_id, found.get("missing", ""))
+    return found
+
+
+def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = "") -> WorkingMemError:
+    """Return the error for what a script has refused."""
+    match refused:
         case "owner":
-            raise ThreadOwnershipError(thread_id, user_id or "")
+            return ThreadOwnershipError(thread_id, user_id or "")
         case "exists":
-            raise ThreadExistsError(thread_id)
+            return ThreadExistsError(thread_id)
         case "message":
-            raise MessageNotFoundError(found.get("missing", ""), thread_id)
+            return MessageNotFoundError(missing, thread_id)
         case "damaged":
-            raise WorkingMemError(
-                f"a part of thread {thread_id!r} is gone, as when Redis evicts keys, so nobody can say who owns it",
-                remedy=f"threads.delete({thread_id!r}) deletes the rest; set maxmemory-policy noeviction",
-            )
-    raise ThreadNotFoundError(thread_id)
+            seen = f"a part of thread {thread_id!r} is gone, as when Redis evicts keys, so nobody can say who owns it"
+            remedy = f"threads.delete({thread_id!r}) deletes the rest; set maxmemory-policy noeviction"
+            return WorkingMemError(seen, remedy=remedy)
+    return ThreadNotFoundError(thread_id)
 
 
 def run_script(thread_id: str, user_id: str | None, call: Command, *, at_most_once: bool = False) -> Plan[list[Any]]:
@@ -153,15 +157,6 @@ def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
         gone += sum(int(one.get("vectors", 0)) for one in found)
         waiting = [id for id, one in zip(waiting, found, strict=True) if one.get("is_left")]
     return gone
-
-
-def sweep_now(state: MemoryState, thread_id: str, what: str, remedy: str) -> Plan[int]:
-    """Sweep a thread before the call returns; a note on an error says `what` is done already, and how to go on."""
-    try:
-        return (yield from sweep(state, thread_id))
-    except WorkingMemError as error:
-        error.add_note(f"{what}, but some of its vectors are left: {remedy}")
-        raise
 
 
 def sweep_later(state: MemoryState, thread_id: str) -> Plan[None]:

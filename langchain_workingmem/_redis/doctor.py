@@ -25,7 +25,7 @@ from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -47,8 +47,10 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
     """
     findings: list[Finding] = []
     try:
-        for node, replies in (yield from everywhere(("HELLO",), ("INFO",))).items():  # every user may say HELLO
-            findings += _server(f"{node}: " if node else "", replies)
+        for command, read in (("HELLO", _server), ("INFO", _settings)):  # every user may say HELLO
+            for node, replies in (yield from everywhere((command,))).items():
+                found = replies if isinstance(replies, RedisConnectionError) else replies[0]
+                findings += read(f"{node}: " if node else "", found)
         (settings,) = yield from attempt(WHEN_FULL)  # alone: a pipeline in a cluster accepts only commands with a key
         findings += _search_when_full(settings)
         findings += yield from _stored(state)
@@ -79,35 +81,35 @@ def _refused(check: str, error: RedisReplyError, remedy: str = "run the doctor a
 # ---------------------------------------------------------------------- the server
 
 
-def _server(where: str, replies: list[Any] | RedisConnectionError) -> Iterator[Finding]:
-    """Yield what the server says of itself and how it is set, or a master of a cluster, which `where` names."""
-    if isinstance(replies, RedisConnectionError):
+def _server(where: str, reply: Any) -> Iterator[Finding]:
+    """Yield what the server says of itself, or a master of a cluster, which `where` names."""
+    if isinstance(reply, RedisConnectionError):
         remedy = "start it, or give it a replica that takes over: until then no search is answered"
-        yield _found("server", "error", f"{where}{_said(replies)}", remedy)
+        yield _found("server", "error", f"{where}{_said(reply)}", remedy)
         return
-    hello, info = replies
-    if isinstance(hello, RedisReplyError):
-        yield _refused("server", hello)
+    if isinstance(reply, RedisReplyError):
+        yield _refused("server", reply)
+        return
+    about = as_dict(reply)
+    name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
+    if role in {"slave", "replica"}:
+        seen = f"{where}{name} {version} is a {role}: writes fail"
+        yield _found("server", "error", seen, "connect to the master")
     else:
-        about = as_dict(hello)
-        name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
-        if role in {"slave", "replica"}:
-            seen = f"{where}{name} {version} is a {role}: writes fail"
-            yield _found("server", "error", seen, "connect to the master")
-        else:
-            yield _found("server", "ok", f"{where}{name} {version}, {mode}, {role}")
-    if (search := search_version(hello)) is not None:  # a hosted server may hide it; the checks of the indexes decide
+        yield _found("server", "ok", f"{where}{name} {version}, {mode}, {role}")
+    if (search := search_version(reply)) is not None:  # a hosted server may hide it; the checks of the indexes decide
         major, rest = divmod(search, 10_000)
         yield _found("search", "ok", f"{where}Search {major}.{rest // 100}.{rest % 100}")
+
+
+def _settings(where: str, info: Any) -> Iterator[Finding]:
+    """Yield what a crash loses, what a full server does, and how full it is."""
+    if isinstance(info, RedisConnectionError):  # `_server` has said it
+        return
     if isinstance(info, RedisReplyError):
         for check in ("persistence", "eviction", "memory"):
             yield _refused(check, info, "grant +info, which only reads")
-    else:
-        yield from _settings(where, info)
-
-
-def _settings(where: str, info: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what a crash loses, what a full server does, and how full it is."""
+        return
     if broken := [key for key in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(key, "ok") != "ok"]:
         seen = f"{where}{', '.join(broken)}: writing failed"
         yield _found("persistence", "error", seen, "look at disk and server log")
