@@ -12,6 +12,7 @@ from langchain_core.messages import SystemMessage
 
 from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
+from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
 from langchain_workingmem._redis.facts import STRIDE, Facts
@@ -26,7 +27,7 @@ from langchain_workingmem.recall import among_threads, recall_for_turn, search, 
 from langchain_workingmem.turn.fit import fit, history_slice
 from langchain_workingmem.turn.media import media_begin, named
 from langchain_workingmem.turn.messages import in_order, is_users
-from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state, verified
+from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -133,7 +134,7 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     calls = [READ.on(state.keys.of(turn.thread_id), **history)]
     scope_key = None
     if state.working_memory is not None:
-        scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
+        scope_key = ScopeKey.of(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
     of_parts = [part.commands(state, turn.thread_id, turn.user_id) for part in state.parts]
     at = len(calls)
@@ -150,7 +151,7 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     if of_parts:
         is_other |= yield from _beside(state, found, history, reply, of_parts, replies[at:])
     if scope_key and found.working_memory and found.working_memory.kept and state.remembering.keeper is None:
-        found.working_memory = yield from verified(state, scope_key, found.working_memory)
+        found.working_memory = yield from rooms.keeping().verified(state, scope_key, found.working_memory)
     if is_other:
         rows = yield from _read_again(state, found, turn, entries, history)
     if query is not None and ranking is not None and len(ranking):
