@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import orjson
 
 from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep, compute, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import change_thread, check_owner, guarded_write, owner_of, owner_tag, refusal
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.scripts import READING, Script
-from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
@@ -134,7 +133,9 @@ def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str 
     """Read working memory. One round trip; two more where a keeper keeps it, because its messages may be gone."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    return found if found.kept is None else (yield from rooms.keeping().verified(state, scope_key, found))
+    if found.kept is not None:
+        found = yield from wing("keeping").verified(state, scope_key, found)
+    return found
 
 
 def revisions_of(
@@ -173,7 +174,7 @@ def change_document(
         is_written, row = yield from write_revision(state, scope_key, version_of(before), origin, document)
         if is_written:
             if b"kept" in row:  # so that what was set now has its own time
-                yield from rooms.keeping().renew_later(state, scope_key)
+                yield from wing("keeping").renew_later(state, scope_key)
             return before, state_of(state, scope_key, row)
         seen, before = before.revision, state_of(state, scope_key, row)
         if expected is None and attempt % 2 == 0:

@@ -154,11 +154,11 @@ def _changed(
     `change` takes the document, and the document as the model was shown it. `replaced_by`: a whole text, which may not take most of the
     document away, unless it is sent again.
     """
-    state, memo, thread_id = core.state, core.state.shown_to_model, ids.thread_id
+    state, memo, thread_id = core.state, core.state.shown_documents, ids.thread_id
     form = check_writable(state).format
     scope_key = yield from find_scope_key(state, thread_id, ids.user_id)
     key, refused = scope_key.key, state.room(_Refused)
-    seen = step.text if isinstance(step, ShownDocument) else memo.shown_document(thread_id, key, step)
+    seen = step.text if isinstance(step, ShownDocument) else memo.text(thread_id, key, step)
     is_repeated = refused.get(key) == replaced_by
 
     def guarded(_: Format, text: str) -> str:
@@ -173,13 +173,13 @@ def _changed(
     refused.pop(key)
 
     def answer() -> str:
-        known = memo.document_after_step(thread_id, key)
+        known = memo.text(thread_id, key)
         if known is not None and isinstance(step, int):
             try:  # of what others have written meanwhile, the model knows nothing yet
                 known = change(known, seen)
             except WorkingMemoryValidationError:
                 known = after.text
-            memo.note_shown_document(thread_id, key, known, step)
+            memo.note(thread_id, key, known, step)
         return "\n".join(filter(None, [describe_change(form, before.text, after.text), remark(before.text)]))
 
     return (yield from compute(answer, COST * (len(before.text) + len(after.text))))
@@ -200,7 +200,7 @@ def reading_tool(core: Core) -> Parts:
 
     def make(ids: Ids, step: Any) -> Plan[str]:
         state = yield from read_working_memory(core.state, ids.thread_id, ids.user_id)
-        core.state.shown_to_model.note_shown_document(ids.thread_id, state.key, state.text, step)
+        core.state.shown_documents.note(ids.thread_id, state.key, state.text, step)
         return "Working memory is empty." if state.is_empty else state.text
 
     return "Read working memory, the facts that are kept between conversations.", NoArguments, make
@@ -210,7 +210,7 @@ def clearing_tool(core: Core) -> Parts:
     """Make the tool that empties working memory."""
 
     def make(ids: Ids, step: Any) -> Plan[str]:
-        state, memo = core.state, core.state.shown_to_model
+        state, memo = core.state, core.state.shown_documents
         check_writable(state)
         scope_key = yield from find_scope_key(state, ids.thread_id, ids.user_id)
 
@@ -220,8 +220,8 @@ def clearing_tool(core: Core) -> Parts:
         before, _ = yield from change_document(state, scope_key, empty, "clear", size=0)
         if before.is_empty:
             return "Working memory was already empty. Nothing was changed."
-        if step is not None and memo.document_after_step(ids.thread_id, before.key) is not None:
-            memo.note_shown_document(ids.thread_id, before.key, "", step)
+        if step is not None and memo.text(ids.thread_id, before.key) is not None:
+            memo.note(ids.thread_id, before.key, "", step)
         return "Working memory is empty now."
 
     return "Delete everything in working memory. Call this only when the user asks for it.", NoArguments, make
