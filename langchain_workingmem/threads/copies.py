@@ -37,7 +37,7 @@ from langchain_workingmem.history import made, read_page, write
 from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.reports import BackfillReport
 from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
-from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_working_memory, write_revision_into
+from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_now
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -266,17 +266,13 @@ class Clone:
         return (draft, facts.settings, vectors) if len(vectors) == len(draft.chunks) else (draft, "", ())
 
     def _copy_working_memory(self, owner: str) -> Plan[None]:
-        """Copy the working memory of the thread. Two round trips, one if it is empty.
-
-        `write_revision_into` does not create the copy again if it was deleted meanwhile.
-        """
+        """Copy the working memory of the thread, unless the copy was deleted meanwhile. Two round trips."""
         state = self.core.state
         current = yield from read_working_memory(state, self.source, owner)
         if current.text:
             scope_key = yield from find_scope_key(state, self.id, owner)
             kept = current.kept and wing("keeping").moved(current.kept, self.source, self.id)
-            beside = ["kept", kept] if kept else None
-            yield from write_revision_into(state, scope_key, NOTHING, "clone", current.text, beside=beside)
+            yield from write_now(state, scope_key, NOTHING, "clone", current.text, ["kept", kept] if kept else None)
 
 
 # ---------------------------------------------------------------------- checkpointers
