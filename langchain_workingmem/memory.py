@@ -9,12 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
-from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces.factories import Faces
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.observations import ObservationOptions
@@ -79,6 +77,8 @@ class MemoryArguments(TypedDict, total=False):
 
 
 def _chat_model(model: Any) -> Any:
+    from langchain_workingmem._engine.calls import chat_model_by_name
+
     return chat_model_by_name(model) if isinstance(model, str) else model
 
 
@@ -142,8 +142,8 @@ class Memory(Faces, SetUpOnEntry):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # these import redis-py and asyncio, which would make the import of `Memory` slow
-        from langchain_workingmem._engine.clients import runners
-        from langchain_workingmem._engine.embedder import Embedder, name_of
+        from langchain_workingmem._engine.calls import Embedder, name_of
+        from langchain_workingmem._engine.run import runners
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
@@ -193,9 +193,8 @@ class Memory(Faces, SetUpOnEntry):
             async_runner=async_runner,
             new_id=lambda: str(uuid4()),
             on_error=on_error,
-            breaker=Breaker(),
+            breaker=runner.link.breaker,
         )
-        runner.breaker = async_runner.breaker = core.breaker
         if working_memory is not None and working_memory.keeper is not None:
             import_module("langchain_workingmem.keeping").install(state)
         self.threads = Threads(core)
@@ -237,7 +236,7 @@ class Memory(Faces, SetUpOnEntry):
             server.close()
             raise
         memory._server = server
-        memory._core.runner.revive = memory._core.async_runner.revive = server.start
+        memory._core.runner.link.revive = server.start
         return memory
 
     @operation
@@ -313,12 +312,11 @@ class Memory(Faces, SetUpOnEntry):
     def close(self) -> None:
         """Wait as `settled` does; close the sync connections, and the embedded server unless others use it.
 
-        The next call connects again, but starts no embedded server.
+        Later calls raise `OptionError`. Connections of event loops are closed at the end of their loops.
         """
         with self._core.state.while_closing():
             self._core.runner.close()
         if self._server is not None:
-            self._core.runner.revive = self._core.async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:

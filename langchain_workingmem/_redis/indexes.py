@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import NumberType, RecallOptions

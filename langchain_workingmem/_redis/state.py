@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import FileOptions, RecallOptions, TimeZone, TitleOptions, WorkingMemoryOptions
 

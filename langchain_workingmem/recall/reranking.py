@@ -6,6 +6,7 @@ from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_workingmem._engine import calls
 from langchain_workingmem._engine.plan import compute
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.models import RecallResult
@@ -28,8 +29,6 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
     """Ask the reranker. No round trip; `RerankerError` if it fails or returns what it was not given."""
     if options.reranker is None or not hits:
         return [*hits]
-    from langchain_workingmem._engine import models  # which imports asyncio
-
     hits = hits[: query.fetched]
     # with what was said before: an answer is understood with its question
     found = RecallResult(hits=[as_hit(hit, page, page.windows[hit.position][0][::-1], (), page.rows) for hit in hits])
@@ -37,7 +36,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
         found.to_documents, sum(len(str(row.record["data"]["content"])) for row in page.rows.values())
     )
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
-    returned = yield from models.rerank(options.reranker, query.text, documents, seconds)
+    returned = yield from calls.rerank(options.reranker, query.text, documents, seconds)
     ids = ((row.thread_id, row.record["data"]["id"]) for row in (page.rows[hit.position] for hit in hits))
     return _ordered(dict(zip(ids, hits, strict=True)), returned)
 

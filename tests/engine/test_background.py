@@ -15,10 +15,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.models import ask
+from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
-from langchain_workingmem._engine.run_async import AsyncRunner
-from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem._engine.run import AsyncRunner, Runner
 from tests.helpers.types import Make
 
 QUESTION = [HumanMessage("hello")]
@@ -143,13 +142,11 @@ def test_plans_that_hang_do_not_keep_short_plans_from_running(hanging: Model) ->
 def test_close_waits_for_background_plans_and_for_those_that_they_start(
     make_memory: Make, slow: bool, waiting: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = make_memory()
-    for _ in range(2):  # a memory that was closed can be used again
-        log: list[str] = []
-        last = noting(log, "third")
-        memory._core.run(starting(noting(log, "first", "second", then=last, slow=not slow), slow=slow))
-        getattr(memory, waiting)()
-        assert log == ["first", "second", "third"]
+    memory, log = make_memory(), list[str]()
+    last = noting(log, "third")
+    memory._core.run(starting(noting(log, "first", "second", then=last, slow=not slow), slow=slow))
+    getattr(memory, waiting)()
+    assert log == ["first", "second", "third"]
     assert not caplog.records
 
 
