@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
-from langchain_workingmem._redis import rooms
+from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import MemoryState
+from langchain_workingmem._redis.state import WINGS, MemoryState, wing
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces.factories import Faces
@@ -51,9 +50,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import ContextArguments, TimeZone
 
 _log = logging.getLogger("langchain_workingmem")
-rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
-rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
-rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations.wing")
+WINGS.update(
+    files="langchain_workingmem.files.hooks",
+    keeping="langchain_workingmem.keeping",
+    observations="langchain_workingmem.observations.wing",
+)
 
 
 class MemoryArguments(TypedDict, total=False):
@@ -77,7 +78,6 @@ class MemoryArguments(TypedDict, total=False):
 
 
 def _chat_model(model: Any) -> Any:
-    from langchain_workingmem._engine.calls import chat_model_by_name
 
     return chat_model_by_name(model) if isinstance(model, str) else model
 
@@ -196,7 +196,7 @@ class Memory(Faces, SetUpOnEntry):
             breaker=runner.link.breaker,
         )
         if working_memory is not None and working_memory.keeper is not None:
-            import_module("langchain_workingmem.keeping").install(state)
+            wing("keeping").install(state)
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)

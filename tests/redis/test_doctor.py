@@ -12,7 +12,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Diagnosis, Finding, Memory, RecallOptions
-from langchain_workingmem._redis.facts import STRIDE
+from langchain_workingmem._redis.keys import STRIDE
 from langchain_workingmem.embedded import chosen_engine
 from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
