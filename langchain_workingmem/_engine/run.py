@@ -21,7 +21,7 @@ from langchain_workingmem._engine.clients import at_once, lost, perform
 from langchain_workingmem._engine.exchange import ERRORS, aexchange, exchange, refused
 from langchain_workingmem._engine.plan import Breaker, Call, Send, Sleep, Spawn
 from langchain_workingmem.checks import check_time
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import MemoryClosedError, OptionError
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
@@ -45,11 +45,9 @@ class Link:
     closed: bool = False
 
     def check_open(self) -> None:
-        """Raise `OptionError` after `close`."""
+        """Raise `MemoryClosedError` after `close`."""
         if self.closed:
-            raise OptionError(
-                "this memory or store is closed", remedy="make a new one, or close it after its last call"
-            )
+            raise MemoryClosedError
 
 
 # ---------------------------------------------------------------------- sync

@@ -59,6 +59,7 @@ class Request:
     numbered: frozenset[str] = frozenset()  # ids that memory has given to messages of the list
     zone: ZoneInfo | None = None  # None: UTC
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
+    working_memory: bool = True  # False: it is not shown
 
 
 @dataclass(slots=True)
@@ -117,7 +118,7 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         part.narrow(head)
     calls = [READ.on(state.keys.of(turn.thread_id), **head)]
     scope_key = None
-    if state.working_memory is not None:
+    if state.working_memory is not None and turn.working_memory:
         scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
     at = len(calls)
@@ -223,9 +224,9 @@ def _follow_list(
     ids = [message.id or "" for message, _ in entries]
     found.seqs = {ids[at]: seq for at, seq in done.seqs.items()}
     found.stored_ids = {ids[at]: id for at, id in done.aliases.items()}
-    found.gone = found.known.ranges(done.drop)
-    if not (done.seqs or found.known.deleted):
+    if not (done.seqs or done.drop or found.known.deleted):
         return
+    found.gone = found.known.ranges(done.drop)
     rows = {row.seq: row for row in found.known.rows}
     asked = max((at for at, entry in enumerate(listed) if entry.words.startswith("q")), default=-1)
     found.end = done.seqs.get(asked, inf)

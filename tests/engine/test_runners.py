@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem import Memory, OptionError
+from langchain_workingmem import Memory
 from langchain_workingmem._engine.calls import Embedder
 from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, Step, attempt, everywhere, scan, send
 from langchain_workingmem._engine.run import AsyncRunner, Runner
@@ -18,7 +18,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import MemoryClosedError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
 from tests.helpers.types import Make
 
 
@@ -207,5 +207,5 @@ def test_after_close_every_call_says_that_the_memory_is_closed(
         memory.threads.get("t")
         memory.close()
         memory.close()
-        with pytest.raises(OptionError, match="is closed: make a new one"):
+        with pytest.raises(MemoryClosedError):
             memory.threads.get("t")
