@@ -9,8 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from langchain_workingmem._documents.filters import is_named
-from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
-from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.checks import (
     as_tuple,
@@ -28,6 +26,8 @@ from langchain_workingmem.checks import (
     wrong_type,
 )
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.working_memory.document import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
+from langchain_workingmem.working_memory.schema import schema_of
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor

@@ -50,7 +50,7 @@ from langchain_workingmem.users.sections import (
     check_size,
     model_of,
 )
-from langchain_workingmem.working_memory import ScopeKey, run_memory
+from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

@@ -7,7 +7,6 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._counting import count_command
-from langchain_workingmem._documents.joining import joined
 from langchain_workingmem._engine.plan import Plan, attempt, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, merge_mark
@@ -24,7 +23,8 @@ from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import MergeReport
 from langchain_workingmem.threads import all_threads, transfer
 from langchain_workingmem.users.operations import claim, lift
-from langchain_workingmem.working_memory import ScopeKey, change_at_scope_key
+from langchain_workingmem.working_memory.document import Format, joined
+from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
@@ -83,7 +83,11 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
         document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
         where = ScopeKey(state.keys.of_user(into), None, into)
-        yield from change_at_scope_key(state, where, lambda form, text: joined(form, text, document.decode()), "merge")
+
+        def join(form: Format, text: str) -> str:
+            return joined(form, text, document.decode())
+
+        yield from change_document(state, where, join, "merge", size=len(document))
         counts["working_memories"] += 1
     numbers = {name.decode(): int(number) for name, number in as_dict(taken).items()}
     counting = [count_command(state, into, numbers)] if numbers else []
