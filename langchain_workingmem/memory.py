@@ -309,9 +309,10 @@ class Memory(Faces, SetUpOnEntry):
         """Check the server, the indexes, the vectors and the model, and say what is wrong and what helps.
 
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
-        settings (of the newest 1,000 threads, their newest 100; the finding says whether these are all), and whether the
+        settings (of the newest 100 threads, their newest 100; the finding says whether these are all), and whether the
         embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user may not read is
-        "unknown". A server that cannot be reached is a finding, not an exception. About eight round trips, with recall twelve, and one call of the embedding model.
+        "unknown". A server that cannot be reached is a finding, not an exception. About ten round trips,
+        and with recall one call of the embedding model.
         """
         return self._core.runner.run(self._diagnosis())
 
