@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._counting import Taken, count_taken, tokens_of_call
-from langchain_workingmem._engine.models import ask
+from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import Plan, Spawn
 from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_readable
