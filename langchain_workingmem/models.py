@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import orjson
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._documents.messages import KINDS, message_of
 from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem._text.rendering import conversations, line
+from langchain_workingmem._text.said import KINDS
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.remembered import Shown
@@ -75,7 +75,7 @@ class _Kept:
         if name == "stored_at":
             made: Any = from_micros(self.record["at"])
         elif name == "message":
-            made = message_of(self.record["type"], self.record["data"])
+            made = KINDS[self.record["type"]](**self.record["data"])
         elif name == "place":  # a row of a program's own, or one that was pickled
             made = self.seq
         elif name == "record":  # of a row that a program has made

@@ -16,8 +16,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, Root
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
-from langchain_workingmem._text.nesting import MAX_DEPTH
-from langchain_workingmem._text.problems import problems_in
+from langchain_workingmem._text.nesting import MAX_DEPTH, problems_in
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 

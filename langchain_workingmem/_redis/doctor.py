@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan, send
-from langchain_workingmem._redis.codec import as_dict, search_version
+from langchain_workingmem._redis.codec import UNREADABLE, as_dict, search_version
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.layout import LAYOUT, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.queries import build_filter, built_as, rows_of, sorted_search

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, attempt, with_each
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._text.marks import note_secret
+from langchain_workingmem._text.sending import note_secret
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain_workingmem._redis.indexes import RECALL_IS_OFF, TURN_ON_RECALL, Indexes
-from langchain_workingmem._text.marks import Marks
+from langchain_workingmem._text.sending import Marks
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import owner_tag, read_reply
-from langchain_workingmem._redis.codec import is_readable, read_rows
+from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import PAGE

@@ -9,18 +9,17 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import LONG, Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
-from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts, mended
+from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.layout import check_layout
 from langchain_workingmem._redis.scripts import READ, WRITE
-from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
-from langchain_workingmem._text.searched import as_searched
+from langchain_workingmem._text.sending import has_mark
+from langchain_workingmem._text.unicode import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn
 from langchain_workingmem.models import StoredMessage
@@ -139,7 +138,7 @@ def append(
     """
     if not must_exist:
         check_id(user_id, "user_id")
-    given = [*mended(as_messages(messages))]
+    given = as_messages(messages)
     size, is_marked = count_characters(given), any(has_mark(message) for message in given)
 
     def prepare(given: list[BaseMessage]) -> list[Draft]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.history import with_media
 from langchain_workingmem.recall.query import TIMES
 from langchain_workingmem.recall.ranking import Ranked

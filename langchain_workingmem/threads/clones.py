@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
-from langchain_workingmem._redis.codec import as_dict, tell_damage
+from langchain_workingmem._redis.codec import UNREADABLE, as_dict, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError

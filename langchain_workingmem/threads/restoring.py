@@ -10,7 +10,7 @@ from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import change_thread, guarded_write, undone
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, WRITE, count_bytes
-from langchain_workingmem._text.searched import as_searched
+from langchain_workingmem._text.unicode import as_searched
 from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError
 from langchain_workingmem.threads.operations import in_pairs
 

@@ -18,8 +18,8 @@ from langchain_workingmem._redis.facts import STRIDE, Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
-from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import structured_answers, words_of
+from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, list_head, readable
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, recall_for_turn, search, words_in_row
@@ -407,9 +407,7 @@ def _make_history(state: MemoryState, found: Gathered, turn: Request, rows: Sequ
     if found.is_long:
         rows = yield from Call(partial(readable, rows))
     marks = state.marks(turn.thread_id, turn.user_id)
-    found.history = [
-        marks.put(named(row.message), {}, short=True) if row.place in short else row.message for row in rows
-    ]
+    found.history = [marks.put(named(row.message), {}) if row.place in short else row.message for row in rows]
 
 
 def _with_media(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[set[int]]:

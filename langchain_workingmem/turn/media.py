@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from langchain_workingmem._text.media import has_media, named_media
+from langchain_workingmem._text.said import has_media, named_media
 from langchain_workingmem.turn.messages import is_users
 
 if TYPE_CHECKING:

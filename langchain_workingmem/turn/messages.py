@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._text.marks import Marks
+    from langchain_workingmem._text.sending import Marks
     from langchain_workingmem.history import Kind
 
 

@@ -27,7 +27,7 @@ from langchain_workingmem._redis.codec import as_messages, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES
-from langchain_workingmem._text.marks import MARK
+from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.derived import ROW_KINDS, restore_rows
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import StoredMessage

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
-from langchain_workingmem._documents.messages import UNREADABLE as UNREADABLE  # noqa: PLC0414 - importers take it from here
 from langchain_workingmem._redis import rooms
+from langchain_workingmem._redis.codec import UNREADABLE as UNREADABLE  # noqa: PLC0414 - importers take it from here
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import count_bytes
 from langchain_workingmem._text.clock import LATEST, to_micros

@@ -22,7 +22,7 @@ from langchain_workingmem import (
     Thread,
     WorkingMemoryState,
 )
-from langchain_workingmem._text.marks import Marks
+from langchain_workingmem._text.sending import Marks
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 

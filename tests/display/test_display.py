@@ -20,7 +20,7 @@ from langchain_workingmem import (
     MemoryContext,
     Page,
 )
-from langchain_workingmem._text.marks import Marks
+from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.display.safe import clean, cut
 from tests.display.samples import (
     EMPTY,

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
-from langchain_workingmem._documents.messages import body_of
 from langchain_workingmem._documents.metadata import canonical_json, check_key, label
-from langchain_workingmem._redis.codec import Draft, as_messages, drafts, is_storable
-from langchain_workingmem._text.chunks import count_tokens, split
+from langchain_workingmem._redis.codec import Draft, as_messages, body_of, drafts, is_storable
 from langchain_workingmem._text.clock import from_micros, to_micros
+from langchain_workingmem._text.unicode import count_tokens, split
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -18,8 +18,7 @@ from langchain_core.messages import (
     message_to_dict,
 )
 
-from langchain_workingmem._documents.messages import body_of
-from langchain_workingmem._redis.codec import draft_of, drafts, is_readable, read_rows
+from langchain_workingmem._redis.codec import body_of, draft_of, drafts, is_readable, read_rows
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import RecallResult, StoredMessage

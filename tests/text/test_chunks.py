@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.chunks import count_tokens, excerpt, length, split
+from langchain_workingmem._text.unicode import count_tokens, excerpt, length, split
 
 texts = st.text(st.sampled_from("ab .,;!?\n\té中。ァ한Яา\ud800🍒"), max_size=400)
 

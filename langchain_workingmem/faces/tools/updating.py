@@ -13,7 +13,6 @@ from langchain_workingmem._documents.merging import parse_json, patch_between, w
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting
 from langchain_workingmem._text.rendering import unescape
-from langchain_workingmem._text.unicode import stored_quote
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory import (
     change_at_scope_key,
@@ -127,11 +126,11 @@ def _update_text(core: Core, form: TextFormat) -> Parts:
 
 
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
-    """Return find and replace as the text is stored: the prompt escapes some characters and leaves out others."""
+    """Return find and replace as the text is stored: the prompt escapes some characters."""
     quoted = unescape(edit.find)
     if quoted != edit.find and edit.find in text:
         return edit.find, edit.replace
-    return stored_quote(text, quoted), unescape(edit.replace)
+    return quoted, unescape(edit.replace)
 
 
 def _changed(
