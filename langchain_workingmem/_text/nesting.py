@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pydantic import ValidationError
 
 MAX_DEPTH = 100  # levels, which Python can read back at any depth of its own stack; more are a mistake or an attack
@@ -29,27 +26,17 @@ def check_depth(text: str) -> str:
     return text
 
 
-def json_leaves(value: object, depth: int = 0) -> Iterator[object]:
-    """Yield the values in nested dicts and lists; their types are not checked.
-
-    Raises `ValueError` for nesting that is too deep or endless, and for keys that are not str.
-    """
-    if not isinstance(value, Mapping | list | tuple):
-        yield value
-        return
-    if depth == MAX_DEPTH:
-        raise ValueError(TOO_DEEP)
-    for key in value if isinstance(value, Mapping) else ():
-        if not isinstance(key, str):
-            msg = f"key {shown(key)} is no str"
-            raise ValueError(msg)  # noqa: TRY004 - as json.dumps does
-    for one in value.values() if isinstance(value, Mapping) else value:
-        yield from json_leaves(one, depth + 1)
-
-
-def check_nesting(value: object) -> None:
-    """Raise `ValueError` where `json_leaves` does."""
-    deque(json_leaves(value), maxlen=0)
+def check_nesting(value: object, depth: int = 0) -> None:
+    """Raise `ValueError` for nesting of dicts and lists that is too deep or endless, and for keys that are not str."""
+    if isinstance(value, Mapping | list | tuple):
+        if depth == MAX_DEPTH:
+            raise ValueError(TOO_DEEP)
+        for key in value if isinstance(value, Mapping) else ():
+            if not isinstance(key, str):
+                msg = f"key {shown(key)} is no str"
+                raise ValueError(msg)  # noqa: TRY004 - as json.dumps does
+        for one in value.values() if isinstance(value, Mapping) else value:
+            check_nesting(one, depth + 1)
 
 
 def shown(value: object) -> str:

@@ -1,17 +1,14 @@
-"""What files offer to the rooms below (`_redis/rooms.py`)."""
+"""What files offer to the rooms below (`_redis.state.wing`)."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import send
-from langchain_workingmem._redis.rooms import WINGS
 from langchain_workingmem.files import archive
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.rooms import Wing
     from langchain_workingmem._redis.state import MemoryState
 
 exported = archive.export
@@ -23,6 +20,3 @@ def erased(state: MemoryState, owner: str) -> Plan[dict[str, int]]:
     _, *keys = state.keys.files_of_user(owner)
     number, _ = yield from send(("ZCARD", keys[0]), ("UNLINK", *keys), in_order=True)
     return {"files": number}
-
-
-WINGS["files"] = cast("Wing", sys.modules[__name__])

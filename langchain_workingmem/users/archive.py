@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import message_to_dict
 
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.derived import export_rows
 from langchain_workingmem.errors import ThreadOwnershipError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from langchain_workingmem._engine.plan import Command, Step
-    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
@@ -69,7 +69,7 @@ class _Export:
         )
         parts: list[Part] = [partial(self.page, None)]
         if has_files:
-            parts.append(lambda: self.wing(rooms.files().exported(self.state, self.user_id)))
+            parts.append(lambda: self.wing(wing("files").exported(self.state, self.user_id)))
         return _memory_records(None, *stored), parts
 
     def wing(self, step: Step[dict[str, Any]]) -> Plan[tuple[Records, list[Part]]]:

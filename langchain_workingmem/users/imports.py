@@ -21,12 +21,12 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, fie
 
 from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._engine.plan import Plan, Sleep, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_messages, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.derived import ROW_KINDS, restore_rows
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
@@ -306,7 +306,7 @@ class MessageRecord(Record, kind="message"):
         """Tell whether the vectors are those that this memory would make."""
         if self.superseded or state.recall is None or state.indexes.dims is None:
             return False
-        if vectors.settings != state.indexes.index_digest(state.indexes.dims):
+        if vectors.settings != state.indexes.digest:
             return False
         import numpy as np
 
@@ -340,7 +340,8 @@ class Revision(Record):
 
 
 def _check_kept(text: str) -> str:
-    return rooms.keeping().checked(text)
+    checked: str = wing("keeping").checked(text)
+    return checked
 
 
 class MemoryRecord(Revision, kind="working_memory"):
@@ -387,7 +388,7 @@ class RowRecord(Record):
         """Let the wing check the body."""
         if self.row not in ROW_KINDS:
             raise OptionError(f"row {self.row!r} is unknown", remedy=f"use one of {', '.join(ROW_KINDS)}")
-        rooms.load(self.row).Body.model_validate(self.body)
+        wing(self.row).Body.model_validate(self.body)
 
 
 class RowsRecord(Record, kind="rows"):

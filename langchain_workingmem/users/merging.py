@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._counting import count_command
 from langchain_workingmem._documents.joining import joined
 from langchain_workingmem._engine.plan import Plan, attempt, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, merge_mark
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem.errors import (
     IdError,
     ThreadNotFoundError,
@@ -60,7 +60,7 @@ def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[Mer
             counts.update(threads=1, messages=moved.message_count)
         (has_files,) = yield from send(("EXISTS", *keys.files_of_user(source)[1:]))
         if has_files:
-            told: dict[str, Any] = {**(yield from rooms.files().merged_into(state, source, into))}
+            told: dict[str, Any] = {**(yield from wing("files").merged_into(state, source, into))}
             renamed = told.pop("files_renamed", {})
             counts.update(told)
     except WorkingMemError as error:
@@ -80,7 +80,7 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     usage = state.keys.usage_of_user(source)[1]
     (document, kept), taken = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
     if document and kept:  # values of rows come with these
-        document = rooms.keeping().without_rows(document.decode(), kept.decode()).encode()
+        document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
         where = ScopeKey(state.keys.of_user(into), None, into)
         yield from change_at_scope_key(state, where, lambda form, text: joined(form, text, document.decode()), "merge")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import aggregate, is_stale, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least, at_most
 from langchain_workingmem.derived import ROW_KINDS
@@ -180,8 +180,8 @@ class _Deletion:
         thread, vector, dropped = (
             one.encode() for one in (keys.thread_prefix, keys.vector_prefix, keys.dropped_prefix)
         )
-        # the keys of a user itself are <prefix>:<room>:u:{<user>}, or those of the core
-        own, found = f":u:{{{encode(self.user_id)}}}".encode(), 0
+        own = {key.encode() for key in keys.all_of_user(self.user_id)}
+        files, found = {key.encode() for key in keys.files_of_user(self.user_id)[1:]}, 0
         pattern, cursors = f"{keys.prefix}:*:{{*", None
         while cursors != {}:
             seen, cursors = yield from scan(pattern, cursors)
@@ -194,13 +194,10 @@ class _Deletion:
             left = {keys.of(keys.thread_of(key)).thread: keys.thread_of(key) for key in seen if key.startswith(dropped)}
             _, gone = yield from self._owned([*left])
             yield from self.sweep([left[key] for key in gone])
-            again = {
-                key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
-            }
-            again &= {"memory", "revisions", "usage", "files", *ROW_KINDS}
-            if again - {"files"}:
+            again = own.intersection(seen)
+            if again - files:
                 yield from self.delete_memory()
-            if "files" in again:
+            if again & files:
                 yield from self.delete_files()
             found += len(ours) + len(again)
         return found
@@ -266,4 +263,4 @@ class _Deletion:
             yield from self.delete_files()
 
     def delete_files(self) -> Plan[None]:
-        self.counts.update((yield from rooms.files().erased(self.state, self.user_id)))
+        self.counts.update((yield from wing("files").erased(self.state, self.user_id)))

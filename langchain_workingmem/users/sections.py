@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.codec import UNREADABLE as UNREADABLE  # noqa: PLC0414 - importers take it from here
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import count_bytes
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import LATEST, to_micros
 from langchain_workingmem.errors import OptionError
 
@@ -61,7 +61,7 @@ MODELS: dict[str, type[Record]] = {}  # by kind
 def model_of(kind: str) -> type[Record]:
     """Return the model of a kind of record; a wing may have it."""
     if kind not in MODELS:
-        rooms.files()
+        wing("files")
     return MODELS[kind]
 
 

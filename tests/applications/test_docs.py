@@ -26,7 +26,7 @@ import langchain_workingmem
 from langchain_workingmem import FileOptions, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._engine.server import chosen_engine
-from langchain_workingmem._redis.layout import LAYOUT
+from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.cli import app
 from langchain_workingmem.users.sections import VERSION
 from tests.applications.conftest import BLOCK, run_page
