@@ -255,7 +255,7 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
     """
     try:
         data, media, paths = _filled(message.model_dump(warnings=False)), list[str](), list[list[Any]]()
-        if not data.keys() <= PLAIN or type(data["content"]) is not str:
+        if not data.keys() <= PLAIN or {type(data["content"]), type(data.get("name", ""))} != {str}:
             usage = data.get("usage_metadata")
             if usage is not None:  # some providers leave numbers out
                 data["usage_metadata"] = {**usage, **{name: usage.get(name) or 0 for name in _COUNTS}}
@@ -281,20 +281,17 @@ def _filled(data: dict[str, Any]) -> dict[str, Any]:
 
 def _leave_out(message: BaseMessage, data: dict[str, Any]) -> None:
     """Leave out what is not JSON of the fields that may hold any object."""
-    for name in _LOOSE:
-        if name not in data or _is_json(data[name]):
-            continue
+    for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):
         if name == "artifact":
             del data[name]
-            _log.warning("message %s: its artifact is not JSON and was not stored", message.id)
         else:
-            data[name] = {key: one for key, one in data[name].items() if _is_json(one)}
-            _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
+            data[name] = {key: one for key, one in data[name].items() if _is_json({key: one})}
+        _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
 
 
-def _is_json(value: object) -> bool:
+def _is_json(value: dict[Any, Any]) -> bool:
     try:
-        _encoded({"": value})
+        _encoded(value)
     except UNREADABLE:
         return False
     return True

@@ -125,14 +125,11 @@ def words_in(message: BaseMessage) -> str:
 
 def has_content(message: BaseMessage) -> bool:
     """Tell whether a message holds content that a provider would accept."""
-    content = message.content
-    return bool(content.strip()) if isinstance(content, str) else any(map(_is_filled, content))
-
-
-def _is_filled(block: str | dict[Any, Any]) -> bool:
-    if isinstance(block, dict):
-        return block.get("type") != "text" or bool(str(block.get("text") or "").strip())
-    return bool(block.strip())
+    if isinstance(message.content, str):
+        return bool(message.content.strip())
+    blocks = message.content
+    texts = (one.get("text") if isinstance(one, dict) and one.get("type") == "text" else one for one in blocks)
+    return any(one.strip() if isinstance(one, str) else one for one in texts)
 
 
 def is_blank(message: BaseMessage) -> bool:

@@ -55,7 +55,7 @@ def _ends(text: str) -> Sequence[int]:
 
 # Where a cut reads best, the best first.
 _SEAMS = ("\n\n", "\n", "。", ". ", "？", "? ", "！", "! ", "；", "; ", "，", "、", ", ", " ")
-_FILLED = re.compile(r"\S")
+_FILLED = re.compile(r"\S|\Z")
 
 
 def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
@@ -65,7 +65,7 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
     """
     limit = chunk_tokens * CHARACTERS_PER_TOKEN
     end = len(text.rstrip())
-    start = _filled(text, 0)
+    start = next(_FILLED.finditer(text)).start()
     ends = _ends(text) if end > chunk_tokens and length(text) > limit else range(len(text) + 1)
     while ends[end] - ends[start] > limit:
         cut = last = bisect_right(ends, ends[start] + limit) - 1
@@ -76,15 +76,9 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
                 cut = found + len(seam)
                 break
         yield start, start + len(text[start:cut].rstrip())
-        start = _filled(text, cut)
+        start = next(_FILLED.finditer(text, cut)).start()
     if start < end:
         yield start, end
-
-
-def _filled(text: str, start: int) -> int:
-    """Return the index of the next character that is not blank."""
-    found = _FILLED.search(text, start)
-    return found.start() if found else len(text)
 
 
 def split(text: str, chunk_tokens: int) -> list[str]:
@@ -104,14 +98,12 @@ def chunk_span(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
 
 CUT = "[...]"  # replaces what is left out
 _NEAR = 40  # characters in which a cut looks for a space
-_JOINING = re.compile("[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")  # joiner and variations of emoji, colours of skin
 
 
 def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str] = ()) -> str:
     """Cut a text down to about `tokens` around the characters from `start` to `end`, with CUT at each cut.
 
-    If these do not fit, the part with the most of the `words` is kept. A cut falls between words if a space is near, and never
-    inside a character that several code points make up.
+    If these do not fit, the part with the most of the `words` is kept. A cut falls between words if a space is near.
     """
     size = tokens * CHARACTERS_PER_TOKEN
     if length(text) <= size:
@@ -127,14 +119,10 @@ def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str]
     if first:
         blank = re.search(r"\s", text[first - 1 : max(first, min(start, first + _NEAR))])
         first += blank.start() if blank else 0
-        while first < last and _continues(text, first):
-            first += 1
     if last < len(text):
         near = max(min(end, last), last - _NEAR, first + 1)
         blank = re.search(r"\s(?=\S*$)", text[near : last + 1])
         last = near + blank.start() if blank else last
-        while last > first + 1 and _continues(text, last):
-            last -= 1
     return f"{CUT + ' ' if first else ''}{text[first:last].strip()}{' ' + CUT if last < len(text) else ''}"
 
 
@@ -154,12 +142,6 @@ def _densest(text: str, start: int, end: int, room: int, words: Collection[str])
     found = [word.start() for word in pattern.finditer(text, start, end)] or [start]
     best = max(range(len(found)), key=lambda at: bisect_left(found, found[at] + room * 3 // 4) - at)
     return max(start, min(found[best] - room // 4, end - room))
-
-
-def _continues(text: str, at: int) -> bool:
-    """Tell whether a code point continues the one before: an accent, or a part of an emoji."""
-    one, joined = text[at : at + 1], at > 0 and text[at - 1] == "\u200d"
-    return bool(one) and (joined or bool(unicodedata.combining(one)) or _JOINING.match(one) is not None)
 
 
 # ---------------------------------------------------------------------- words
@@ -217,16 +199,13 @@ def as_searched(text: str, *, whole: bool = False) -> str:
     """
     text = text if text.isascii() else folded(text)
     if _INSIDE.search(text):
-        text = _EXACT.sub(_as_one if whole else _joined, text)
+        text = _EXACT.sub(lambda found: _as_one(found[0], whole=whole), text)
     return text if text.isascii() else _UNSPACED.sub(_pairs, text)
 
 
-def _joined(found: re.Match[str]) -> str:
-    return found[0] if len(found[0]) > _LONGEST_EXACT else f"{found[0]} {_as_one(found)}"
-
-
-def _as_one(found: re.Match[str]) -> str:
-    return found[0] if len(found[0]) > _LONGEST_EXACT else found[0].translate(_JOINTS)
+def _as_one(exact: str, *, whole: bool) -> str:
+    one = exact if len(exact) > _LONGEST_EXACT else exact.translate(_JOINTS)
+    return one if whole or one == exact else f"{exact} {one}"
 
 
 def _pairs(found: re.Match[str]) -> str:

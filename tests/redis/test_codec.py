@@ -149,9 +149,9 @@ def test_what_is_left_out_of_a_body_is_said_once_each(caplog: pytest.LogCaptureF
         row = read(message)
     assert (row.message.additional_kwargs, row.message.response_metadata) == ({"c": 1}, {"c": 1})
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "its artifact is not JSON and was not stored",
-        "values in additional_kwargs are not JSON and were not stored",
-        "values in response_metadata are not JSON and were not stored",
+        "what is not JSON in its artifact was not stored",
+        "what is not JSON in its additional_kwargs was not stored",
+        "what is not JSON in its response_metadata was not stored",
     ]
 
 

@@ -34,7 +34,7 @@ texts = st.text(max_size=20) | st.sampled_from(
     ["</message>", '"type":"ai"', "\ud800", "\0", "a\u2028b", '{"stored_at":1,']
 )
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )

@@ -78,14 +78,6 @@ def test_an_excerpt_says_where_it_was_cut_and_keeps_words_whole(at: int, found: 
     assert excerpt(WORDS * 10, 13, at, at) == found
 
 
-@pytest.mark.parametrize("whole", ["e\u0301", "\U0001f44d\U0001f3fd", "\U0001f469\u200d\U0001f680"], ids=repr)
-def test_a_character_of_several_is_not_cut(whole: str) -> None:
-    for size in range(5, 12):
-        for at in range(60):
-            middle = excerpt(whole * 100, size, at, at).removeprefix("[...] ").removesuffix(" [...]")
-            assert middle.replace(whole, "") == ""
-
-
 @given(st.text(max_size=300) | texts, st.integers(4, 50), st.integers(0, 300), st.integers(0, 300), st.text(max_size=3))
 def test_an_excerpt_is_a_part_of_the_text_and_not_too_long(text: str, size: int, at: int, to: int, word: str) -> None:
     start, end = sorted((min(at, len(text)), min(to, len(text))))
