@@ -17,6 +17,9 @@ from langchain_workingmem.errors import IdError, OptionError
 MAX_ID_BYTES = 512
 FROM_WHERE = "pass {0}=..., or put {0!r} into the context or the config['configurable'] of the run"
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
+# What a user may have beside threads and a tombstone, also of wings: deletion takes them all.
+OF_USER = ("memory", "revisions", "usage", "observations", "keeping")
+FILES_OF_USER = ("files:paths", "files:texts", "files:notes", "files:done")
 
 
 def check_id(value: object, name: str) -> str:
@@ -134,14 +137,15 @@ class Keys:
 
     def files_of_user(self, user_id: str) -> tuple[str, str, str, str, str]:
         """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls that are done (HASHes)."""
-        tag, start = f"{{{encode(user_id)}}}", f"{self.prefix}:files"
-        return (
-            f"{self.prefix}:tombstone:{tag}",
-            f"{start}:paths:u:{tag}",
-            f"{start}:texts:u:{tag}",
-            f"{start}:notes:u:{tag}",
-            f"{start}:done:u:{tag}",
-        )
+        paths, texts, notes, done = self._named(user_id, FILES_OF_USER)
+        return self.of_user(user_id)[0], paths, texts, notes, done
+
+    def all_of_user(self, user_id: str) -> list[str]:
+        """Name every key that a user may have, but its tombstone."""
+        return self._named(user_id, OF_USER + FILES_OF_USER)
+
+    def _named(self, user_id: str, kinds: tuple[str, ...]) -> list[str]:
+        return [f"{self.prefix}:{kind}:u:{{{encode(user_id)}}}" for kind in kinds]
 
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""

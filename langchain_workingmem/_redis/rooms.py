@@ -1,4 +1,4 @@
-"""Wings that keep data of users: the core deletes, exports and merges it without knowing what it is.
+"""Wings that keep data of users: the core exports and merges it without knowing what it is, and deletes the keys that `keys.py` names.
 
 The core names no module of a wing. `memory.py` registers a loader for each by its name, and a wing that is loaded registers itself.
 """
@@ -23,8 +23,7 @@ class Wing(Protocol):
     def merged_into(self, state: MemoryState, source: str, into: str) -> Plan[Mapping[str, Any]]:
         """Give what a user has to another one; return fields of `MergeReport`."""
 
-    def erased(self, state: MemoryState, owner: str) -> Plan[dict[str, int]]:
-        """Delete what a user has, and return counts by the fields of `DeletionReport`."""
+    record: type[Any]  # the model of its records in an archive
 
 
 class Part:
