@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.breaker import Breaker
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import MemoryState
+from langchain_workingmem._redis.state import WINGS, MemoryState, wing
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
@@ -53,9 +51,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import ContextArguments, TimeZone
 
 _log = logging.getLogger("langchain_workingmem")
-rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
-rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
-rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations.wing")
+WINGS.update(
+    files="langchain_workingmem.files.hooks",
+    keeping="langchain_workingmem.keeping",
+    observations="langchain_workingmem.observations.wing",
+)
 
 
 class MemoryArguments(TypedDict, total=False):
@@ -197,7 +197,7 @@ class Memory(Faces, SetUpOnEntry):
         )
         runner.breaker = async_runner.breaker = core.breaker
         if working_memory is not None and working_memory.keeper is not None:
-            import_module("langchain_workingmem.keeping").install(state)
+            wing("keeping").install(state)
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)

@@ -25,7 +25,7 @@ from langchain_workingmem._engine import plan
 from langchain_workingmem._engine.plan import Command, Send
 from langchain_workingmem._engine.run_async import AsyncRunner
 from langchain_workingmem._engine.run_sync import Runner
-from langchain_workingmem._redis.layout import LAYOUT
+from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, is_stopped, wait_until

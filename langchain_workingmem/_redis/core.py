@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, Self, TypeVa
 from langchain_workingmem._engine import tracing
 from langchain_workingmem._engine.breaker import PAUSE
 from langchain_workingmem._engine.plan import with_few_repeats
-from langchain_workingmem._redis.layout import with_layout
+from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:

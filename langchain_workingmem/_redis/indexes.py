@@ -1,16 +1,18 @@
-"""The indexes of a `Memory`: what is known of them, and the plans that create, check and repair them."""
+"""What a memory checks and creates on its server: settings and storage layout before its first command, and the search indexes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from langchain_workingmem._engine.plan import Plan, Sleep, T, attempt, send
+from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, Sleep, attempt, send, with_each
 from langchain_workingmem._redis.codec import as_dict, search_version
-from langchain_workingmem._redis.queries import built_as, is_stale, pack, threads_schema, vectors_schema
+from langchain_workingmem._redis.queries import built_as, is_stale, threads_schema, vectors_schema
+from langchain_workingmem._text.marks import note_secret
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -23,15 +25,16 @@ from langchain_workingmem.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import numpy as np
-
     from langchain_workingmem._engine.embedder import Embedder
-    from langchain_workingmem._engine.plan import Command
+    from langchain_workingmem._engine.plan import Command, Effect
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import NumberType, RecallOptions
 
 _log = logging.getLogger("langchain_workingmem")
-RECALL_IS_OFF, TURN_ON_RECALL = "semantic recall is off", "pass recall=RecallOptions() and embeddings=... to Memory"
+T = TypeVar("T")
+
+LAYOUT = "13"  # the version of the storage layout
+WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
 MOST_DIMS = 32_768
 _INT8 = 80_000  # the first version of Search that has vectors of int8
 _NO_WRITES = frozenset({"OOM", "MISCONF", "NOREPLICAS", "READONLY"})  # codes of servers that only read now
@@ -39,40 +42,103 @@ _NO_WRITES = frozenset({"OOM", "MISCONF", "NOREPLICAS", "READONLY"})  # codes of
 NO_VECTORS = (EmbeddingError, EmbeddingSizeError, OptionError, RedisCapabilityError)
 
 
-@dataclass(slots=True, kw_only=True)
-class Indexes:
-    """The indexes of threads and of vectors."""
+# ---------------------------------------------------------------------- the server, and the layout of the database
+
+
+class HasLayout(Protocol):
+    """The state of a memory or of a store."""
 
     keys: Keys
-    recall: RecallOptions | None
+    layout_known: bool
+    secret: bytes | None
+
+
+def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
+    """Return the plan with a check of the server before its first command, until a check has succeeded.
+
+    An error of the check is thrown into the plan, like an error of that command.
+    """
+
+    def checked(effect: Effect[Any]) -> Plan[Any]:
+        if isinstance(effect, Send) and not state.layout_known:
+            yield from check_layout(state)
+        return (yield effect)
+
+    return with_each(plan, checked)
+
+
+def check_layout(state: HasLayout) -> Plan[None]:
+    """Check the server and the version in the database; write it into a new database. One round trip, without a version two.
+
+    Raises `OptionError` for another version, and `RedisCapabilityError` for a server whose searches may find nothing when memory is
+    full without saying so.
+    """
+    read = ("HMGET", state.keys.layout, "version", "secret")
+    asked: tuple[Command, ...] = (read, WHEN_FULL)
+    # A failed connection is not tried again here: the plan repeats its command, and this check with it. In a cluster each
+    # command is sent alone: its pipelines take commands with a key only.
+    stored, settings = yield from Send(asked, in_order=True)
+    if isinstance(stored, RedisReplyError):  # BUSY, for example
+        stored, settings = yield from attempt(*asked, in_order=True)
+        if isinstance(stored, RedisReplyError):
+            raise stored
+    if hides_when_full(settings):
+        raise RedisCapabilityError(
+            "search-on-oom is 'return' and maxmemory is set: when memory is full, searches would find nothing",
+            remedy=ANSWER_WHEN_FULL,
+        )
+    if None in stored:
+        # HSETNX: another process may have written them meanwhile
+        new = (
+            ("HSETNX", state.keys.layout, *pair) for pair in (("version", LAYOUT), ("secret", secrets.token_hex(32)))
+        )
+        *_, stored = yield from attempt(*new, read, in_order=True)
+        if stored[0] is None:  # the server takes no writes, or not from this user: reading does no harm
+            return
+    compare_layout(state.keys, stored[0])
+    state.layout_known, state.secret = True, stored[1]
+    if state.secret:
+        note_secret(state.secret)
+
+
+def hides_when_full(settings: Any) -> bool:
+    """Tell from the reply to `WHEN_FULL` whether Search (8.4 and later) answers with nothing when memory is full.
+
+    Over RESP3, which replies with a dict, each answer says so itself. Who may not read the settings is believed to have set them.
+    """
+    known = as_dict(settings) if isinstance(settings, list) else {}
+    return known.get(b"search-on-oom") == b"return" and known.get(b"maxmemory", b"0") != b"0"
+
+
+def compare_layout(keys: Keys, stored: bytes) -> None:
+    """Raise `OptionError` for another version than ours."""
+    version = stored.decode(errors="replace")
+    if version != LAYOUT:
+        raise OptionError(
+            f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses "
+            f"{LAYOUT}; nothing was changed",
+            remedy="export with the version that wrote them (`workingmem export`), then import under another "
+            "key_prefix or into another database",
+        )
+
+
+# ---------------------------------------------------------------------- the indexes of a memory
+
+
+@dataclass(slots=True, kw_only=True)
+class Indexes:
+    """The indexes of threads and of vectors. What concerns vectors is called with recall on."""
+
+    keys: Keys
+    options: RecallOptions
     embedder: Embedder
-    model: str  # its model by name
+    model: str  # its model by name; empty without recall
     create: bool  # False: never create an index
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     dtype: NumberType = "float16"  # of its numbers, likewise
+    digest: str = ""  # of the settings of vectors, likewise
     scale: float | None = None  # from which on a similarity tells something, where that was learned for this model
-    _digests: dict[tuple[int, str], str] = field(default_factory=dict)
-
-    @property
-    def options(self) -> RecallOptions:
-        """Return the options of recall; `OptionError` if it is off."""
-        if self.recall is None:
-            raise OptionError(RECALL_IS_OFF, remedy=TURN_ON_RECALL)
-        return self.recall
-
-    def index_digest(self, dims: int, dtype: NumberType | None = None) -> str:
-        """Return a digest of all settings that decide a message's vectors; `reindex` replaces others."""
-        key = (dims, dtype or self.dtype)
-        if key not in self._digests:
-            recall = self.options
-            settings = [self.model, *key, recall.chunk_tokens, sorted(recall.roles), sorted(recall.filterable)]
-            self._digests[key] = hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
-        return self._digests[key]
-
-    def pack(self, vectors: np.ndarray[Any, Any]) -> list[bytes]:
-        """Convert vectors to the number type of the index, which `vectors_ready` has found out."""
-        return pack(vectors, self.dtype, self.options.index.distance)
 
     def ready(self) -> Plan[None]:
         """Create the index of threads if needed: the round trips of `ensure_index` the first time, none later."""
@@ -91,7 +157,7 @@ class Indexes:
     def setup(self) -> Plan[None]:
         """Create all indexes; embeds a text if the dimensions are not stored yet."""
         yield from self.ready()
-        if self.recall is not None and self.dims is None:
+        if self.model and self.dims is None:
             (stored,) = yield from send(("GET", self.keys.vectors_settings))
             dims = json.loads(stored)["dims"] if stored else (yield from self.embedder.dimensions())
             yield from self.vectors_ready(dims)
@@ -102,40 +168,36 @@ class Indexes:
         Raises `EmbeddingSizeError` if the index holds vectors of another size, `OptionError` if it was built with
         other options, or is missing and may not be created.
         """
-        if self.dims is None:
-            if self.create and self.options.index.dtype == "int8":
-                yield from _require_int8()
-            wanted = self.index_settings(dims)
-            key = self.keys.vectors_settings
-            read = ("GET", self.keys.vectors_scale)
-            stored, is_new, scale = yield from register_index_settings(key, wanted, read, create=self.create)
-            if scale and (learned := json.loads(scale))["model"] == self.model:
-                self.scale = learned["floor"]
-            if stored is None:
-                raise no_index(f"there is no index {self.keys.vectors_index!r}")
-            self.check_index_settings(stored, dims)
-            if stored["model"] != self.model:
-                _log.warning(
-                    "the vectors were made by %s, the model is now %s: run memory.recall.reindex(), until then recall "
-                    "finds little",
-                    stored["model"],
-                    self.model,
-                )
-            if self.create:
-                attributes = {name: value for name, value in stored.items() if name != "model"}
-                existed = yield from ensure_index(vectors_schema(self.keys, attributes))
-                if existed and is_new:  # its settings were lost
-                    stored |= yield from self._built()
-                    yield from send(("SET", key, json.dumps(stored)))
-                    self.check_index_settings(stored, dims)
-            self.dims, self.dtype = dims, stored["datatype"]
-        elif dims != self.dims:
-            self._refuse(self.dims, dims)
+        if self.dims == dims:
+            return
+        if self.create and self.options.index.dtype == "int8":
+            yield from _require_int8()
+        read = ("GET", self.keys.vectors_scale)
+        stored, scale = yield from register_index_settings(
+            self.keys.vectors_settings, self.index_settings(dims), read, create=self.create
+        )
+        if scale and (learned := json.loads(scale))["model"] == self.model:
+            self.scale = learned["floor"]
+        if stored is None:
+            raise no_index(f"there is no index {self.keys.vectors_index!r}")
+        self.check_index_settings(stored, dims)
+        if stored["model"] != self.model:
+            _log.warning(
+                "the vectors were made by %s, the model is now %s: run memory.recall.reindex(), until then recall finds little",
+                stored["model"],
+                self.model,
+            )
+        if self.create:
+            attributes = {name: value for name, value in stored.items() if name != "model"}
+            yield from ensure_index(vectors_schema(self.keys, attributes))
+        self.digest, self.dims, self.dtype = self.digest_of(stored), dims, stored["datatype"]
 
-    def _built(self) -> Plan[dict[str, Any]]:
-        """Return how the vector index was really built, as far as the server says it; empty without one."""
-        (info,) = yield from attempt(("FT.INFO", self.keys.vectors_index))
-        return {} if isinstance(info, RedisReplyError) else built_as(info)
+    def digest_of(self, stored: Mapping[str, Any]) -> str:
+        """Return a digest of all settings that decide a message's vectors; `reindex` replaces others."""
+        recall = self.options
+        settings = [self.model, stored["dims"], stored["datatype"], recall.chunk_tokens]
+        settings += [sorted(recall.roles), sorted(recall.filterable)]
+        return hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
 
     def index_settings(self, dims: int, stored: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the model and options of the vector index, which keeps its number type unless one is passed."""
@@ -146,7 +208,13 @@ class Indexes:
         """Raise if an index of the stored settings does not fit the options; the model's name may differ."""
         wanted = self.index_settings(dims, stored)
         if stored["dims"] != dims:
-            self._refuse(stored["dims"], dims)
+            raise EmbeddingSizeError(
+                f"the index {self.keys.vectors_index!r} holds vectors of {stored['dims']} dimensions, the model {self.model} "
+                f"gives {dims}",
+                remedy=Remedy("use the model that the index was made with, or embed everything again with {reindex}"),
+                expected=stored["dims"],
+                actual=dims,
+            )
         changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
         if changed:
             raise OptionError(
@@ -154,32 +222,27 @@ class Indexes:
                 remedy=Remedy("use those, or rebuild it with {reindex}"),
             )
 
-    def _refuse(self, expected: int, actual: int) -> None:
-        raise EmbeddingSizeError(
-            f"the index {self.keys.vectors_index!r} holds vectors of {expected} dimensions, the model {self.model} "
-            f"gives {actual}",
-            remedy=Remedy("use the model that the index was made with, or embed everything again with {reindex}"),
-            expected=expected,
-            actual=actual,
-        )
+    def rebuild_index(self) -> Plan[None]:
+        """Create the vector index for the options and the model; drop one with other settings.
 
-    def rebuild_index(self) -> Plan[int]:
-        """Create the vector index for the options and the model; drop one with other settings."""
+        Its documents stay until their messages are embedded again.
+        """
         dims = yield from self.embedder.dimensions()
         if self.options.index.dtype == "int8":
             yield from _require_int8()
         (stored,) = yield from send(("GET", self.keys.vectors_settings))
+        (info,) = yield from attempt(("FT.INFO", self.keys.vectors_index))
         before = json.loads(stored) if stored else {}
-        built = yield from self._built()  # as other settings say, if a rebuild was interrupted
+        built = (
+            {} if isinstance(info, RedisReplyError) else built_as(info)
+        )  # as other settings say, after an interrupted rebuild
         wanted = self.index_settings(dims, before | built)
         if (before and before != wanted) or not built.items() <= wanted.items():
-            # the settings first: whoever searches meanwhile makes the index by them. The documents stay until their
-            # messages are embedded again.
+            # the settings first: whoever searches meanwhile makes the index by them
             yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted)))
             yield from attempt(("FT.DROPINDEX", self.keys.vectors_index))
         self.dims = None
         yield from self.vectors_ready(dims)
-        return dims
 
 
 def _require_int8() -> Plan[None]:
@@ -192,12 +255,13 @@ def _require_int8() -> Plan[None]:
         )
 
 
-def register_index_settings(
-    key: str, wanted: Mapping[str, Any], *beside: Command, create: bool
-) -> Plan[tuple[Any, bool, *tuple[Any, ...]]]:
-    """Return the stored settings of an index, None without any; with `create`, first store these if there are none.
+# ---------------------------------------------------------------------- any index
 
-    The second value tells whether this call has stored them; then come the replies to the commands `beside`. One round trip.
+
+def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Command, create: bool) -> Plan[list[Any]]:
+    """Return the stored settings of an index, None without any, and the replies to the commands `beside`. One round trip.
+
+    With `create`, the wanted ones are stored first if there are none.
     """
     if (dims := wanted["dims"]) > MOST_DIMS:
         raise EmbeddingSizeError(
@@ -209,15 +273,15 @@ def register_index_settings(
     # not SET ... GET: redis-py converts each reply of SET to a bool
     storing: tuple[Command, ...] = (("SET", key, json.dumps(wanted), "NX"),) if create else ()
     replies = yield from attempt(*storing, ("GET", key), *beside)
-    made, stored = replies[: len(storing)], replies[len(storing)]
+    stored, *others = replies[len(storing) :]
     for reply in replies:
         if isinstance(reply, RedisReplyError) and not (reply.code in _NO_WRITES and stored):
             raise reply
-    return json.loads(stored) if stored else None, made == [True], *replies[len(storing) + 1 :]
+    return [json.loads(stored) if stored else None, *others]
 
 
-def ensure_index(command: Command) -> Plan[bool]:
-    """Create an index unless it exists, and wait until it holds all documents; tell whether it existed.
+def ensure_index(command: Command) -> Plan[None]:
+    """Create an index unless it exists, and wait until it holds all documents.
 
     One round trip if it exists; else two, and one every 20 ms while the server indexes documents. A server that takes no
     writes now does not say whether it exists: the next search does.
@@ -225,7 +289,7 @@ def ensure_index(command: Command) -> Plan[bool]:
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
         if reply.code == "SEARCH_INDEX_EXISTS" or reply.code in _NO_WRITES:
-            return True
+            return
         if reply.code == "NOTDB0":
             raise RedisCapabilityError(
                 str(reply),
@@ -236,7 +300,7 @@ def ensure_index(command: Command) -> Plan[bool]:
     while True:  # the server indexes existing documents in the background
         (info,) = yield from send(("FT.INFO", command[1]))
         if not int(as_dict(info)[b"indexing"]):
-            return False
+            return
         yield Sleep(0.02)
 
 

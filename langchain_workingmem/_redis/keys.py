@@ -1,8 +1,11 @@
-"""Names of keys and indexes, and the ids inside them.
+"""Names of keys and indexes, the ids inside them, and the members of the sorted sets of a thread.
 
-A thread's keys share the hash tag `{thread}`, so they live in one cluster slot and one script may touch them all.
-Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash tag, and a separator, a trailing space
-or a wildcard cannot match the data of another tenant.
+A key is `<prefix>:<kind>:{<id>}`. The keys of a thread, and those of a user, share a hash tag: they live in one cluster slot, and one
+script may touch them all. Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash tag, and a separator, a
+trailing space or a wildcard cannot match the data of another tenant.
+
+A `key_prefix` may begin as another one does (`app` and `app:memory`), so keys are compared whole, or up to their brace, and never
+taken apart. No two prefixes share a key, because no kind below ends with a colon and another kind.
 """
 
 from __future__ import annotations
@@ -17,9 +20,6 @@ from langchain_workingmem.errors import IdError, OptionError
 MAX_ID_BYTES = 512
 FROM_WHERE = "pass {0}=..., or put {0!r} into the context or the config['configurable'] of the run"
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
-# What a user may have beside threads and a tombstone, also of wings: deletion takes them all.
-OF_USER = ("memory", "revisions", "usage", "observations", "keeping")
-FILES_OF_USER = ("files:paths", "files:texts", "files:notes", "files:done")
 
 
 def check_id(value: object, name: str) -> str:
@@ -65,7 +65,7 @@ def hash_tag(key: bytes) -> str:
 
 
 class ThreadKeys(NamedTuple):
-    """The keys of one thread, all in one cluster slot, in the order in which every script takes them."""
+    """The keys of one thread, in the order in which every script takes them."""
 
     thread: str  # HASH, indexed: owner, title, times, metadata, counters
     order: str  # ZSET: facts of the current messages, by seq
@@ -80,18 +80,10 @@ class ThreadKeys(NamedTuple):
     revisions: str  # STREAM: its last revisions
 
 
-@lru_cache(maxsize=1024)
-def _keys_of(prefix: str, thread_id: str) -> ThreadKeys:
-    tag = f"{{{encode(thread_id)}}}"
-    kinds = ("thread", "order", "superseded", "messages", "ids", "media", "dropped")
-    names = [f"{prefix}:{kind}:{tag}" for kind in kinds]
-    names += [
-        f"{prefix}:vector:{tag}:",
-        f"{prefix}:rows:{tag}",
-        f"{prefix}:memory:t:{tag}",
-        f"{prefix}:revisions:t:{tag}",
-    ]
-    return ThreadKeys(*names)
+_THREAD_KINDS = (*ThreadKeys._fields[:-2], "memory:t", "revisions:t")
+_FILES = ("files:paths:u", "files:texts:u", "files:notes:u", "files:done:u")  # ZSET, then HASHes
+# What a user has beside its threads, wings' data too: deletion and export walk this list.
+USER_KINDS = ("memory:u", "revisions:u", "usage:u", "observations:u", "keeping:u", *_FILES)
 
 
 class Keys:
@@ -109,43 +101,45 @@ class Keys:
         self.items_index = f"{prefix}:items"
         self.item_vectors_index = f"{prefix}:item-vectors"
         self.item_vectors_settings = f"{prefix}:item-vectors:settings"
-        # An index takes every key that starts with its prefix. The brace keeps out the keys of another Memory whose
-        # key_prefix begins with ours.
+        # an index takes every key that starts with its prefix; the brace keeps out those of `<prefix>:thread` as a key_prefix
         self.thread_prefix = f"{prefix}:thread:{{"
         self.vector_prefix = f"{prefix}:vector:{{"
         self.dropped_prefix = f"{prefix}:dropped:{{"
         self.item_prefix = f"{prefix}:item:{{"
         self.item_vector_prefix = f"{prefix}:item-vector:{{"
+        self.of = lru_cache(maxsize=1024)(self._of)  # a turn asks several times
 
-    def of(self, thread_id: str) -> ThreadKeys:
+    def _of(self, thread_id: str) -> ThreadKeys:
         """Name the keys of a thread."""
-        return _keys_of(self.prefix, thread_id)
+        found = {kind: self._name(kind, thread_id) for kind in _THREAD_KINDS}
+        return ThreadKeys(*{**found, "vector": f"{found['vector']}:"}.values())
+
+    def _name(self, kind: str, id: str) -> str:
+        return f"{self.prefix}:{kind}:{{{encode(id)}}}"
 
     def of_user(self, user_id: str) -> tuple[str, str, str]:
         """Name the keys of a user: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
-        tag = f"{{{encode(user_id)}}}"
-        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:u:{tag}", f"{self.prefix}:revisions:u:{tag}"
+        return self._tombstone(user_id), self._name("memory:u", user_id), self._name("revisions:u", user_id)
+
+    def _tombstone(self, user_id: str) -> str:
+        return self._name("tombstone", user_id)
+
+    def all_of_user(self, user_id: str) -> list[str]:
+        """Name all keys of a user beside its tombstone, by `USER_KINDS`."""
+        return [self._name(kind, user_id) for kind in USER_KINDS]
 
     def rows_of_user(self, user_id: str, kind: str) -> str:
         """Name the threads of a user that have rows of a kind (ZSET, by the time of what their newest rows tell of)."""
-        return f"{self.prefix}:{kind}:u:{{{encode(user_id)}}}"
+        return self._name(f"{kind}:u", user_id)
 
     def usage_of_user(self, user_id: str) -> tuple[str, str]:
         """Name the tombstone of a user, and the counters of what models do for it in the background (HASH)."""
-        tag = f"{{{encode(user_id)}}}"
-        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:usage:u:{tag}"
+        return self._tombstone(user_id), self._name("usage:u", user_id)
 
     def files_of_user(self, user_id: str) -> tuple[str, str, str, str, str]:
         """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls that are done (HASHes)."""
-        paths, texts, notes, done = self._named(user_id, FILES_OF_USER)
-        return self.of_user(user_id)[0], paths, texts, notes, done
-
-    def all_of_user(self, user_id: str) -> list[str]:
-        """Name every key that a user may have, but its tombstone."""
-        return self._named(user_id, OF_USER + FILES_OF_USER)
-
-    def _named(self, user_id: str, kinds: tuple[str, ...]) -> list[str]:
-        return [f"{self.prefix}:{kind}:u:{{{encode(user_id)}}}" for kind in kinds]
+        paths, texts, notes, done = (self._name(kind, user_id) for kind in _FILES)
+        return self._tombstone(user_id), paths, texts, notes, done
 
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""
@@ -165,13 +159,47 @@ MAX_NAME = 40  # characters of an author's name
 THE_USER = "!"  # the author of a user's messages without a name; no name is encoded like this
 
 
+@lru_cache(maxsize=1024)  # the results of a tool all have its name
 def author_tag(name: str, role: str = "") -> str:
     """Return an author as it stands in the keys of vectors: lower case, encoded; THE_USER for a user without a name."""
     if name := name.strip().lower()[:MAX_NAME]:
-        return _encode_author(name)
+        return encode(name)
     return THE_USER if role == "human" else ""
 
 
-@lru_cache(maxsize=1024)  # the results of a tool all have its name
-def _encode_author(name: str) -> str:
-    return encode(name)
+STRIDE = 4096  # what was said has multiples of it as seqs, tool traffic the numbers between (write.lua)
+
+
+class Facts(NamedTuple):
+    """A stored message without its body. docs/storage-layout.md has each part."""
+
+    seq: int
+    words: str  # q, a or as and a digest of what was said; empty for tool traffic; a ! at the end: a provider has refused it
+    tokens: int  # of the message, with its tool calls
+    upto: int  # of all that was said in the thread up to it
+    writer: str  # "" a program, l a list, b what stood in front of the first turn, s<seq> a checkpointer's state
+    vectors: str  # <settings>/<size>/<chunks>, empty without
+    id: str
+    text: str  # as it stands in the set
+    is_current: bool = True
+
+    @classmethod
+    def read(cls, text: str, *, is_current: bool = True) -> Facts:
+        """Read a member."""
+        seq, words, tokens, upto, writer, vectors, id = text.split(":", 6)
+        return cls(int(seq), words, int(tokens), int(upto), writer, vectors, id, text, is_current)
+
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether a provider has refused the message, so that no model is shown it."""
+        return self.words.endswith("!")
+
+    @property
+    def is_structured(self) -> bool:
+        """Tell whether the message is a structured answer."""
+        return self.words.startswith("as")
+
+    @property
+    def settings(self) -> str:
+        """Return the digest of the settings of its vectors, empty without vectors."""
+        return self.vectors.partition("/")[0]

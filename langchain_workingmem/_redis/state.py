@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from langchain_workingmem._redis.indexes import RECALL_IS_OFF, TURN_ON_RECALL, Indexes
+from langchain_workingmem._redis.indexes import Indexes
 from langchain_workingmem._text.marks import Marks
-from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import Ids
+from langchain_workingmem.options import Ids, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.plan import Command, Plan
     from langchain_workingmem._redis.keys import Keys
-    from langchain_workingmem.options import FileOptions, RecallOptions, TimeZone, TitleOptions, WorkingMemoryOptions
+    from langchain_workingmem.options import FileOptions, TimeZone, TitleOptions, WorkingMemoryOptions
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,8 +34,6 @@ MOST = 1000  # entries
 
 class Recent(Generic[K, V]):
     """A mapping of at most `most` entries, safe between threads: the least recently used entry is dropped first."""
-
-    __slots__ = ("_entries", "_lock", "_most")
 
     def __init__(self, most: int = MOST) -> None:
         self._entries: OrderedDict[K, V] = OrderedDict()
@@ -61,7 +61,7 @@ class Recent(Generic[K, V]):
             made = make(self._entries.pop(key, None))
             if made is not None:
                 self._entries[key] = made
-            while len(self._entries) > self._most:
+            if len(self._entries) > self._most:
                 self._entries.popitem(last=False)
             return made
 
@@ -74,7 +74,113 @@ class Recent(Generic[K, V]):
             return self._entries.pop(key, None)
 
 
-@dataclass(slots=True, kw_only=True)
+# ---------------------------------------------------------------------- wings
+
+WINGS: dict[
+    str, str
+] = {}  # the modules of wings by name; memory.py knows them, the core imports them where it meets their data
+
+
+def wing(name: str) -> Any:
+    """Return the module of a wing, whose functions delete, export and merge what it keeps of a user."""
+    return import_module(WINGS[name])
+
+
+class Part:
+    """What takes part in turns beside history, recall and working memory; it appends itself to `MemoryState.parts`."""
+
+    follows = False  # whether it works on the messages of an agent while this runs, so that they are saved before each call of the model
+
+    def narrow(self, head: dict[str, Any]) -> None:
+        """Change what `read.lua` reads of the history."""
+
+    def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
+        """Return what is read beside the history, in the same round trip."""
+        return []
+
+    def gathered(
+        self,
+        state: MemoryState,
+        found: Any,
+        head: dict[str, Any],
+        reply: dict[str, Any],
+        asked: Sequence[Command],
+        replies: list[Any],
+    ) -> Plan[bool]:
+        """Take the replies into what was `Gathered`; tell whether the history has to be read again by `head`.
+
+        `reply` is that of `read.lua`.
+        """
+        yield from ()
+        return False
+
+    def renewed(self, state: MemoryState, found: Any, *, waits: bool) -> Plan[None]:
+        """Do the same before a further call of the model in the run of an agent; one that `waits` may be kept waiting."""
+        yield from ()
+
+    def overflowed(self, state: MemoryState, found: Any) -> Plan[bool]:
+        """Make room after a model has refused a prompt as too long; tell whether it is worth another try."""
+        yield from ()
+        return False
+
+    def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:
+        """Return blocks of a prompt, each with its place: "question", "system", or "first", in front of the conversation."""
+        return []
+
+    def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
+        """Take notice of messages that were written."""
+        yield from ()
+
+
+# ---------------------------------------------------------------------- what models were shown
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessages:
+    """The messages that a model was shown."""
+
+    ids: frozenset[str]
+    question: str  # the text that is being answered
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDocument:
+    """A working memory as a model knows it.
+
+    The tool calls of one answer know only the document of the prompt. The model learns what a tool returns at the next step of the
+    graph.
+    """
+
+    text: str
+    step: Any = None  # the step of the graph after which the model knows `later`
+    later: str | None = None
+
+    def at(self, step: Any) -> str:
+        """Return what the model knew when it made the calls of a step; None: what it knows now."""
+        return self.text if self.later is None or step == self.step else self.later
+
+
+class ShownDocuments(Recent[tuple[str | None, str], ShownDocument]):
+    """What models know of working memory, by thread and the key of the memory."""
+
+    def note(self, thread_id: str | None, memory_key: str, text: str, step: Any = None) -> None:
+        """Note what a model was shown: in its prompt, or by a tool in a step of its graph."""
+        key = thread_id, memory_key
+        if step is None:
+            self.put(key, ShownDocument(text))
+        else:
+            self.change(key, lambda before: ShownDocument(before.at(step) if before else text, step, text))
+
+    def text(self, thread_id: str | None, memory_key: str, step: Any = None) -> str | None:
+        """Return what a model knew before this step, None if that is unknown."""
+        found = self.get((thread_id, memory_key))
+        return None if found is None else found.at(step)
+
+
+# ---------------------------------------------------------------------- the state
+
+
+@dataclass(kw_only=True)
 class MemoryState:
     """The state of one `Memory`."""
 
@@ -87,18 +193,22 @@ class MemoryState:
     thread_filters: tuple[str, ...] = ()  # keys of thread metadata that filters may name
     timezone: TimeZone = "UTC"
     ttl_ms: int | None = None  # from the last write to a thread to its expiry
+    model: str = ""  # of embeddings, by name
+    create: bool = True  # False: never create an index
     layout_known: bool = False  # the storage layout was checked
     secret: bytes | None = field(default=None, repr=False)  # of marks; None until the layout was checked
-    model: InitVar[str] = ""
-    create: InitVar[bool] = True
-    indexes: Indexes = field(init=False)
-    closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
-    parts: list[Any] = field(default_factory=list)  # each a `Part` of rooms.py, which registers itself
+    closing: bool = False  # a long background plan then ends after what it is doing
+    parts: list[Part] = field(default_factory=list)
+    done: set[str] = field(default_factory=set)  # what is done once in a process
+    shown_documents: ShownDocuments = field(default_factory=ShownDocuments)
+    shown_messages: Recent[str | None, ShownMessages] = field(default_factory=Recent)  # by thread, the last ones
     _rooms: dict[type, object] = field(default_factory=dict)
-    _done: set[str] = field(default_factory=set)  # what is done once in a process
 
-    def __post_init__(self, model: str, create: bool) -> None:
-        self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create, embedder=self.embedder)
+    def __post_init__(self) -> None:
+        options = self.recall or RecallOptions()
+        self.indexes = Indexes(
+            keys=self.keys, options=options, embedder=self.embedder, model=self.model, create=self.create
+        )
 
     def room(self, kind: type[R]) -> R:
         """Return what a part keeps in this process for this memory, made at the first use: `kind()`."""
@@ -107,46 +217,33 @@ class MemoryState:
 
     def is_first(self, what: str) -> bool:
         """Tell whether a process asks for something for the first time."""
-        is_first = what not in self._done
-        self._done.add(what)
+        is_first = what not in self.done
+        self.done.add(what)
         return is_first
-
-    def forget_first(self, what: str) -> None:
-        """Let the next time be the first one again."""
-        self._done.discard(what)
 
     def marks(self, thread_id: str, user_id: str) -> Marks:
         """Return what signs and reads marks in messages of a thread."""
         return Marks(self.secret, thread_id, user_id)
 
-    @property
-    def shown_to_model(self) -> ShownToModel:
-        """What models were shown last."""
-        return self.room(ShownToModel)
-
-    @property
-    def closing(self) -> bool:
-        """Tell whether the memory is being closed: a long background plan then ends after what it is doing."""
-        return bool(self.closers)
-
     @contextmanager
     def while_closing(self) -> Iterator[None]:
-        """Make `closing` true; several threads and event loops may close a memory at once."""
-        closer = object()
-        self.closers.add(closer)
+        """Make `closing` true."""
+        self.closing = True
         try:
             yield
         finally:
-            self.closers.discard(closer)
+            self.closing = False
 
-    @property
+    @cached_property
     def recalling(self) -> RecallOptions:
         """Return the options of recall; `OptionError` if it is off."""
         if self.recall is None:
-            raise OptionError(RECALL_IS_OFF, remedy=TURN_ON_RECALL)
+            raise OptionError(
+                "semantic recall is off", remedy="pass recall=RecallOptions() and embeddings=... to Memory"
+            )
         return self.recall
 
-    @property
+    @cached_property
     def remembering(self) -> WorkingMemoryOptions:
         """Return the options of working memory; `OptionError` if it is off."""
         if self.working_memory is None:
@@ -158,91 +255,13 @@ class MemoryState:
         name = named or self.timezone
         if name == "UTC":
             return None
-        if callable(name):
-            try:
-                found: object = name(Ids(thread_id, user_id))
-            except Exception as error:
-                raise OptionError(
-                    f"the function passed as timezone raised {type(error).__name__}",
-                    remedy="let it return a name for every user, 'UTC' where it knows none",
-                ) from error
-            return check_zone(found, "what the function passed as timezone returned")
-        return check_zone(name, "timezone")
-
-
-@dataclass(frozen=True, slots=True)
-class ShownDocument:
-    """A working memory as a model knows it.
-
-    The tool calls of one answer know only the document of the prompt. The model learns what a tool returns at the next
-    step of the graph.
-    """
-
-    text: str
-    step: Any = None  # the step of the graph after which the model knows `later`
-    later: str | None = None
-
-    def at(self, step: Any) -> str:
-        """Return what the model knew when it made the calls of a step."""
-        return self.text if self.later is None or step == self.step else self.later
-
-
-@dataclass(frozen=True, slots=True)
-class ShownMessages:
-    """The messages that a model was shown."""
-
-    ids: frozenset[str]
-    question: str  # the text that is being answered
-    owner: str  # of the thread then: another user may send its id, or own a later thread of that id
-    question_id: str | None = None  # of the message with that text, if it has an id
-
-
-@dataclass(slots=True)
-class ShownToModel:
-    """What models were shown last, by thread; safe between threads."""
-
-    _shown: Recent[tuple[str | None, str], ShownDocument] = field(default_factory=Recent)
-    _messages: Recent[str | None, ShownMessages] = field(default_factory=Recent)
-
-    def note_shown_document(self, thread_id: str | None, memory_key: str, text: str, step: Any = None) -> None:
-        """Note the working memory that a model was shown: in its prompt, or by a tool in a step of its graph."""
-
-        def make(before: ShownDocument | None) -> ShownDocument:
-            if step is None:
-                return ShownDocument(text)
-            return ShownDocument(text if before is None else before.at(step), step, text)
-
-        self._shown.change((thread_id, memory_key), make)
-
-    def shown_document(self, thread_id: str | None, memory_key: str, step: Any = None) -> str | None:
-        """Return the text of a working memory that a model was shown before this step, None if that is unknown."""
-        found = self._shown.get((thread_id, memory_key))
-        return None if found is None else found.at(step)
-
-    def document_after_step(self, thread_id: str | None, memory_key: str) -> str | None:
-        """Return the text that a model knows after the present step, None if that is unknown."""
-        return self.shown_document(thread_id, memory_key, object())
-
-    def note_shown_messages(
-        self,
-        thread_id: str,
-        message_ids: Iterable[str | None],
-        question_text: str,
-        owner: str,
-        question_id: str | None = None,
-    ) -> None:
-        """Note the messages that a model is shown, and the text and the id of the question that it answers."""
-        shown = ShownMessages(_storable(message_ids), question_text.strip(), owner, question_id)
-        self._messages.put(thread_id, shown)
-
-    def shown_messages(self, thread_id: str | None) -> ShownMessages | None:
-        """Return the messages that a model was shown, None if that is unknown."""
-        return self._messages.get(thread_id)
-
-    def forget_shown_messages(self, thread_id: str | None) -> None:
-        """Forget which messages a model was shown."""
-        self._messages.pop(thread_id)
-
-
-def _storable(message_ids: Iterable[str | None]) -> frozenset[str]:
-    return frozenset(id for id in message_ids if id and (id.isascii() or is_utf8(id)))
+        if not callable(name):
+            return check_zone(name, "timezone")
+        try:
+            found: object = name(Ids(thread_id, user_id))
+        except Exception as error:
+            raise OptionError(
+                f"the function passed as timezone raised {type(error).__name__}",
+                remedy="let it return a name for every user, 'UTC' where it knows none",
+            ) from error
+        return check_zone(found, "what the function passed as timezone returned")

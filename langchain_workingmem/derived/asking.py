@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, Hum
 from langchain_workingmem._counting import Taken, count_taken, tokens_of_call
 from langchain_workingmem._engine.models import ask
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends, length
 from langchain_workingmem._text.clock import to_minute, zone_name
 from langchain_workingmem._text.names import is_memory_tool

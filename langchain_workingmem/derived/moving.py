@@ -10,7 +10,7 @@ import orjson
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import find_seqs
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem.derived.rows import NewRow, Ranges, commit, read_work
 
 if TYPE_CHECKING:

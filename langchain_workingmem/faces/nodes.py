@@ -114,7 +114,7 @@ def save_node(
         ids = required_ids(resolve(config, user_id=owner, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
             yield from core.with_fallback(save(state, config, *ids), None, "the turn is not saved")
-        core.state.shown_to_model.forget_shown_messages(ids[0])
+        core.state.shown_messages.pop(ids[0])
         return {}
 
     return _node(core, plan, "save_memory")

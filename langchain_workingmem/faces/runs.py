@@ -270,7 +270,7 @@ class Runs:
                 raise
             _log.warning("the turn is not saved: %s", error)
         finally:
-            self._core.state.shown_to_model.forget_shown_messages(thread_id)
+            self._core.state.shown_messages.pop(thread_id)
         return changed
 
     def fail(self, call: HookCall, error: Exception | None) -> Plan[None]:

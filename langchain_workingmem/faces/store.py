@@ -11,8 +11,8 @@ from langgraph.store.base import BaseStore, PutOp, ensure_embeddings
 
 from langchain_workingmem._engine import tracing
 from langchain_workingmem._redis.core import SetUpOnEntry
+from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import StoreState, millis, run_operations, together
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.metadata import DECLARED, metadata_filter, metadata_in
-from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import SWEEP, owner_tag, run_script, sweep_now
-from langchain_workingmem._redis.codec import as_dict, as_messages, is_storable, metadata_of
+from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem.checks import at_least, check_declared
+from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
 from langchain_workingmem.history import timeline
 from langchain_workingmem.history.read import made, read_page, selection
@@ -23,19 +20,17 @@ from langchain_workingmem.history.save import append
 from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.facts import Facts
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
 _STEP = 100  # messages of one step of a deletion
-_DAY = 24 * 3600 * 1_000_000  # microseconds
 
 
 class History(Operations):
@@ -46,7 +41,12 @@ class History(Operations):
 
     @operation
     def append(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, user_id: str
+        self,
+        messages: Iterable[MessageLikeRepresentation],
+        *,
+        thread_id: str,
+        user_id: str,
+        said_at: datetime | Sequence[datetime] | None = None,
     ) -> Plan[list[BaseMessage]]:
         """Save messages at the end of a thread, which is created if it is new, and return those that are stored.
 
@@ -55,8 +55,11 @@ class History(Operations):
         saving them again is safe. System messages and messages marked `lc_source` (summaries, recalled messages) are skipped;
         chunks become full messages. When the embedding model fails, the messages are stored without vectors: `EmbeddingError`
         says so (or the log, with on_error="log"), and `recall.reindex` adds the vectors.
+
+        `said_at` dates what was said earlier, elsewhere: one time for all, or one for each message. Times rise within a thread, so one
+        that is not after the newest stored message becomes a microsecond after it; one in the future is an `OptionError`.
         """
-        return append(self._core, messages, thread_id, user_id)
+        return append(self._core, messages, thread_id, user_id, said_at=said_at)
 
     aappend = twin(append)
 
@@ -130,41 +133,23 @@ class History(Operations):
         since: datetime | None = None,
         until: datetime | None = None,
         descending: bool = False,
-        metadata: Mapping[str, Any] | None = None,
     ) -> Plan[Page[StoredMessage]]:
         """Return one page of a thread, oldest first unless `descending`, with times and sequence numbers.
 
         One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`, the
-        whole thread is read for `total`. `metadata` is a filter as in `recall.search`, of the `limit` messages that a page reads:
-        the page may hold fewer, or none, while `next_cursor` says that there are more, and `total` does not regard it.
+        whole thread is read for `total`.
         """
         at_least(limit, 1, "limit")
-        state = self._core.state
-        keys_of_messages = state.recall.filterable if state.recall else ()
-        passing = metadata_filter(metadata)
-        check_declared(passing.keys, (*keys_of_messages, *state.thread_filters), DECLARED)
         wanted = selection(limit=limit + 1, newest=descending, roles=roles, since=since, until=until, total=True)
         if cursor is not None:
             (seq,) = read_cursor(cursor, _PAGE_CURSOR)
             wanted["below" if descending else "above"] = int(seq)
-        keys = state.keys.of(check_id(thread_id, "thread_id"))
-        found, stored = yield from read_page(
-            state, thread_id, user_id, wanted, *([("HGETALL", keys.thread)] if passing.wanted else [])
-        )
-        if descending:
-            found.facts, found.bodies = found.facts[::-1], found.bodies[::-1]
-        more = str(found.facts[limit - 1].seq) if len(found.facts) > limit else None
-        found.facts, found.bodies = found.facts[:limit], found.bodies[:limit]
-        items = yield from made(state, found.rows())
-        if stored:
-            own = {key: value for key, value in metadata_in(as_dict(stored[0])).items() if key in state.thread_filters}
-
-            def passes(row: StoredMessage) -> bool:
-                return passing.matches({**own, **metadata_of(row.message, keys_of_messages)})
-
-            size = sum(passing.work + len(body or "") for body in found.bodies)
-            items = yield from compute(partial(list, filter(passes, items)), size)
-        return Page(items=items, total=found.total, next_cursor=more)
+        found, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        facts = found.facts[::-1] if descending else found.facts
+        more = str(facts[limit - 1].seq) if len(facts) > limit else None
+        on_page = {one.seq for one in facts[:limit]}
+        items = yield from made(self._core.state, [row for row in found.rows() if row.place in on_page])
+        return Page(items=items[::-1] if descending else items, total=found.total, next_cursor=more)
 
     apage = twin(page)
 
@@ -203,9 +188,8 @@ class History(Operations):
         atomic. One round trip for these, and one for each further 500 vectors.
         What was deleted by id does not come back from a list or state that still holds it, nor from an older export; `append`
         stores it again.
-        `until` deletes 100 in a step and round trip, the oldest first, so call it again after an interruption. A tool call
-        and its results go together, so the last call before the time may stay; so do calls at the end of the thread that are
-        younger than a day.
+        `until` deletes 100 in a step of two round trips, the oldest first, so call it again after an interruption. A tool call may go
+        while its result stays: no model is shown one without the other.
         """
         if (message_ids is None) == (until is None):
             seen = "neither message_ids nor until" if until is None else "both message_ids and until"
@@ -271,46 +255,12 @@ def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequen
 
 def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until: int) -> Plan[int]:
     """Delete the messages that were stored up to a time, the oldest first, on all branches. Two round trips for each 100."""
-    (clock,) = yield from send(("TIME",))
-    now, count = int(clock[0]) * 1_000_000 + int(clock[1]), 0
+    count = 0
     for superseded in (False, True):
+        wanted = selection(limit=_STEP, superseded=superseded) | {"until": until}
         while True:
-            wanted = {"limit": 2 * _STEP, "until": until, **({"superseded": True} if superseded else {})}
             page, _ = yield from read_page(state, thread_id, user_id, wanted)
-            readable = {row.place: row for row in page.rows()}
-            rows = [readable.get(one.seq) for one in page.facts]
-            beyond, _ = yield from read_page(
-                state,
-                thread_id,
-                user_id,
-                {**wanted, "limit": 1, "until": None, "above": page.facts[-1].seq} if page.facts else wanted,
-            )
-            ids = _oldest(rows, page.facts, is_end=not beyond.facts, next_is_result=_is_result(beyond.rows()), now=now)
-            if not ids:
+            if not page.facts:
                 break
-            count += yield from _delete(state, thread_id, user_id, ids)
+            count += yield from _delete(state, thread_id, user_id, [one.id for one in page.facts])
     return count
-
-
-def _is_result(rows: Sequence[StoredMessage]) -> bool:
-    return bool(rows) and rows[0].role == "tool"
-
-
-def _oldest(
-    rows: Sequence[StoredMessage | None], facts: Sequence[Facts], *, is_end: bool, next_is_result: bool, now: int
-) -> list[str]:
-    """Return the ids of at most 100 of the oldest messages: a tool call goes with its results.
-
-    Calls at the end of the thread stay for a day, because they may still be under way.
-    """
-    ids, last = [one.id for one in facts], len(rows)
-    results = [row is not None and row.role == "tool" for row in rows]
-    if next_is_result or (last and is_end and (newest := rows[-1]) and newest.record["at"] > now - _DAY):
-        while last and results[last - 1]:
-            last -= 1
-        last -= bool(last and (calling := rows[last - 1]) and calling.record["data"].get("tool_calls"))
-    if last > _STEP:
-        last = _STEP
-        while last < len(rows) and results[last]:
-            last += 1
-    return ids[:last]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.keys import Facts
 
 # list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of a conversation, as in a subgraph: what
 # is missing there means nothing

@@ -11,8 +11,7 @@ from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, read_rows
-from langchain_workingmem._redis.facts import Facts
-from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.scripts import PAGE
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import check_roles

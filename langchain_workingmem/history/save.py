@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.messages import UNREADABLE
-from langchain_workingmem._engine.plan import LONG, Plan, Sleep, Spawn, compute, send
+from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
 from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts, mended
-from langchain_workingmem._redis.facts import Facts
-from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.layout import check_layout
+from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
+from langchain_workingmem._redis.keys import Facts, check_id, encode
+from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE
+from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 MOST = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks of one step: they keep the server busy for 1 to 3 s
 STEP = 500  # messages of a list that is new to memory, saved in one step
+DAY = 24 * 3600 * 1_000_000  # microseconds
 ATTEMPTS = 5  # of a write that supersedes, or that meets ids of stored messages
 
 _log = logging.getLogger("langchain_workingmem")
@@ -68,7 +70,14 @@ def write(
     if not state.indexes.threads_ready:
         yield from state.indexes.ready()
     settings, vectors, failure = yield from embedded(state, texts)
-    heads, arguments = _arguments(ready, vectors)
+    heads, arguments, waiting = list[dict[str, Any]](), list["Argument"](), iter(vectors)
+    for draft in ready:
+        chunks = draft.chunks if vectors and not draft.is_superseded else []
+        heads.append({**draft.head(), "chunks": len(chunks)})
+        arguments.append(draft.body)
+        for text in chunks:
+            arguments += (as_searched(text), next(waiting))
+        arguments += [one.encode("utf-8", "surrogatepass") for one in draft.media]
     call = WRITE.on(
         keys,
         *arguments,
@@ -97,28 +106,14 @@ def embedded(state: MemoryState, texts: Sequence[str]) -> Plan[tuple[str, list[b
     """Embed texts; return the digest of the settings, the packed vectors, and why there are none. One call of the model."""
     indexes = state.indexes
     if not texts or state.recall is None:
-        settings = indexes.index_digest(indexes.dims) if state.recall is not None and indexes.dims is not None else ""
-        return settings, [], None
+        return indexes.digest, [], None
     try:
         found = yield from state.embedder.embed(texts)
         if indexes.dims != found.shape[1]:
             yield from indexes.vectors_ready(found.shape[1])
     except NO_VECTORS as error:
         return "", [], error
-    return indexes.index_digest(found.shape[1]), indexes.pack(found), None
-
-
-def _arguments(ready: Sequence[Draft], vectors: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[Argument]]:
-    """Return what `write.lua` reads of each message, and its body, vectors and media."""
-    heads, arguments, waiting = list[dict[str, Any]](), list["Argument"](), iter(vectors)
-    for draft in ready:
-        chunks = draft.chunks if vectors and not draft.is_superseded else []
-        heads.append({**draft.head(), "chunks": len(chunks)})
-        arguments.append(draft.body)
-        for text in chunks:
-            arguments += (as_searched(text), next(waiting))
-        arguments += [one.encode("utf-8", "surrogatepass") for one in draft.media]
-    return heads, arguments
+    return indexes.digest, pack(found, indexes.dtype, state.recall.index.distance), None
 
 
 # ---------------------------------------------------------------------- appending and editing
@@ -130,6 +125,7 @@ def append(
     thread_id: str,
     user_id: str | None,
     *,
+    said_at: datetime | Sequence[datetime] | None = None,
     must_exist: bool = False,
     on_error: str | None = None,
 ) -> Plan[list[BaseMessage]]:
@@ -137,30 +133,41 @@ def append(
 
     One round trip; one more where stored messages differ.
     """
+    state, given = core.state, [*mended(as_messages(messages))]
+    times = _times(said_at, given)
     if not must_exist:
         check_id(user_id, "user_id")
-    given = [*mended(as_messages(messages))]
-    size, is_marked = count_characters(given), any(has_mark(message) for message in given)
+    if any(has_mark(message) for message in given):
+        if state.secret is None:
+            yield from check_layout(state)
+        given = state.marks(check_id(thread_id, "thread_id"), user_id or "").opened(given)
+        given = [one for one in given if not has_mark(one)]  # what is stored stands for it
+    answers = structured_answers(given, is_over=False)
+    prepare = partial(drafts, given, state.recall, core.new_id, answers)
+    ready = yield from compute(prepare, count_characters(given))
+    for draft in ready:
+        draft.at = times.get(id(draft.message))
+    is_edit = True if must_exist else None
+    failure = yield from _append(state, ready, thread_id, user_id, exists=is_edit, is_edit=is_edit)
+    _tell(core, failure, thread_id, on_error)
+    return [draft.message for draft in ready]
 
-    def prepare(given: list[BaseMessage]) -> list[Draft]:
-        return drafts(given, core.state.recall, core.new_id, structured_answers(given, is_over=False))
 
-    prepared = prepare(given) if size <= LONG and not is_marked else None  # mistakes show before the plan begins
-
-    def plan() -> Plan[list[BaseMessage]]:
-        own = given
-        if is_marked:
-            if core.state.secret is None:
-                yield from check_layout(core.state)
-            own = core.state.marks(check_id(thread_id, "thread_id"), user_id or "").opened(given)
-            own = [one for one in own if not has_mark(one)]  # what is stored stands for it
-        ready = (yield from compute(partial(prepare, own), size)) if prepared is None else prepared
-        is_edit = True if must_exist else None
-        failure = yield from _append(core.state, ready, thread_id, user_id, exists=is_edit, is_edit=is_edit)
-        _tell(core, failure, thread_id, on_error)
-        return [draft.message for draft in ready]
-
-    return plan()
+def _times(said_at: datetime | Sequence[datetime] | None, messages: Sequence[BaseMessage]) -> dict[int, int]:
+    """Return when messages were said, in microseconds, by the `id()` of each."""
+    if said_at is None:
+        return {}
+    times: list[Any] = [*said_at] if isinstance(said_at, list | tuple) else [said_at] * len(messages)
+    if len(times) != len(messages):
+        raise OptionError(
+            f"{len(times)} times for {len(messages)} messages", remedy="pass one time, or one for each message"
+        )
+    found = [to_micros(at) for at in times]
+    if found and max(found) > to_micros(datetime.now(UTC)) + DAY:
+        raise OptionError(
+            f"said_at={max(times)} lies in the future", remedy="pass the time at which the message was said"
+        )
+    return {id(message): at for message, at in zip(messages, found, strict=True)}
 
 
 def _append(
@@ -190,7 +197,7 @@ def _differing(
 ) -> tuple[list[Draft], dict[str, Any]]:
     """Return what has still to be written of messages that may be stored: new ones, changed ones, and those without vectors."""
     todo, back, again, at = list["Draft"](), list[int](), dict[str, Any](), {place: rest for place, *rest in known}
-    settings = state.indexes.index_digest(state.indexes.dims) if state.recall and state.indexes.dims else ""
+    settings = state.indexes.digest
     for place, draft in enumerate(ready):
         draft.seq = draft.facts = None
         if place not in at or not at[place][0]:
@@ -232,13 +239,6 @@ def rows_at(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[dic
 def _said(draft: Draft) -> str:
     """Return what `follow` compares of a message: structured answers count as traffic."""
     return AS_STORED if has_mark(draft.message) else "" if draft.words.startswith("as") else draft.words
-
-
-def read_known(state: MemoryState, thread_id: str, user_id: str | None, entries: Sequence[Entry]) -> Plan[Known]:
-    """Read what the thread knows of a list. One round trip."""
-    keys, head = state.keys.of(check_id(thread_id, "thread_id")), list_head(entries)
-    (reply,) = yield from send(READ.on(keys, user=owner_tag(user_id), **head))
-    return known_in(read_reply(reply, thread_id, user_id))
 
 
 def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -290,162 +290,115 @@ def save_turn(
     was deleted meanwhile, nothing is stored. Returns the stored messages, and what is known of the thread now. One round trip; two more
     where the list has several turns and nothing was read, or where ids are stored already.
     """
-    check_id(user_id, "user_id")
-    given = [one for one in messages if not is_blank(one)]  # a blank question says nothing, but its answer does
+    state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
-    prepare = partial(drafts, given, core.state.recall, core.new_id, answers)
-    size = count_characters(given)
-    ready = (yield from compute(prepare, size)) if size > LONG else prepare()
-    saved = _SavingTurn(core, ready, thread_id, user_id, kind, asked, left_out)
-    failure = yield from saved.run(known, title_model)
+    ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
+    entries = [Entry(None if draft.numbered else draft.id, _said(draft)) for draft in ready]
+    done, branch = Followed(new=[*range(len(ready))]), known.branch if known else None
+    guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": asked}
+    if not is_one_turn(entries) if known is None else known.until < inf:
+        known = yield from _read_known(state, check_id(thread_id, "thread_id"), user_id, entries, known)
+    for attempt in range(ATTEMPTS):
+        if known is not None:
+            _rename_answers(core, ready, entries, known)
+            done = _follow(entries, kind, known, left_out, branch, thread_id)
+        todo = _todo(ready, entries, done, kind, is_first=known is not None and not known.rows)
+        aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
+        if not todo and not done.changes_branch and not aliases:
+            return _stored(ready, done), known
+        guard |= {"aliases": aliases or None, "again": done.again | dict.fromkeys(known.deleted if known else (), True)}
+        if known is not None and done.changes_branch:
+            guard |= {"version": known.version, "drop": known.ranges(done.drop), "back": done.back}
+        found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **guard)
+        if found.get("gone"):
+            _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
+            return [], known
+        if "seqs" in found:
+            break
+        stored = [Facts.read(text).words for _, text, is_current, _ in found.get("known") or () if text and is_current]
+        if stored == [draft.words for draft in ready] == [draft.words for draft in todo]:
+            return _stored(ready, done), known  # the turn was sent before, and the reply was lost
+        yield Sleep(0.01 * attempt, jitter=True)
+        known = yield from _read_known(state, thread_id, user_id, entries, known)
+        # the list was read: it says whether the question is current
+        guard = {"created_at": guard["created_at"], "asked": asked, "back": []}
+    else:
+        raise ThreadConflictError(thread_id)
+    written = zip(todo, found["seqs"], strict=False)
+    rows = [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in written if seq >= 0]
+    known = (known or Known()).with_written(rows, done, found["version"])
+    yield from after_write(state, thread_id, user_id, found, todo[:STEP], title_model)
+    for start in range(STEP, len(todo), STEP):
+        try:
+            more = yield from _append(state, todo[start : start + STEP], thread_id, user_id, exists=True)
+        except ThreadNotFoundError:  # deleted meanwhile
+            return [], known
+        failure = failure or more
     _tell(core, failure, thread_id, on_error)
-    return saved.stored(), saved.known
+    return _stored(ready, done), known
 
 
-class _SavingTurn:
-    """The steps of `save_turn`."""
+def _read_known(
+    state: MemoryState, thread_id: str, user_id: str, entries: Sequence[Entry], before: Known | None
+) -> Plan[Known]:
+    """Read what the thread knows of a list; what was known `before` says what its caller has seen. One round trip."""
+    call = READ.on(state.keys.of(thread_id), user=owner_tag(user_id), **list_head(entries))
+    (reply,) = yield from send(call)
+    found = known_in(read_reply(reply, thread_id, user_id))
+    return replace(found, seen=before.seen, until=before.until, own=before.own) if before is not None else found
 
-    def __init__(
-        self,
-        core: Core,
-        ready: list[Draft],
-        thread_id: str,
-        user_id: str,
-        kind: Kind,
-        asked: str | None,
-        left_out: Collection[int],
-    ) -> None:
-        self.core, self.state, self.ready, self.kind, self.asked = core, core.state, ready, kind, asked
-        self.thread_id, self.user_id = thread_id, user_id
-        self.left_out = left_out
-        self.entries = [Entry(draft.id if not draft.numbered else None, _said(draft)) for draft in ready]
-        self.known: Known | None = None
-        self.branch: Followed | None = None
-        self.followed = Followed(new=[*range(len(ready))])
-        self.is_gone = False
 
-    def run(self, known: Known | None, title_model: BaseChatModel | None) -> Plan[Exception | None]:
-        """Follow the list and write, until nobody was faster."""
-        self.known, self.branch = known, known.branch if known else None
-        guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": self.asked}
-        if not is_one_turn(self.entries) if known is None else known.until < inf:
-            yield from self._read()
-        for attempt in range(ATTEMPTS):
-            if self.known is not None:
-                self._follow(self.known)
-            todo = self._todo()
-            if not todo and not self.followed.changes_branch and not self._aliases():
-                return None
-            found, failure = yield from self._write(todo[:STEP], guard)
-            if found.get("gone"):
-                self.is_gone = True
-                _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", self.thread_id)
-                return None
-            if "known" in found:
-                if self._is_stored(todo, found["known"]):
-                    return None
-            elif not found.get("stale"):
-                pairs = zip(todo, found["seqs"], strict=False)
-                rows = [
-                    Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0
-                ]
-                self.known = (self.known or Known()).with_written(rows, self.followed, found["version"])
-                yield from after_write(self.state, self.thread_id, self.user_id, found, todo[:STEP], title_model)
-                return (yield from self._rest(todo[STEP:], failure))
-            yield Sleep(0.01 * attempt, jitter=True)
-            yield from self._read()
-            guard["back"] = []  # the list was read: it says whether the question is current
-        raise ThreadConflictError(self.thread_id)
+def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known: Known) -> None:
+    """Give answers of this turn ids of ours where a message in front of the question has theirs: caches repeat ids."""
+    asked = max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=len(entries))
+    rows = {row.id: row.seq for row in known.rows}
+    question = rows.get(entries[asked].id or "", known.next_seq) if asked < len(entries) else 0
+    for at in range(asked + 1, len(entries)):
+        if rows.get(ready[at].id, question) < question:
+            message = ready[at].message.model_copy(update={"id": core.new_id()})
+            ready[at] = draft_of(message, core.state.recall, structured=ready[at].words.startswith("as"))
+            entries[at] = entries[at]._replace(id=message.id)
 
-    def _is_stored(self, todo: Sequence[Draft], known: Sequence[Any]) -> bool:
-        """Tell whether all messages are stored as they are: the call was sent before, and its reply was lost."""
-        facts = {place: Facts.read(text) for place, text, is_current, _ in known if text and is_current}
-        return len(facts) == len(todo) == len(self.ready) and all(
-            facts[place].words == draft.words for place, draft in enumerate(todo)
+
+def _follow(
+    entries: Sequence[Entry],
+    kind: Kind,
+    known: Known,
+    left_out: Collection[int],
+    branch: Followed | None,
+    thread_id: str,
+) -> Followed:
+    """Follow a list of which its context may have held more, as `branch` says."""
+    done = follow(entries, kind, known, left_out)
+    if branch is not None:
+        done.drop = sorted({*done.drop, *branch.drop} - {*done.seqs.values()})
+        done.back = sorted({*done.back, *branch.back})
+    if done.is_older:
+        raise OptionError(
+            f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end",
+            remedy="save only those that are new; an older conversation is stored whole if its thread is new to memory",
         )
+    return done
 
-    def stored(self) -> list[BaseMessage]:
-        """Return the messages that are stored now, with their stored ids."""
-        if self.is_gone:
-            return []
-        done = self.followed
-        kept = {*done.new, *done.seqs}
-        return [_with_id(draft, done.aliases.get(at, draft.id)) for at, draft in enumerate(self.ready) if at in kept]
 
-    def _read(self) -> Plan[None]:
-        found, before = (yield from read_known(self.state, self.thread_id, self.user_id, self.entries)), self.known
-        if before is not None:
-            found = replace(found, seen=before.seen, until=before.until, own=before.own)
-        self.known = found
+def _todo(
+    ready: Sequence[Draft], entries: Sequence[Entry], done: Followed, kind: Kind, *, is_first: bool
+) -> list[Draft]:
+    """Return the messages to write, in order; what stands in front of the first question of a list may be examples, or a greeting."""
+    todo, last = list["Draft"](), -1
+    if is_first and kind == "list":
+        last = max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=0)
+    for at in sorted({*done.new, *done.edited}):
+        draft = ready[at]
+        draft.seq, draft.writer = done.edited.get(at), "b" if at < last else done.writer
+        todo.append(draft)
+    return todo
 
-    def _follow(self, known: Known) -> None:
-        self._rename(known)
-        self.followed = done = follow(self.entries, self.kind, known, self.left_out)
-        if self.branch is not None:
-            done.drop = sorted({*done.drop, *self.branch.drop} - {*done.seqs.values()})
-            done.back = sorted({*done.back, *self.branch.back})
-        if self.followed.is_older:
-            raise OptionError(
-                f"the messages begin with some that are older than thread {self.thread_id!r}, which grows only at its end",
-                remedy="save only those that are new; an older conversation is stored whole if its thread is new to memory",
-            )
 
-    def _rename(self, known: Known) -> None:
-        """Give answers of this turn ids of ours where a message in front of the question has theirs: caches repeat ids."""
-        asked = max((at for at, entry in enumerate(self.entries) if entry.words.startswith("q")), default=None)
-        if asked is None:
-            return
-        rows = {row.id: row.seq for row in known.rows}
-        question = rows.get(self.entries[asked].id or "", known.next_seq)
-        for at in range(asked + 1, len(self.entries)):
-            if rows.get(self.ready[at].id, question) < question:
-                message = self.ready[at].message.model_copy(update={"id": self.core.new_id()})
-                structured = self.ready[at].words.startswith("as")
-                self.ready[at] = draft_of(message, self.state.recall, structured=structured)
-                self.entries[at] = self.entries[at]._replace(id=message.id)
-
-    def _todo(self) -> list[Draft]:
-        """Return the messages to write, in order."""
-        done, todo = self.followed, list["Draft"]()
-        is_first = self.known is not None and not self.known.rows and self.kind == "list"
-        last = max((at for at, entry in enumerate(self.entries) if entry.words.startswith("q")), default=0)
-        for at in sorted({*done.new, *done.edited}):
-            draft = self.ready[at]
-            draft.seq = done.edited.get(at)
-            # what stands in front of the first question of a list may be examples, or a greeting
-            draft.writer = "b" if is_first and at < last else done.writer
-            todo.append(draft)
-        return todo
-
-    def _aliases(self) -> dict[str, str]:
-        """Return the ids of a state whose messages are stored under others."""
-        if self.kind != "state":
-            return {}
-        return {self.entries[at].id or "": id for at, id in self.followed.aliases.items() if self.entries[at].id}
-
-    def _write(self, some: Sequence[Draft], guard: Mapping[str, Any]) -> Plan[tuple[dict[str, Any], Exception | None]]:
-        done, known = self.followed, self.known
-        head: dict[str, Any] = {
-            **guard,
-            "again": {**done.again, **dict.fromkeys(known.deleted if known else (), True)} or None,
-        }
-        if done.changes_branch and known is not None:
-            head |= {"version": known.version, "drop": known.ranges(done.drop), "back": done.back}
-        return (
-            yield from write(self.state, some, self.thread_id, self.user_id, aliases=self._aliases() or None, **head)
-        )
-
-    def _rest(self, todo: Sequence[Draft], failure: Exception | None) -> Plan[Exception | None]:
-        """Write what is left of a long list; stored messages are replaced where they differ."""
-        for start in range(0, len(todo), STEP):
-            some = todo[start : start + STEP]
-            try:
-                more = yield from _append(self.state, some, self.thread_id, self.user_id, exists=True)
-            except ThreadNotFoundError:  # deleted meanwhile
-                self.is_gone = True
-                break
-            failure = failure or more
-        return failure
+def _stored(ready: Sequence[Draft], done: Followed) -> list[BaseMessage]:
+    """Return the messages that are stored now, with their stored ids."""
+    kept = {*done.new, *done.seqs}
+    return [_with_id(draft, done.aliases.get(at, draft.id)) for at, draft in enumerate(ready) if at in kept]
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

@@ -87,7 +87,7 @@ class StoreState:
             dims = self.vectors.dims or (yield from self.embedder.dimensions())
             wanted = self.vectors.options.attributes(dims)
             settings = self.keys.item_vectors_settings
-            stored, _ = yield from register_index_settings(settings, wanted, create=self.create)
+            (stored,) = yield from register_index_settings(settings, wanted, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.item_vectors_index!r}")
             if stored["dims"] != dims:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import owner_of
-from langchain_workingmem._redis.rooms import WINGS, Part
+from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.derived import Rows, commit, read_work
@@ -72,7 +71,7 @@ def install(state: MemoryState) -> None:
     """Let a keeper take part in the turns of a memory."""
     options = state.remembering
     if isinstance(options.keeper, str):
-        state.working_memory = replace(options, keeper=chat_model_by_name(options.keeper))
+        state.remembering = state.working_memory = replace(options, keeper=chat_model_by_name(options.keeper))
     state.parts.append(Keeping())
 
 
@@ -159,6 +158,3 @@ def without_rows(text: str, kept: str | None) -> str:
 def moved(kept: str, source: str, thread_id: str) -> str:
     """Return what a copy of a thread notes beside its document."""
     return Kept.read(kept).moved(source, thread_id).write()
-
-
-WINGS["keeping"] = sys.modules[__name__]

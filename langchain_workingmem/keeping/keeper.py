@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem.derived import NewRow, commit

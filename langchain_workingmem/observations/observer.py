@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
     from langchain_workingmem.observations.options import ObservationOptions

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.rooms import Part
-from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._redis.state import Part, Recent
 from langchain_workingmem.derived import (
     NEWEST,
     Ranges,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._redis.rooms import WINGS
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_type
 from langchain_workingmem.observations.api import Observations
@@ -29,6 +27,3 @@ def install(core: Core, options: Any) -> Observations:
         options = replace(options, **named)
         core.state.parts.append(Observing(options))
     return Observations(core, options)
-
-
-WINGS["observations"] = sys.modules[__name__]

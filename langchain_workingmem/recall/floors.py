@@ -103,4 +103,4 @@ def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
         state.indexes.scale = learned["floor"]
     finally:
         if state.indexes.scale is None:
-            state.forget_first("floor")
+            state.done.discard("floor")

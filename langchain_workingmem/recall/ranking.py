@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from langchain_workingmem._redis.facts import STRIDE
-from langchain_workingmem._redis.keys import THE_USER
+from langchain_workingmem._redis.keys import STRIDE, THE_USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, scan, send
 from langchain_workingmem._redis.access import SWEEP, sweep
-from langchain_workingmem._redis.facts import Facts
-from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem.errors import RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import heal
 from langchain_workingmem.recall.floors import learn_scale
@@ -50,12 +49,12 @@ def reindex_messages(
         for start in range(0, len(threads), SWEEP):
             yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP]))
     if is_whole:
-        dims = yield from state.indexes.rebuild_index()
+        yield from state.indexes.rebuild_index()
         yield from learn_scale(state)
     else:
         dims = state.indexes.dims or (yield from state.embedder.dimensions())
         yield from state.indexes.vectors_ready(dims)
-    settings = state.indexes.index_digest(dims)
+    settings = state.indexes.digest
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     progress(done, total)
     for thread in threads:

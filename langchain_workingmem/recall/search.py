@@ -18,6 +18,7 @@ from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,
     numbers,
+    pack,
     similarities,
     vector_search,
     word_search,
@@ -160,7 +161,9 @@ def _sent(
     fields = [name for name, is_needed in needed.items() if is_needed]
 
     def commands() -> Plan[list[Any]]:
-        packed = indexes.pack(vector)[0]  # anew after a repair, which may find an index of another number type
+        packed = pack(vector, indexes.dtype, state.recalling.index.distance)[
+            0
+        ]  # anew after a repair, which may find an index of another number type
         searches = [vector_search(name, packed, one, asked.depth, fields) for one in near]
         if asked.words:
             searches.append(word_search(name, asked.words, where, asked.depth, fields))

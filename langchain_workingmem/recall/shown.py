@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_workingmem._redis.facts import STRIDE
+from langchain_workingmem._redis.keys import STRIDE
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
 from langchain_workingmem._text.marks import as_shown

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from langchain_workingmem._documents.messages import PLAIN
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.codec import is_readable, read_rows
-from langchain_workingmem._redis.facts import STRIDE
-from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.keys import STRIDE, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

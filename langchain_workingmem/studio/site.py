@@ -14,8 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from langchain_workingmem._documents.merging import pretty
-from langchain_workingmem._redis.facts import STRIDE
-from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.keys import STRIDE, check_id
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem._text.rendering import ROLES, message_text

@@ -16,8 +16,7 @@ from langchain_core.messages import messages_from_dict
 from langchain_workingmem._engine.plan import Call, Plan, compute, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_messages, count_characters, drafts, is_storable
-from langchain_workingmem._redis.facts import Facts
-from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import LARGEST, wrong_type

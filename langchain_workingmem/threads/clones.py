@@ -10,10 +10,10 @@ import orjson
 
 from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
 from langchain_workingmem._redis.codec import as_dict, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history import read_page
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Argument, Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem.history import PageOfThread
 
 
@@ -173,6 +173,6 @@ class Copy:
         current = yield from read_working_memory(state, self.source, owner)
         if current.text:
             scope_key = yield from find_scope_key(state, self.id, owner)
-            kept = current.kept and rooms.keeping().moved(current.kept, self.source, self.id)
+            kept = current.kept and wing("keeping").moved(current.kept, self.source, self.id)
             beside = ["kept", kept] if kept else None
             yield from write_revision_into(state, scope_key, NOTHING, "clone", current.text, beside=beside)

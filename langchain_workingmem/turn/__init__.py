@@ -1,11 +1,10 @@
 """One turn: what a model is shown before it answers, and what is saved after it; `Memory.context` and `Memory.save_turn`."""
 
 from langchain_workingmem.turn.api import Notes, Turn
-from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.assemble import Shown, assemble, collect_contexts
 from langchain_workingmem.turn.fit import history_slice, is_sliced
 from langchain_workingmem.turn.gather import Gathered, read_history
-from langchain_workingmem.turn.made import collect_contexts
-from langchain_workingmem.turn.messages import opened, question, turn_of
+from langchain_workingmem.turn.messages import question, turn_of
 
 __all__ = [
     "Gathered",
@@ -16,7 +15,6 @@ __all__ = [
     "collect_contexts",
     "history_slice",
     "is_sliced",
-    "opened",
     "question",
     "read_history",
     "turn_of",

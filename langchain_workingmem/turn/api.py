@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages, mended
+from langchain_workingmem._redis.indexes import check_layout
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.layout import check_layout
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.nesting import shown
@@ -23,10 +23,10 @@ from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.assemble import Shown, assemble
 from langchain_workingmem.turn.gather import Gathered, Request, gather
-from langchain_workingmem.turn.messages import opened, question
+from langchain_workingmem.turn.messages import question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from typing import Unpack
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
@@ -40,40 +40,31 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Notes(Recent[tuple[str, str], tuple[str, Known]]):
-    """What a context has read of a thread, with the id of its question, by thread and question: its id and words, or its words.
+class Notes(Recent[tuple[str, str], tuple[str, Known, bool]]):
+    """What was read of threads for a question, by thread and words: its id, and whether its turn is saved.
 
     Saving the turn then needs no second look. The words serve callers who save new objects without ids.
     """
 
-    def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
-        """Note what was read for a question."""
-        self.note_saved(thread_id, asked, known)
+    def note(self, thread_id: str, asked: BaseMessage | None, known: Known, *, is_saved: bool = False) -> None:
+        """Note what is known of a thread before a question is answered, or after its turn is saved."""
         if asked is not None and asked.id:
-            self.put((thread_id, words_of(asked)), (asked.id, known))
+            self.put((thread_id, words_of(asked)), (asked.id, known, is_saved))
 
     def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
-        """Return what was read for a question, which gets its id back if the caller has made a new object of it."""
-        if asked is None:
+        """Return what was read for a question; one without an id gets it, unless that turn is saved: then it is asked again."""
+        found = None if asked is None else self.get((thread_id, words_of(asked)))
+        if asked is None or found is None:
             return None
-        words = words_of(asked)
-        found = self.get((thread_id, f"{asked.id or ''}{words}"))
-        self.pop((thread_id, words))  # the next turn with these words may stand on more
-        if found is None:
-            return None
-        if asked.id is None:
-            asked.id = found[0]
-        return found[1]
-
-    def note_saved(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
-        """Note what is known of a thread behind a turn, which may be saved once more with its question under its id."""
-        if asked is not None and asked.id:
-            self.put((thread_id, asked.id + words_of(asked)), (asked.id, known))
+        id, known, is_saved = found
+        if asked.id is None and not is_saved:
+            asked.id = id
+        return known if asked.id == id else None
 
     def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
         """Forget what was read for a question whose turn is saved: a run from an earlier checkpoint takes a fresh look."""
         if asked is not None:
-            self.pop((thread_id, f"{asked.id or ''}{words_of(asked)}"))
+            self.pop((thread_id, words_of(asked)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +122,17 @@ class Turn:
         kind: Kind = "list",
         appeared: Iterable[str | None] = (),
     ) -> Plan[list[BaseMessage]]:
-        """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
+        """Return messages as they were before memory changed them, without those that memory has put in.
+
+        What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source`. A process that
+        never asked Redis reads the secret first.
+        """
         state, messages = self.core.state, mended(messages)
         if state.secret is None and any(has_mark(message) for message in messages):
             yield from check_layout(state)
         marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
-        return opened(messages, marks, kind, {*appeared})
+        found = marks.opened(messages)
+        return _without_claims(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
 
     def gather(
         self,
@@ -185,8 +181,29 @@ class Turn:
         known = notes.take(thread_id, asked)
         stored, saved = yield from save_turn(self.core, given, thread_id, user_id, known=known)
         if known is not None and saved is not None:
-            notes.note_saved(thread_id, asked, replace(saved, until=saved.next_seq))
+            notes.note(thread_id, asked, replace(saved, until=saved.next_seq), is_saved=True)
         return stored
+
+
+def _without_claims(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
+    """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it.
+
+    It counts on messages that have `appeared` during the run. Of a state the last message is looked at, as a summary of an earlier
+    run may stand in front of it.
+    """
+    last = len(messages) - 1
+    while last >= 0 and (
+        messages[last].id in appeared if kind == "state" else not isinstance(messages[last], HumanMessage)
+    ):
+        last -= 1
+    for at in range(last, last - 1 if kind == "state" else -1, -1):
+        message = messages[at]
+        if not isinstance(message, HumanMessage) or message.id in appeared:
+            break
+        if "lc_source" in message.additional_kwargs:
+            extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
+            messages[at] = message.model_copy(update={"additional_kwargs": extras})
+    return messages
 
 
 def _check_unused(core: Core, arguments: Mapping[str, Any], *, is_off: bool) -> None:

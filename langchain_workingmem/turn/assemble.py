@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.state import ShownMessages
 from langchain_workingmem._text.provider_valid import provider_valid
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import is_blank
+from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.turn.fit import fit, fit_present, history_slice, is_sliced
-from langchain_workingmem.turn.made import note_made
-from langchain_workingmem.turn.media import media_begin, with_names
-from langchain_workingmem.turn.messages import in_order, is_users, turn_of
+from langchain_workingmem.turn.messages import in_order, is_users, media_begin, turn_of, with_names
 from langchain_workingmem.usage import Counting
 from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.turn.gather import Gathered
 
 BLANK = "(empty message)"  # shown for a question without content, which providers refuse
+_collecting: ContextVar[tuple[list[MemoryContext], ...]] = ContextVar("langchain_workingmem_contexts", default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +74,10 @@ def assemble(
         present = [one for one in present if id(one) in left]
     if gathered.limit is not None:
         options = replace(options, max_tokens=min(options.max_tokens or gathered.limit, gathered.limit))
-    past = in_order(stored, gathered.seqs, recent)
-    if options.roles is not None:  # roles choose among stored messages only
-        own = {id(message) for message in gathered.history}
-        kept = {id(message) for message in history_slice(gathered.history, options, given, gathered.uptos)}
-        past = [message for message in past if id(message) not in own or id(message) in kept]
-    slicing = options if options.roles is None else replace(options, roles=None)
-    if is_sliced(past, slicing):
-        past = history_slice(past, slicing, present, gathered.uptos)
-    if options.media != "all":
-        past = with_names(past, media_begin([*past, *present], options.media))[: len(past)]
-    omitted = more = 0
-    # what the store has weighed needs no second look
-    is_light = not recent and not gathered.is_cut and gathered.tokens <= (options.max_tokens or 0)
-    if options.max_tokens is not None and not (is_light and options.token_counter == "approximate"):
-        past, omitted = fit(past, present, gathered.uptos, options, gathered.cut, is_cut=gathered.is_cut)
+    past, omitted = _past(gathered, options, in_order(stored, gathered.seqs, recent), recent, present)
     if options.max_tokens is not None and not options.has_default_limit:
         present, more = fit_present(present, options)
+        omitted += more
     speech: list[BaseMessage] = []
     if shown.for_model:
         past, speech = _begun_by_user(past, given, gathered)
@@ -111,11 +101,35 @@ def assemble(
         system=system,
         recalled=gathered.recalled,
         working_memory=gathered.working_memory,
-        omitted=old + omitted + more,
+        omitted=old + omitted,
         observations=gathered.parts.get("observations"),
     )
-    note_made(context, Counting(options.token_counter, present, shown.in_prompt))
+    object.__setattr__(context, "counting", Counting(options.token_counter, present, shown.in_prompt))
+    for made in _collecting.get():
+        made.append(context)
     return context
+
+
+def _past(
+    gathered: Gathered,
+    options: HistoryOptions,
+    past: list[BaseMessage],
+    recent: Sequence[BaseMessage],
+    present: Sequence[BaseMessage],
+) -> tuple[list[BaseMessage], int]:
+    """Return what the options show of the conversation before the present turn, and how many messages the limit leaves out.
+
+    Roles choose among stored messages only, not among the `recent` ones of the caller.
+    """
+    if is_sliced(past, options):
+        past = history_slice(past, options, present, gathered.uptos, {one.id for one in recent})
+    if options.media != "all":
+        past = with_names(past, media_begin([*past, *present], options.media))[: len(past)]
+    # what the store has weighed needs no second look
+    is_light = not recent and not gathered.is_cut and gathered.tokens <= (options.max_tokens or 0)
+    if options.max_tokens is None or (is_light and options.token_counter == "approximate"):
+        return past, 0
+    return fit(past, present, gathered.uptos, options, gathered.cut, is_cut=gathered.is_cut)
 
 
 def _begun_by_user(
@@ -158,12 +172,13 @@ def _marked(found: Sequence[BaseMessage], originals: Sequence[BaseMessage], mark
 def _note(state: MemoryState, gathered: Gathered, found: Sequence[BaseMessage], asked: int | None) -> None:
     """Note what the model is shown, for its tools."""
     message = None if asked is None else found[asked]
-    words, memo = "" if message is None else str(message.text), state.shown_to_model
+    words = "" if message is None else str(message.text).strip()
     stored = {seq: row.id for row in (gathered.known.rows if gathered.known else ()) for seq in (row.seq,)}
     ids = [stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in found if one.id]
-    memo.note_shown_messages(gathered.thread_id, ids, words, gathered.user_id, message.id if message else None)
+    shown = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
+    state.shown_messages.put(gathered.thread_id, ShownMessages(shown, words))
     if gathered.working_memory is not None:
-        memo.note_shown_document(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
+        state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
 
 
 def _begun_with(found: list[BaseMessage], blocks: Sequence[str], marks: Marks) -> list[BaseMessage]:
@@ -194,3 +209,18 @@ def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[
         )
         blocks[state.remembering.placement].append(block)
     return blocks["question"], blocks["system"], blocks["first"]
+
+
+@contextmanager
+def collect_contexts() -> Iterator[list[MemoryContext]]:
+    """Collect the contexts that models are shown inside the `with` block, in order, one for each call of a model.
+
+    They are those of middleware, load nodes and `Memory.context`, also in the threads and tasks that LangGraph starts. Outside of
+    such a block memory keeps none. `contexts[-1].usage` tells what the last one costs.
+    """
+    made: list[MemoryContext] = []
+    token = _collecting.set((*_collecting.get(), made))
+    try:
+        yield made
+    finally:
+        _collecting.reset(token)

@@ -110,16 +110,17 @@ def history_slice(
     options: HistoryOptions,
     new: Sequence[BaseMessage] = (),
     said: Container[str | None] = (),
+    given: Container[str | None] = (),
 ) -> list[BaseMessage]:
-    """Leave out roles and tools as the options say, whole groups at a time.
+    """Leave out roles and tools as the options say, whole groups at a time; roles do not choose among the `given` ids.
 
     A stored call whose results are among the `new` messages belongs to the present turn, and always stays. `said` are ids of
     questions and answers: a structured answer whose tool is left out is shown as text.
     """
-    excluded = options.exclude_tools
+    excluded, roles = options.exclude_tools, options.roles
     fresh = {id(message) for message in new}
     present: list[BaseMessage] = []
-    kept: list[list[BaseMessage]] = []
+    kept: list[BaseMessage] = []
     answered = [_as_answer(one, excluded) if one.id in said else one for one in messages]
     for head, group in headed_groups([*answered, *new]):
         if id(head) in fresh:
@@ -127,11 +128,9 @@ def history_slice(
         old = [message for message in group if id(message) not in fresh]
         if len(old) < len(group):
             present += old
-        else:
+        elif roles is None or head.id in given or all(message.type in roles for message in group):
             kept += _without_tools(group, excluded)
-    if options.roles is not None:
-        kept = [group for group in kept if all(message.type in options.roles for message in group)]
-    return [*chain(*kept), *present]
+    return [*kept, *present]
 
 
 def is_sliced(messages: Iterable[BaseMessage], options: HistoryOptions) -> bool:
@@ -144,13 +143,14 @@ def is_sliced(messages: Iterable[BaseMessage], options: HistoryOptions) -> bool:
     return any(_is_lean(message, excluded) for message in calling)
 
 
-def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001
+def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str]) -> list[BaseMessage]:  # noqa: FBT001
+    """Return a call and its results without the calls that are left out; its words stay."""
     call, *results = group
     if not results or not isinstance(call, AIMessage):
-        return [group]
+        return group
     kept = [one for one in call.tool_calls if not _is_excluded(one["name"], excluded)]
     if len(kept) == len(call.tool_calls) and excluded is not True:
-        return [group]
+        return group
     is_own = excluded is not True and all(one in kept or is_memory_tool(one["name"]) for one in call.tool_calls)
     broken = call.invalid_tool_calls if is_own else []
     ids = {one["id"] for one in (*kept, *broken)}
@@ -161,9 +161,8 @@ def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str
     if not ids and (not has_content(lean) or _is_reasoning(content)):
         return []
     if is_own and _is_signed(call):
-        return [group]  # providers refuse reasoning whose answer was changed
-    left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
-    return [[lean, *left]]
+        return group  # providers refuse reasoning whose answer was changed
+    return [lean, *(one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids)]
 
 
 def _is_lean(message: BaseMessage, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001

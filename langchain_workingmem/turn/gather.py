@@ -14,9 +14,8 @@ from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
-from langchain_workingmem._redis.facts import STRIDE, Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import structured_answers, words_of
@@ -24,12 +23,11 @@ from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, recall_for_turn, search, words_in_row
 from langchain_workingmem.turn.fit import fit, history_slice
-from langchain_workingmem.turn.media import media_begin, named
-from langchain_workingmem.turn.messages import in_order, is_users
+from langchain_workingmem.turn.messages import in_order, is_users, media_begin, named
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state, verified
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Container, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
@@ -62,12 +60,6 @@ class Request:
     zone: ZoneInfo | None = None  # None: UTC
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
 
-    @property
-    def spare(self) -> int:
-        """Return how many more hits are searched than are wanted, because the model is shown some messages anyway."""
-        last = self.history.last_messages or 0
-        return min(last + (self.history.step or last) + len(self.messages), MOST_SPARE)
-
 
 @dataclass(slots=True)
 class Gathered:
@@ -75,35 +67,27 @@ class Gathered:
 
     thread_id: str
     user_id: str = ""
+    kind: Kind = "list"
+    zone: ZoneInfo | None = None
     known: Known | None = None  # what the thread knows of the caller's list
     followed: Followed = field(default_factory=Followed)
     history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
-    stored_ids: dict[str | None, str] = field(
-        default_factory=dict
-    )  # of the caller's messages that are stored under other ids
+    stored_ids: dict[str | None, str] = field(default_factory=dict)  # of messages of the list that have others there
     seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
     uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
-    tokens: int = 0  # of the history
-    is_long: bool = False  # making the messages takes so long that another thread does it
-    cut: int = 0  # messages that the limit of tokens left in the store
-    is_cut: bool = False  # the limit of tokens has left out some
+    gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
     begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
     end: float = inf  # seq of the question, where it is stored: later messages are not its history
-    gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
-    repeated: set[str] = field(default_factory=set)  # what the list says that was not found in the thread as a branch
-    own: list[tuple[float, float]] = field(
-        default_factory=list
-    )  # ranges of seqs in which the list has its own tool traffic
+    tokens: int = 0  # of the history
+    size: int = 0  # bytes of the history
+    cut: int = 0  # messages that the limit of tokens left in the store
+    is_cut: bool = False  # the limit of tokens has left out some
     recalled: RecallResult = field(default_factory=RecallResult)
-    covered: Container[
-        int
-    ] = ()  # seqs of messages that the model is not shown, because something in `parts` stands for them
+    working_memory: WorkingMemoryState | None = None
+    covered: Container[int] = ()  # seqs of messages that are not shown, because something in `parts` stands for them
     parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
     limit: int | None = None  # tokens of the conversation, where a part bounds it
-    working_memory: WorkingMemoryState | None = None
-    zone: ZoneInfo | None = None
-    kind: Kind = "list"
 
     def output(self) -> dict[str, Any]:
         """Return the output of the run that callbacks and LangSmith see."""
@@ -125,52 +109,61 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     One more reads the history again where the list has left messages of the thread behind, one more the media. With on_error="log" a
     turn goes without recall when the embedding model fails.
     """
+    found = Gathered(turn.thread_id, turn.user_id, turn.kind, turn.zone)
     entries = entries_of(turn.messages)
     listed = [entry._replace(id=None) if entry.id in turn.numbered else entry for _, entry in entries]
-    history = _history_head(turn, listed)
+    head = _history_head(turn, listed)
     for part in state.parts:
-        part.narrow(history)
-    calls = [READ.on(state.keys.of(turn.thread_id), **history)]
+        part.narrow(head)
+    calls = [READ.on(state.keys.of(turn.thread_id), **head)]
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
-    of_parts = [part.commands(state, turn.thread_id, turn.user_id) for part in state.parts]
     at = len(calls)
-    calls += [one for some in of_parts for one in some]
-    shows_all = history["last"] is None and turn.history.max_tokens is None and "uncovered" not in history
-    query = turn.query.without(turn.thread_id) if turn.query is not None and shows_all else turn.query
-    query, ranking, replies = yield from _searched(state, query, turn, calls)
-    found = Gathered(turn.thread_id, turn.user_id, zone=turn.zone, kind=turn.kind)
+    asked = [part.commands(state, turn.thread_id, turn.user_id) for part in state.parts]
+    for some in asked:
+        calls += some
+    query, ranking, replies = yield from _searched(state, turn, head, calls)
     reply = read_reply(replies[0], turn.thread_id, turn.user_id)
-    rows = _read(found, turn, entries, listed, reply, replies[0][1])
+    _follow_list(found, turn, entries, listed, reply)
+    rows = _rows(found, turn, listed, reply, replies[0][1])
     is_other = found.followed.changes_branch and found.begins > -inf
     if scope_key is not None:
         found.working_memory = read_state(state, scope_key, replies[1:at])
-    if of_parts:
-        is_other |= yield from _beside(state, found, history, reply, of_parts, replies[at:])
+    for part, some in zip(state.parts, asked, strict=True):
+        is_other |= yield from part.gathered(state, found, head, reply, some, replies[at : at + len(some)])
+        at += len(some)
     if scope_key and found.working_memory and found.working_memory.kept and state.remembering.keeper is None:
         found.working_memory = yield from verified(state, scope_key, found.working_memory)
-    if is_other:
-        rows = yield from _read_again(state, found, turn, entries, history)
+    if is_other:  # without what the list has left behind
+        head |= {"without": sorted([*found.gone, *head.get("without", ())]) or None, "said": 0}
+        (again,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
+        found.seqs = {one.id: found.seqs[one.id] for one, _ in entries if one.id in found.seqs}
+        rows = _rows(found, turn, listed, read_reply(again, turn.thread_id, turn.user_id), again[1])
     if query is not None and ranking is not None and len(ranking):
         found.recalled = yield from _recalled(state, found, turn, query, ranking, rows)
     elif ranking is not None:
         _warn_without_vectors(state, turn, reply)
     if rows:
-        yield from _make_history(state, found, turn, rows)
+        found.history = yield from _messages_of(state, found, turn, rows)
     return found
 
 
 def _searched(
-    state: MemoryState, query: Query | None, turn: Request, calls: list[Command]
+    state: MemoryState, turn: Request, head: dict[str, Any], calls: list[Command]
 ) -> Plan[tuple[Query | None, Ranking | None, list[Any]]]:
     """Search for the question, and send the calls beside; return the query, what it finds, and the replies to the calls."""
+    query = turn.query
     if query is None:
         return None, None, (yield from send(*calls))
+    if (
+        head["last"] is None and turn.history.max_tokens is None and "uncovered" not in head
+    ):  # the thread is shown whole
+        query = query.without(turn.thread_id)
     try:
         query = yield from among_threads(state, query)
-        ranking, replies = yield from search(state, query, calls, spare=turn.spare)
+        ranking, replies = yield from search(state, query, calls, spare=_spare(turn))
     except NO_VECTORS as error:
         if turn.on_error == "raise":
             raise
@@ -179,20 +172,10 @@ def _searched(
     return query, ranking, replies
 
 
-def _beside(
-    state: MemoryState,
-    found: Gathered,
-    head: dict[str, Any],
-    reply: dict[str, Any],
-    asked: Sequence[Sequence[Command]],
-    replies: list[Any],
-) -> Plan[bool]:
-    """Let the parts of the turn take what they have read; tell whether the history has to be read again."""
-    is_other, at = False, 0
-    for part, some in zip(state.parts, asked, strict=True):
-        is_other |= yield from part.gathered(state, found, head, reply, some, replies[at : at + len(some)])
-        at += len(some)
-    return is_other
+def _spare(turn: Request) -> int:
+    """Return how many more hits are searched than are wanted, because the model is shown some messages anyway."""
+    last = turn.history.last_messages or 0
+    return min(last + (turn.history.step or last) + len(turn.messages), MOST_SPARE)
 
 
 def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry]]:
@@ -225,118 +208,69 @@ def _history_head(turn: Request, listed: Sequence[Entry]) -> dict[str, Any]:
     return head
 
 
-def _read(
+def _follow_list(
     found: Gathered,
     turn: Request,
     entries: Sequence[tuple[BaseMessage, Entry]],
     listed: Sequence[Entry],
     reply: dict[str, Any],
-    bodies: Sequence[bytes | None],
-) -> list[StoredMessage]:
-    """Read the reply of `read.lua`: follow the list, and return the rows of the history."""
-    if "next_seq" not in reply:
-        found.known = Known(seen=0)
-        return []
+) -> None:
+    """Say which messages of the thread the caller's list is, and which of it no model is shown."""
     found.known = known_in(reply)
+    if "next_seq" not in reply:
+        return
     found.followed = done = follow(listed, turn.kind, found.known, turn.left_out)
     ids = [message.id or "" for message, _ in entries]
     found.seqs = {ids[at]: seq for at, seq in done.seqs.items()}
     found.stored_ids = {ids[at]: id for at, id in done.aliases.items()}
-    rows = {row.seq: row for row in found.known.rows}
-    asked = max((at for at, (_, entry) in enumerate(entries) if entry.words.startswith("q")), default=-1)
-    refused = {ids[at] for at, seq in done.seqs.items() if seq in rows and rows[seq].is_refused and at != asked}
-    first = min(done.seqs, default=0) if turn.kind == "state" else 0
-    resent = {
-        ids[at] for at, id in done.aliases.items() if at > first and turn.kind == "state" and _is_resent(done, at)
-    }
-    deleted = {
-        ids[at]
-        for at in range(len(ids))
-        if ids[at] in found.known.deleted and at not in done.seqs and at < asked and at not in done.new
-    }
-    found.hidden = frozenset(refused | resent | deleted)
-    found.uptos = {ids[at]: rows[seq].upto for at, seq in done.seqs.items() if seq in rows and rows[seq].words}
-    found.end = done.seqs.get(asked, inf)
     found.gone = found.known.ranges(done.drop)
-    if turn.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
-        found.repeated = {entry.words for at, entry in enumerate(listed) if at not in done.seqs and at < asked} - {""}
-    if turn.kind == "list" and done.seqs:
-        found.own = [*_own_traffic(listed, done)]
-    return _rows(found, turn, reply, bodies)
+    if not (done.seqs or found.known.deleted):
+        return
+    rows = {row.seq: row for row in found.known.rows}
+    asked = max((at for at, entry in enumerate(listed) if entry.words.startswith("q")), default=-1)
+    found.end = done.seqs.get(asked, inf)
+    hidden = {ids[at] for at, seq in done.seqs.items() if seq in rows and rows[seq].is_refused and at != asked}
+    hidden |= {ids[at] for at in range(asked) if ids[at] in found.known.deleted and at not in {*done.seqs, *done.new}}
+    if turn.kind == "state":  # one that a client has sent again stands in it under two ids
+        seqs = [*done.seqs.values()]
+        hidden |= {ids[at] for at in done.aliases if at > min(done.seqs) and seqs.count(done.seqs[at]) > 1}
+    found.hidden = frozenset(hidden)
+    found.uptos = {ids[at]: rows[seq].upto for at, seq in done.seqs.items() if seq in rows and rows[seq].words}
 
 
-def _own_traffic(listed: Sequence[Entry], done: Followed) -> Iterator[tuple[float, float]]:
-    """Yield ranges of seqs where a list without ids has the tool traffic itself: behind, or in front of, what it said there."""
-    last, has_own, is_first = None, False, True
-    for at, entry in enumerate(listed):
-        seq = done.seqs.get(at)
-        if not entry.words:
-            has_own = has_own or seq is None
-            continue
-        if has_own and last is not None:
-            yield last, last + STRIDE
-        if has_own and seq is not None:
-            yield -inf if is_first else seq - STRIDE, seq
-        is_first = is_first and seq is None
-        last, has_own = seq, has_own and is_first
-    if has_own and last is not None:
-        yield last, last + STRIDE
-
-
-def _is_resent(done: Followed, at: int) -> bool:
-    """Tell whether a message of a state is stored under another id that stands in the state, too."""
-    return sum(1 for seq in done.seqs.values() if seq == done.seqs[at]) > 1
-
-
-def _rows(found: Gathered, turn: Request, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
+def _rows(
+    found: Gathered, turn: Request, listed: Sequence[Entry], reply: dict[str, Any], bodies: Sequence[bytes | None]
+) -> list[StoredMessage]:
     """Return the rows of the history, without those of the caller's list, and those that it has left behind or trimmed."""
-    known, waiting, some = {*found.seqs.values()}, iter(bodies), list[tuple[int, int, bytes | None]]()
-    gone, own, end = found.gone, found.own, found.end
-    trimming = found.followed.writer if turn.kind == "state" else None  # what a state has had and lacks now is trimmed
+    done, waiting, some = found.followed, iter(bodies), list[tuple[int, int, bytes | None]]()
+    skipped, repeated, traffic, trimming = {*found.seqs.values()}, set[str](), False, None
+    if (
+        turn.kind == "list" and listed
+    ):  # nothing is shown twice, also where the list agrees with the thread only in part
+        asked = max((at for at, entry in enumerate(listed) if entry.words.startswith("q")), default=-1)
+        repeated = {entry.words for at, entry in enumerate(listed) if at not in done.seqs and at < asked} - {""}
+        traffic = bool(done.seqs) and any(not entry.words for at, entry in enumerate(listed) if at not in done.seqs)
+    elif turn.kind == "state":  # what a state has had and lacks now is trimmed
+        trimming = done.writer
     located = {seq for seqs in reply.get("located") or () for seq in seqs or ()}
+    found.tokens = 0
     for facts in reply.get("shown") or ():
         place, words, tokens, upto, writer, _, id = facts.split(":", 6)
-        seq = int(place)
-        if seq in located:
+        if (seq := int(place)) in located:
             continue
         body = next(waiting)
-        if (gone and any(first <= seq <= last for first, last in gone)) or (
-            own and not words and any(first < seq < last for first, last in own)
-        ):
+        if seq in skipped or seq >= found.end or words in repeated or (traffic and not words):
             continue
-        if (
-            seq not in known
-            and seq < end
-            and words not in found.repeated
-            and (writer != trimming or seq in turn.left_out)
-        ):
-            some.append((seq, int(upto) if words else 0, body))
-            found.seqs[id], found.tokens = seq, found.tokens + int(tokens)
-            if words:
-                found.uptos[id] = int(upto)
+        if (writer == trimming and seq not in turn.left_out) or any(low <= seq <= high for low, high in found.gone):
+            continue
+        some.append((seq, int(upto) if words else 0, body))
+        found.seqs[id], found.tokens = seq, found.tokens + int(tokens)
+        if words:
+            found.uptos[id] = int(upto)
     found.begins = reply.get("begins", -inf)
     found.cut, found.is_cut = reply.get("cut", 0), "cut_at" in reply or bool(reply.get("cut"))
-    found.is_long = sum([len(body or b"") for *_, body in some]) > LONG
-    return read_rows(some, turn.thread_id, make=not found.is_long)
-
-
-def _read_again(
-    state: MemoryState,
-    found: Gathered,
-    turn: Request,
-    entries: Sequence[tuple[BaseMessage, Entry]],
-    head: dict[str, Any],
-) -> Plan[list[StoredMessage]]:
-    """Read the history without what the list has left behind. One round trip."""
-    (reply,) = yield from send(
-        READ.on(
-            state.keys.of(turn.thread_id),
-            **{**head, "without": sorted([*found.gone, *head.get("without", ())]) or None, "said": 0},
-        )
-    )
-    kept, found.tokens = found.seqs, 0
-    found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}
-    return _rows(found, turn, read_reply(reply, turn.thread_id, turn.user_id), reply[1])
+    found.size = sum([len(body or b"") for *_, body in some])
+    return read_rows(some, turn.thread_id, make=found.size <= LONG)
 
 
 def _recalled(
@@ -362,7 +296,7 @@ def _recalled(
         ranking,
         is_hidden=is_hidden,
         before=partial(_said_before, state, turn, found.known, query.text, history),
-        spare=turn.spare,
+        spare=_spare(turn),
         on_error=turn.on_error,
     )
     result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
@@ -399,17 +333,19 @@ def _warn_without_vectors(state: MemoryState, turn: Request, reply: dict[str, An
         )
 
 
-def _make_history(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[None]:
-    """Make the messages of the history. One round trip where media that are shown lie beside them."""
+def _messages_of(
+    state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]
+) -> Plan[list[BaseMessage]]:
+    """Return the messages of rows; older media are named. One round trip where media that are shown lie beside them."""
     short: set[int] = set()
     if any("media" in row.record for row in rows):
         short = yield from _with_media(state, found, turn, rows)
-    if found.is_long:
+    if found.size > LONG:  # else they are made
         rows = yield from Call(partial(readable, rows))
+    if not short:
+        return [row.message for row in rows]
     marks = state.marks(turn.thread_id, turn.user_id)
-    found.history = [
-        marks.put(named(row.message), {}, short=True) if row.place in short else row.message for row in rows
-    ]
+    return [marks.put(named(row.message), {}, short=True) if row.place in short else row.message for row in rows]
 
 
 def _with_media(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[set[int]]:
@@ -438,7 +374,7 @@ def read_history(
     head = {**_history_head(turn, ()), "user": owner_tag(user_id)}
     (reply,) = yield from send(READ.on(state.keys.of(check_id(thread_id, "thread_id")), **head))
     found = Gathered(thread_id)
-    rows = _rows(found, turn, read_reply(reply, thread_id, user_id), reply[1])
-    yield from _make_history(state, found, turn, rows)
-    history = history_slice(found.history, options, (), found.uptos)
+    rows = _rows(found, turn, (), read_reply(reply, thread_id, user_id), reply[1])
+    messages = yield from _messages_of(state, found, turn, rows)
+    history = history_slice(messages, options, (), found.uptos)
     return fit(history, (), found.uptos, options, found.cut, is_cut=found.is_cut)[0]

@@ -1,21 +1,19 @@
-"""The caller's list of messages: which of them are the present turn, and where stored ones belong."""
+"""Lists of messages: which of them are the present turn, where stored ones belong, and whose media are shown. Pure functions."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._text.media import has_media, named_media
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
-
-    from langchain_workingmem._text.marks import Marks
-    from langchain_workingmem.history import Kind
 
 
 def is_users(message: BaseMessage) -> bool:
@@ -36,31 +34,6 @@ def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return list(messages[start:])
 
 
-def opened(
-    messages: Sequence[BaseMessage], marks: Marks, kind: Kind = "list", appeared: Container[str | None] = ()
-) -> list[BaseMessage]:
-    """Return messages as they were before memory changed them, without those that memory has put in.
-
-    What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source` on what the user
-    says in this turn, unless its id is among those that have `appeared` during the run. Of a state that is the last message, as a
-    summary of an earlier run may stand in front of it.
-    """
-    found = marks.opened(messages)
-    if not any(message.additional_kwargs for message in found):
-        return found
-    last = len(found) - 1
-    while last >= 0 and (found[last].id in appeared if kind == "state" else not isinstance(found[last], HumanMessage)):
-        last -= 1
-    for at in range(last, last - 1 if kind == "state" else -1, -1):
-        message = found[at]
-        if not isinstance(message, HumanMessage) or message.id in appeared:
-            break
-        if "lc_source" in message.additional_kwargs:
-            extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
-            found[at] = message.model_copy(update={"additional_kwargs": extras})
-    return found
-
-
 def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Merge stored messages into the earlier ones of the caller, by their sequence numbers; the rest goes to the end.
 
@@ -78,3 +51,32 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
             merged.append(waiting.popleft())
         merged.append(message)
     return [*merged, *waiting]
+
+
+# ---------------------------------------------------------------------- media
+
+
+def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
+    """Return the index from which on media are shown: the question of the last turn that has some, or of the last `shown`."""
+    left = 1 if shown == "last" else shown
+    if left == "all":
+        return 0
+    has_some = False
+    for at in range(len(messages) - 1, -1, -1):
+        has_some = has_some or has_media(messages[at])
+        if has_some and is_users(messages[at]) and not (at and is_users(messages[at - 1])):
+            left, has_some = left - 1, False
+            if not left:
+                return at
+    return 0
+
+
+def with_names(messages: Sequence[BaseMessage], end: int) -> list[BaseMessage]:
+    """Copy messages in front of the index `end` that have media, with names in the place of these."""
+    return [*(named(one) if has_media(one) else one for one in messages[:end]), *messages[end:]]
+
+
+def named(message: BaseMessage) -> BaseMessage:
+    """Name the media of a message, in a copy."""
+    content = [message.content] if isinstance(message.content, str) else message.content
+    return message.model_copy(update={"content": named_media(content)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem import _counting
+from langchain_workingmem._counting import read_usage
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.threads import Saver
 from langchain_workingmem.users import archive, operations
@@ -89,7 +89,7 @@ class Users(Operations):
         after the last such work. A call whose reply of Redis is lost may count twice; one for a thread that is deleted
         meanwhile does not count. All are 0 for a user who has none. One round trip.
         """
-        return _counting.read_usage(self._core.state, user_id)
+        return read_usage(self._core.state, user_id)
 
     ausage = twin(usage)
 

@@ -23,14 +23,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict, as_messages, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
 from langchain_workingmem._text.marks import MARK
-from langchain_workingmem.derived import ROW_KINDS, export_rows, restore_rows
+from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
 from langchain_workingmem.models import StoredMessage
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Command, Step
     from langchain_workingmem._redis.codec import Draft
-    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
 
     Records: TypeAlias = "list[dict[str, Any]]"
@@ -57,7 +57,8 @@ T = TypeVar("T")
 FORMAT, VERSION = "langchain-workingmem", 1
 END = "end"  # kind of the last record, which says how many there are of each other one
 KEEP_ORDER = "keep the order of the export"
-BATCH = 200  # messages or owners of one round trip; records that are checked before others run
+BATCH = 200  # messages or owners of one round trip
+PAUSES = 20  # records that are checked before others in the event loop run, 4 ms
 
 
 def header(user_id: str | None = None) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class _Export:
         *stored, found = yield from send(*_memory_commands(*memory), has_files)
         parts = [self.thread(thread.id) for thread in (yield from all_threads(self.state, self.user_id))]
         if found:
-            parts.append(self.wing(rooms.files().exported(self.state, self.user_id)))
+            parts.append(self.wing(wing("files").exported(self.state, self.user_id)))
         return _memory_records(None, *stored), parts
 
     def wing(self, step: Step[dict[str, Any]]) -> Part:
@@ -116,10 +117,8 @@ class _Export:
         thread = read_thread(id, fields)
         if thread is None or thread.user_id != self.user_id:
             return [], []
-        is_made = b"title_source" in as_dict(
-            fields
-        )  # by a model: the title goes with the message that it was made from
-        record = {
+        is_made = b"title_source" in as_dict(fields)  # by a model: it stands at the message that it was made from
+        record: dict[str, Any] = {
             "kind": "thread",
             "id": id,
             "title": None if is_made else thread.title,
@@ -219,7 +218,7 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
     records = yield from this.read_all(source)
     yield from this.check_owners()
     if this.files:
-        yield from rooms.files().record.check(this)
+        yield from wing("files").record.check(this)
     with suppress(*NO_VECTORS):  # messages can be embedded later
         yield from state.indexes.setup()
     for record in records:
@@ -263,8 +262,8 @@ class Import:
                 break
             except UNREADABLE as error:  # also of the caller's json.loads
                 raise _refusal(self.number, error) from error
-            if self.number % BATCH == 0:
-                yield Sleep(0)  # others run while a large file is checked
+            if self.number % PAUSES == 0:
+                yield Sleep(0)
         if self.number == 1:
             raise OptionError("there is no record", remedy="an export begins with a header")
         if self.ends and not self.is_over:
@@ -277,7 +276,7 @@ class Import:
         if not isinstance(given, Mapping):
             remedy = "pass a dict, json.loads(line) of each line"
             raise OptionError(f"the record is of type {type(given).__name__}", remedy=remedy)
-        kind = given.get("kind")
+        kind: Any = given.get("kind")
         if self.number == 1:
             if kind != "header" or given.get("format") != FORMAT or given.get("version") != VERSION:
                 remedy = "pass all records of users.export() or of an importer, from the first; of `workingmem import`, name --from"
@@ -295,7 +294,7 @@ class Import:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
             self.kinds[kind] += 1
-            model = KINDS[kind] or rooms.files().record
+            model = KINDS[kind] or wing("files").record
             record = model.model_validate(dict(given), context=self)
             if (named := getattr(record, "thread_id", None)) is not None and named != self.thread:
                 seen = f"thread_id is {named!r}, the thread before it is {self.thread!r}"
@@ -386,8 +385,9 @@ class _Thread(Record):
         return fields | {name: str(one) for name, one in named.items()}
 
     def write(self, load: Import) -> Plan[None]:
-        named = {"state": load.state, "thread_id": self.id, "owner": load.owner}
-        yield from load.begin(Writer(**named, fields=self._fields(), deleted=self.deleted))
+        state, fields = load.state, self._fields()
+        writer = Writer(state=state, thread_id=self.id, owner=load.owner, fields=fields, deleted=self.deleted)
+        yield from load.begin(writer)
 
 
 class _Vectors(Record):
@@ -397,7 +397,7 @@ class _Vectors(Record):
     def are_usable(self, state: MemoryState, chunks: int) -> bool:
         """Tell whether they are those that this memory would make of so many chunks."""
         indexes = state.indexes
-        if state.recall is None or indexes.dims is None or self.settings != indexes.index_digest(indexes.dims):
+        if state.recall is None or indexes.dims is None or self.settings != indexes.digest:
             return False
         import numpy as np
 
@@ -481,7 +481,7 @@ class _Memory(_Revision):
     thread_id: str | None = None
     revisions: Annotated[Listed[_Revision], Field(max_length=50_000)] = Field(default=[])  # which one step takes
     # what a keeper has noted beside it
-    kept: Annotated[str, AfterValidator(lambda text: rooms.keeping().checked(text))] | None = None
+    kept: Annotated[str, AfterValidator(lambda text: wing("keeping").checked(text))] | None = None
 
     def model_post_init(self, _: Any, /) -> None:
         for last, number in pairwise([0, *(one.revision for one in self.revisions)]):
@@ -490,7 +490,7 @@ class _Memory(_Revision):
                 raise OptionError(seen, remedy=KEEP_ORDER)
 
     def write(self, load: Import) -> Plan[None]:
-        keys = load.state.keys.of_user(load.owner)
+        keys: tuple[str, ...] = load.state.keys.of_user(load.owner)
         if self.thread_id is not None:
             keys = load.state.keys.of(self.thread_id)
             yield from load.writer.flush()  # the thread has to be there
@@ -506,7 +506,7 @@ class _Row(Record):
     """What a model has made of messages."""
 
     id: int
-    row: Literal[ROW_KINDS]  # which wing it belongs to
+    row: Literal["observations", "keeping"]  # which wing it belongs to
     cites: Listed[str]
     covers: Listed[str]
     replaces: Listed[int]
@@ -514,7 +514,7 @@ class _Row(Record):
     body: dict[str, Any]
 
     def model_post_init(self, _: Any, /) -> None:
-        rooms.load(self.row).Body.model_validate(self.body)
+        wing(self.row).Body.model_validate(self.body)
 
 
 class _Rows(Record):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
 from langchain_workingmem._counting import count_command
 from langchain_workingmem._documents.joining import joined
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least, at_most
 from langchain_workingmem.errors import (
@@ -49,6 +49,7 @@ MOST = 10_000  # users of a page
 BATCH = 100  # threads that one round trip deletes
 LOOKS = 100  # at all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between looks
+Key = TypeVar("Key", bytes, str)
 
 
 def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserPage]:
@@ -157,7 +158,7 @@ class _Deletion:
             found += len(named)
         return found + (yield from self.delete_beside_threads())
 
-    def owned(self, keys: Sequence[bytes | str]) -> Plan[list[bytes | str]]:
+    def owned(self, keys: Sequence[Key]) -> Plan[list[Key]]:
         """Return those keys of threads and vectors that name the user. One round trip, none without keys."""
         owners = (yield from attempt(*(("HGET", key, "user") for key in keys))) if keys else []
         own = encode(self.user_id).encode()
@@ -220,7 +221,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
     if earlier is not None and not earlier.startswith(mark.encode()):
         raise UserDeletedError(source)
     counts: Counter[str] = Counter()
-    moved: dict[str, Any] = {}
+    moved: dict[str, Any] = {}  # fields of the report
     try:
         if deleting is not None:
             raise UserDeletedError(into)
@@ -233,7 +234,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
             counts.update(threads=1, messages=given.message_count)
         (has_files,) = yield from send(("EXISTS", *keys.files_of_user(source)[1:]))
         if has_files:
-            moved = {**(yield from rooms.files().merged_into(state, source, into))}
+            moved = yield from wing("files").merged_into(state, source, into)
     except WorkingMemError as error:
         yield from attempt(_tombstone(state, source, "lift", mark, token))
         if counts.total():
@@ -242,7 +243,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
     yield from send(_tombstone(state, source, "lift", mark, token))
     for one in (source, into):
         state.room(Authors).pop(one)
-    return MergeReport(source=source, into=into, **counts, **moved)
+    return MergeReport(source=source, into=into, **{**counts, **moved})
 
 
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
@@ -254,7 +255,7 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     usage = state.keys.usage_of_user(source)[1]
     (document, kept), taken = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
     if document and kept:  # values of rows come with these
-        document = rooms.keeping().without_rows(document.decode(), kept.decode()).encode()
+        document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
         where = ScopeKey(state.keys.of_user(into), None, into)
         yield from change_at_scope_key(state, where, lambda form, text: joined(form, text, document.decode()), "merge")

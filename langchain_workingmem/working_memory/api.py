@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langchain_workingmem._documents.formats import Mode
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import RevisionNotFoundError, ThreadNotFoundError
 from langchain_workingmem.working_memory.operations import (
@@ -60,7 +60,8 @@ class WorkingMemory(Operations):
         state = self._core.state
         if state.remembering.keeper is None:
             return read_working_memory(state, thread_id, user_id)
-        return rooms.keeping().read(state, thread_id, user_id)
+        reading: Plan[WorkingMemoryState] = wing("keeping").read(state, thread_id, user_id)
+        return reading
 
     aget = twin(get)
 
@@ -152,7 +153,8 @@ class WorkingMemory(Operations):
         It needs a keeper; `OptionError` names the paths that exist. About nine round trips.
         """
         check_writable(self._core.state)
-        return rooms.keeping().undo(self._core.state, thread_id, user_id, path)
+        undoing: Plan[WorkingMemoryState] = wing("keeping").undo(self._core.state, thread_id, user_id, path)
+        return undoing
 
     aundo = twin(undo)
 
@@ -165,6 +167,7 @@ class WorkingMemory(Operations):
         messages. If the model fails, or gives no usable answer in three attempts, this is logged, the messages wait, and `last_error`
         says why. About eight round trips for each call of the model, and eight more.
         """
-        return rooms.keeping().keep(self._core.state, thread_id, user_id)
+        keeping: Plan[KeeperReport] = wing("keeping").keep(self._core.state, thread_id, user_id)
+        return keeping
 
     akeep = twin(keep)

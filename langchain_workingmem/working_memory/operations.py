@@ -13,7 +13,6 @@ import orjson
 
 from langchain_workingmem._documents.formats import Format, check_size
 from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep, send
-from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import (
     change_thread,
     check_owner,
@@ -25,6 +24,7 @@ from langchain_workingmem._redis.access import (
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.scripts import READING, Script
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
@@ -150,7 +150,7 @@ def verified(state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState)
     """Return a document without values whose messages are gone: a keeper has noted where they come from."""
     if found.kept is None:
         return found
-    shown: WorkingMemoryState = yield from rooms.keeping().verified(state, scope_key, found)
+    shown: WorkingMemoryState = yield from wing("keeping").verified(state, scope_key, found)
     return shown
 
 
@@ -196,7 +196,7 @@ def change_at_scope_key(
         is_written, row = yield from write_revision(state, scope_key, as_seen(row), origin, document)
         if is_written:
             if b"kept" in row:  # so that what was set now has its own time
-                yield from rooms.keeping().renew_later(state, scope_key)
+                yield from wing("keeping").renew_later(state, scope_key)
             return before, read(row)
         if expected is None and attempt % 2 == 0:
             yield pause_after(attempt)

@@ -26,9 +26,9 @@ import langchain_workingmem
 from langchain_workingmem import FileOptions, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._engine.server import chosen_engine
-from langchain_workingmem._redis.layout import LAYOUT
+from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.cli import app
-from langchain_workingmem.users.sections import VERSION
+from langchain_workingmem.users.archive import VERSION
 from tests.applications.conftest import BLOCK, run_page
 from tests.helpers.embedded import BareServers
 from tests.helpers.types import Make

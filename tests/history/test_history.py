@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -273,3 +273,29 @@ def test_any_steps_leave_what_a_list_would_hold(
     assert thread_of(memory, thread).message_count == len(model)
     mine = [text for key, text in vectors(raw, prefix).items() if f"{{{thread}}}" in key]
     assert sorted(mine) == sorted(piece for text in model.values() for piece in split(text, 400))
+
+
+def test_what_is_appended_may_have_been_said_earlier(plain: Memory) -> None:
+    first, second = datetime(2020, 5, 1, 9, 30, tzinfo=UTC), datetime(2021, 6, 2, tzinfo=UTC)
+    words = [SystemMessage("a prompt"), HumanMessage("q", id="q"), AIMessage("a", id="a")]
+    for _ in range(2):  # a repeat changes nothing
+        plain.history.append(words, thread_id="t", user_id="u", said_at=[first, first, second])
+    plain.history.append([HumanMessage("q2"), AIMessage("a2")], thread_id="t", user_id="u", said_at=first)
+    one = timedelta(microseconds=1)
+    times = [row.stored_at for row in plain.history.page("t")]
+    assert times == [first, second, second + one, second + 2 * one]  # they rise
+    assert texts(plain.history.messages("t", until=first)) == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("said_at", "seen"),
+    [
+        ([datetime(2020, 1, 1, tzinfo=UTC)], "1 times for 2 messages"),
+        (datetime(2200, 1, 1, tzinfo=UTC), "in the future"),
+        ("2020", "pass a datetime"),
+    ],
+)
+def test_impossible_times_are_refused(plain: Memory, said_at: Any, seen: str) -> None:
+    with pytest.raises(OptionError, match=seen):
+        plain.history.append([HumanMessage("q"), AIMessage("a")], thread_id="t", user_id="u", said_at=said_at)
+    assert plain.threads.get("t") is None

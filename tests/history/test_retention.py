@@ -36,33 +36,17 @@ def time_of(memory: Memory, text: str, thread: str = "t") -> datetime:
     return next(row.stored_at for row in rows if row.message.text == text)
 
 
-def test_a_call_and_its_results_go_together(plain: Memory) -> None:
+def test_what_was_stored_until_a_time_goes_and_half_a_call_is_not_shown(plain: Memory) -> None:
     words = [HumanMessage("q"), AIMessage("call", tool_calls=CALLS), ToolMessage("r1", tool_call_id="1")]
-    words += [ToolMessage("r2", tool_call_id="2"), AIMessage("a"), HumanMessage("q2")]
+    words += [ToolMessage("r2", tool_call_id="2"), AIMessage("a"), HumanMessage("q2"), AIMessage("a2")]
     plain.history.append(words, thread_id="t", user_id="u")
-    times = {text: time_of(plain, text) for text in texts(plain)}
-    expected = {"q": 5, "call": 5, "r1": 5, "r2": 2, "a": 1, "q2": 0}
-    for number, (text, left) in enumerate(expected.items()):
-        thread = f"t{number}"
-        plain.threads.clone("t", new_thread_id=thread)
-        until = {str(row.message.text): row.stored_at for row in plain.history.page(thread)}[text]
-        assert plain.history.delete(thread_id=thread, until=until) == 6 - left
-        assert texts(plain, thread) == [*expected][6 - left :]
-        assert plain.history.delete(thread_id=thread, until=until) == 0
-    assert plain.history.delete(thread_id="t", until=times["q"] - timedelta(microseconds=1)) == 0
-
-
-def test_a_turn_that_is_under_way_keeps_its_calls(plain: Memory) -> None:
-    plain.history.append([HumanMessage("q")], thread_id="t", user_id="u")
-    for text, calls in (("one", CALLS[:1]), ("two", CALLS[1:])):
-        plain.history.append([AIMessage(text, tool_calls=calls)], thread_id="t", user_id="u")
-        assert plain.history.delete(thread_id="t", until=FUTURE) == (1 if text == "one" else 2)
-        assert texts(plain) == [text]
-        result = ToolMessage(f"of {text}", tool_call_id=calls[0]["id"])
-        plain.history.append([result], thread_id="t", user_id="u")
-    plain.history.append([AIMessage("done")], thread_id="t", user_id="u")
-    assert plain.history.delete(thread_id="t", until=FUTURE) == 3
-    assert texts(plain) == []
+    assert plain.history.delete(thread_id="t", until=time_of(plain, "q") - timedelta(microseconds=1)) == 0
+    until = time_of(plain, "r1")
+    assert plain.history.delete(thread_id="t", until=until) == 3
+    assert plain.history.delete(thread_id="t", until=until) == 0
+    assert texts(plain) == ["r2", "a", "q2", "a2"]
+    shown = plain.context("q3", thread_id="t", user_id="u").messages
+    assert [one.text for one in shown] == ["a", "q2", "a2", "q3"]
 
 
 def test_other_branches_and_older_versions_go_too(plain: Memory, raw: redis.Redis, prefix: str) -> None:
@@ -84,7 +68,7 @@ def test_many_go_in_slices_and_a_repeat_finishes(make_memory: Make, raw: redis.R
     until = memory.history.page("t", limit=1, descending=True).items[0].stored_at
     memory.history.append([HumanMessage("new")], thread_id="t", user_id="u")
     for left in (151, 51):
-        assert not ends_within(memory, _delete_until(memory._core.state, "t", "u", to_micros(until)), 4)
+        assert not ends_within(memory, _delete_until(memory._core.state, "t", "u", to_micros(until)), 2)
         assert len(memory.history.messages("t")) == left
     assert memory.history.delete(thread_id="t", until=until) == 50
     assert texts(memory) == ["new"]

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, Functio
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_workingmem import Memory
-from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.said import weight_of
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}

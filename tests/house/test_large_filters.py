@@ -58,14 +58,10 @@ def test_the_largest_filter_does_not_hold_the_event_loop(
         await store.asetup()
         await store.abatch([PutOp(("a",), str(at), DOCUMENT) for at in range(MANY)])
         await asyncio.gather(*[memory.threads.acreate(user_id="u", metadata=DOCUMENT) for _ in range(MANY)])
-        said = [HumanMessage("hi", id=str(at)) for at in range(MANY)]
-        await memory.threads.acreate(thread_id="t", user_id="u", metadata=DOCUMENT)
-        await memory.history.aappend(said, thread_id="t", user_id="u")
         calls: dict[str, Callable[[], Awaitable[Any]]] = {
             "store": lambda: store.asearch(("a",), filter=wanted),
             "threads": lambda: memory.threads.alist(user_id="u", metadata=wanted),
             "recall": lambda: recalling.recall.asearch("hi", user_id="u", metadata=wanted),
-            "page": lambda: memory.history.apage("t", limit=MANY, metadata=wanted),
         }
         # the best of some, since the garbage collector may come in between
         steps = {name: min([await longest_step(call) for _ in range(3)]) for name, call in calls.items()}

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._redis.facts import STRIDE
-from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._redis.keys import STRIDE, encode
 from langchain_workingmem._redis.queries import numbers, similarities
 from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.floors import floor_of

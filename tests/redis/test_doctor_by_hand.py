@@ -9,8 +9,8 @@ import pytest
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.plan import Send
 from langchain_workingmem._redis.doctor import diagnose
+from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.reports import Diagnosis, Finding

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import IdError, OptionError
+from langchain_workingmem import IdError, OptionError, WorkingMemoryOptions
 from langchain_workingmem._redis.keys import Keys, check_id, decode, encode
+from langchain_workingmem.derived import ROW_KINDS
+from tests.helpers.types import Make
 
 ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
     lambda text: len(text.encode()) <= 512
@@ -82,22 +84,56 @@ def test_a_prefix_that_could_break_out_of_a_key_is_refused(prefix: Any) -> None:
         Keys(prefix)
 
 
-@given(
-    st.from_regex(r"[A-Za-z0-9_.:-]{1,8}", fullmatch=True), st.from_regex(r"[A-Za-z0-9_.:-]{1,8}", fullmatch=True), ids
+def whole(keys: Keys, id: str) -> list[str]:
+    """Return every key under a prefix that may belong to an id."""
+    named = [value for name, value in vars(keys).items() if isinstance(value, str) and not name.endswith("prefix")]
+    return [*named, *keys.of(id), *keys.of_user(id), *keys.all_of_user(id), *keys.of_item("0" * 32)]
+
+
+prefixes = st.from_regex(r"[A-Za-z0-9_.:-]{1,8}", fullmatch=True)
+kinds = st.sampled_from(sorted({key.removeprefix("p:").split(":{")[0] for key in whole(Keys("p"), "x")}))
+# one prefix and another that goes on with words of keys, such as "app" and "app:memory"
+related = st.tuples(prefixes, st.lists(kinds | kinds.map(lambda kind: kind.split(":")[0]), min_size=1, max_size=3)).map(
+    lambda one: (one[0], ":".join([one[0], *one[1]]))
 )
-def test_no_key_of_one_prefix_falls_into_an_index_of_another(one: str, other: str, id: str) -> None:
-    mine, theirs = Keys(one), Keys(other)
-    if one != other:
-        for key in [*mine.of(id), mine.vectors_settings]:
-            assert not key.startswith((theirs.thread_prefix, theirs.vector_prefix))
 
 
-@pytest.mark.parametrize("extension", ["{other}", ":thread", ":vector", ":vectors", "s"])
-def test_an_index_covers_its_own_documents_only(extension: str) -> None:
+@given(st.tuples(prefixes, prefixes) | related, ids)
+def test_no_key_of_one_prefix_is_one_of_another_or_falls_into_its_indexes(pair: tuple[str, str], id: str) -> None:
+    one, other = map(Keys, pair)
+    if one.prefix != other.prefix:
+        assert not {*whole(one, id)} & {*whole(other, id)}
+        for mine, theirs in ((one, other), (other, one)):
+            caught = [value for name, value in vars(theirs).items() if name.endswith("_prefix")]
+            assert not [key for key in whole(mine, id) if key.startswith(tuple(caught))]
+
+
+@given(ids)
+def test_the_keys_of_a_user_are_all_listed(id: str) -> None:
+    keys = Keys("p")
+    named = [*keys.of_user(id), *keys.usage_of_user(id), *keys.files_of_user(id)]
+    named += [keys.rows_of_user(id, kind) for kind in ROW_KINDS]
+    assert {*named} == {keys.of_user(id)[0], *keys.all_of_user(id)}
+
+
+@pytest.mark.parametrize("other", ["app:memory", "app:usage", "app:files:paths"])
+def test_deleting_a_user_leaves_another_prefix_alone(make_memory: Make, prefix: str, other: str) -> None:
+    memories = [
+        make_memory(key_prefix=other.replace("app", prefix), working_memory=WorkingMemoryOptions(template="")),
+        make_memory(working_memory=WorkingMemoryOptions(template="")),
+    ]
+    for memory in memories:
+        memory.save_turn([("user", "hello"), ("assistant", "yes")], thread_id="t", user_id="u")
+        memory.working_memory.update("Tom", user_id="u")
+    beside, memory = memories
+    assert memory.users.delete("u").verified
+    assert (beside.working_memory.get(user_id="u").text, len(beside.history.messages("t"))) == ("Tom", 2)
+    assert beside.users.delete("u").verified
+
+
+def test_an_index_covers_its_own_documents_only() -> None:
     keys = Keys("p")
     for key in (keys.of("x").thread, keys.of("x").order, keys.of("x").messages, keys.vectors_settings):
         assert not key.startswith(keys.vector_prefix)
     for key in (keys.of("x").vector, keys.of("x").order, keys.of("x").messages, keys.vectors_settings):
         assert not key.startswith(keys.thread_prefix)
-    if "{" not in extension:
-        assert not Keys(f"p{extension}").of("x").thread.startswith((keys.thread_prefix, keys.vector_prefix))

@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._engine.plan import Command
-from langchain_workingmem._redis.layout import LAYOUT
+from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 

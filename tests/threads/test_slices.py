@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan
-from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import History
 from langchain_workingmem.history.save import vector_names

@@ -4,78 +4,36 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from langchain_workingmem._redis.state import MOST, Recent, ShownMessages, ShownToModel
-
-
-def test_nothing_is_known_of_what_nobody_noted() -> None:
-    sight = ShownToModel()
-    assert (sight.shown_document("t", "k"), sight.document_after_step("t", "k"), sight.shown_messages("t")) == (
-        None,
-        None,
-        None,
-    )
-    assert sight.shown_messages("t") is None
+from langchain_workingmem._redis.state import Recent, ShownDocuments
 
 
 def test_the_newest_text_counts_for_each_thread_and_memory() -> None:
-    sight = ShownToModel()
+    documents = ShownDocuments()
+    assert documents.text("t", "k") is None
     for thread, key, text in (("t", "k", "a"), ("u", "k", "b"), ("t", "l", "c"), (None, "k", ""), ("t", "k", "d")):
-        sight.note_shown_document(thread, key, text)
-    assert [sight.shown_document(*one) for one in (("t", "k"), ("u", "k"), ("t", "l"), (None, "k"))] == [
-        "d",
-        "b",
-        "c",
-        "",
-    ]
+        documents.note(thread, key, text)
+    assert [documents.text(*one) for one in (("t", "k"), ("u", "k"), ("t", "l"), (None, "k"))] == ["d", "b", "c", ""]
 
 
 def test_what_a_tool_says_counts_behind_its_step() -> None:
-    sight = ShownToModel()
-    sight.note_shown_document("t", "k", "prompt")
-    sight.note_shown_document("t", "k", "first", 1)
-    sight.note_shown_document("t", "k", "second", 1)
-    assert (
-        sight.shown_document("t", "k", 1),
-        sight.document_after_step("t", "k"),
-        sight.shown_document("t", "k", 2),
-    ) == (
-        "prompt",
-        "second",
-        "second",
-    )
-    sight.note_shown_document("t", "k", "third", 2)
-    assert (sight.shown_document("t", "k", 2), sight.shown_document("t", "k", 3), sight.shown_document("t", "k")) == (
-        "second",
-        "third",
-        "third",
-    )
-    sight.note_shown_document("t", "k", "new prompt")
-    assert (sight.shown_document("t", "k", 3), sight.document_after_step("t", "k")) == ("new prompt", "new prompt")
+    documents = ShownDocuments()
+    documents.note("t", "k", "prompt")
+    documents.note("t", "k", "first", 1)
+    documents.note("t", "k", "second", 1)
+    assert [documents.text("t", "k", step) for step in (1, 2, None)] == ["prompt", "second", "second"]
+    documents.note("t", "k", "third", 2)
+    assert [documents.text("t", "k", step) for step in (2, 3, None)] == ["second", "third", "third"]
+    documents.note("t", "k", "new prompt")
+    assert documents.text("t", "k", 3) == "new prompt"
 
 
-def test_messages_in_sight_are_replaced_and_forgotten() -> None:
-    sight = ShownToModel()
-    sight.note_shown_messages("t", ["a", None, "", "\ud800", "b"], " why?\n", "ann")
-    assert sight.shown_messages("t") == ShownMessages(frozenset("ab"), "why?", "ann")
-    sight.note_shown_messages("t", ["d"], "", "ann")
-    assert sight.shown_messages("t") == ShownMessages(frozenset("d"), "", "ann")
-    sight.forget_shown_messages("t")
-    sight.forget_shown_messages("nowhere")
-    assert sight.shown_messages("t") is None
-
-
-def test_only_the_records_that_were_used_last_are_kept() -> None:
-    sight = ShownToModel()
-    for at in range(MOST):
-        sight.note_shown_messages(f"t{at}", [], "", "ann")
-        sight.note_shown_document(f"t{at}", "k", "")
-    assert sight.shown_messages("t0") is not None
-    assert sight.shown_document("t0", "k") == ""
-    sight.note_shown_messages("new", [], "", "ann")
-    sight.note_shown_document("new", "k", "")
-    assert (sight.shown_messages("t1"), sight.shown_document("t1", "k")) == (None, None)
-    assert sight.shown_messages("t0") is not None
-    assert sight.shown_document("t0", "k") == ""
+def test_only_the_entries_that_were_used_last_are_kept() -> None:
+    recent: Recent[str, int] = Recent(2)
+    recent.put("a", 1)
+    recent.put("b", 2)
+    assert recent.get("a") == 1
+    recent.put("c", 3)
+    assert [recent.get(key) for key in "abc"] == [1, None, 3]
 
 
 def test_many_threads_lose_nothing() -> None:

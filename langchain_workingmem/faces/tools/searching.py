@@ -65,7 +65,7 @@ def searching_tool(core: Core) -> Parts:
     core.state.recalling  # noqa: B018 - raises where recall is off
 
     def make(ids: Ids, _: Any, **asked: Any) -> Plan[str]:
-        shown = core.state.shown_to_model.shown_messages(ids.thread_id)
+        shown = core.state.shown_messages.get(ids.thread_id)
         result, zone = yield from found_by(core.state, ids, **asked, own=shown.ids if shown else None)
         if shown is None or not shown.question:
             rows = result.rows

@@ -145,23 +145,23 @@ def _changed(
 
     `make` takes the format, the document, and the document as the model was shown it.
     """
-    state, memo, thread_id = core.state, core.state.shown_to_model, ids.thread_id
+    state, memo, thread_id = core.state, core.state.shown_documents, ids.thread_id
     options = check_writable(state)
     scope_key = yield from find_scope_key(state, thread_id, ids.user_id)
-    seen = step.text if isinstance(step, ShownDocument) else memo.shown_document(thread_id, scope_key.key, step)
+    seen = step.text if isinstance(step, ShownDocument) else memo.text(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
 
     before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
     form = options.format
-    known = memo.document_after_step(thread_id, scope_key.key)
+    known = memo.text(thread_id, scope_key.key)
     if known is not None and isinstance(step, int):
         try:
             known = change(form, known)
         except WorkingMemoryValidationError:
             known = after.text
-        memo.note_shown_document(thread_id, scope_key.key, known, step)
+        memo.note(thread_id, scope_key.key, known, step)
     return "\n".join(filter(None, [describe_change(form, before.text, after.text), remark(before.text)]))
 
 
@@ -170,7 +170,7 @@ def reading_tool(core: Core) -> Parts:
 
     def make(ids: Ids, step: Any) -> Plan[str]:
         state = yield from read_working_memory(core.state, ids.thread_id, ids.user_id)
-        core.state.shown_to_model.note_shown_document(ids.thread_id, state.key, state.text, step)
+        core.state.shown_documents.note(ids.thread_id, state.key, state.text, step)
         return "Working memory is empty." if state.is_empty else state.text
 
     return "Read working memory, the facts that are kept between conversations.", NoArguments, make
@@ -188,8 +188,8 @@ def clearing_tool(core: Core) -> Parts:
         before, _ = yield from change_working_memory(state, ids.thread_id, ids.user_id, empty, "clear")
         if before.is_empty:
             return "Working memory was already empty. Nothing was changed."
-        if step is not None and state.shown_to_model.document_after_step(ids.thread_id, before.key) is not None:
-            state.shown_to_model.note_shown_document(ids.thread_id, before.key, "", step)
+        if step is not None and state.shown_documents.text(ids.thread_id, before.key) is not None:
+            state.shown_documents.note(ids.thread_id, before.key, "", step)
         return "Working memory is empty now."
 
     return "Delete everything in working memory. Call this only when the user asks for it.", NoArguments, make
