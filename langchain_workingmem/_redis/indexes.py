@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 T = TypeVar("T")
 
-LAYOUT = "13"  # the version of the storage layout
+LAYOUT = "14"  # the version of the storage layout
 WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
 MOST_DIMS = 32_768
 _INT8 = 80_000  # the first version of Search that has vectors of int8

@@ -14,8 +14,7 @@ from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
-from langchain_workingmem.history import timeline
-from langchain_workingmem.history.read import made, read_page, selection
+from langchain_workingmem.history.read import made, of_user, read_page, selection
 from langchain_workingmem.history.save import append
 from langchain_workingmem.models import Page
 
@@ -165,11 +164,11 @@ class History(Operations):
     ) -> Plan[Page[StoredMessage]]:
         """Return the messages of all threads of a user, in chronological order.
 
-        Reads only the messages of the page. Round trips: one per 10,000 threads lists them, one per 1,000 threads reads times
-        of messages, a few more find the page (five for 100 messages), one reads it. `since` and `until` cost one more per 1,000
-        threads, for `total`. The cursor is a time and a thread.
+        Reads the times of the next `limit` messages of each thread, and only the messages of the page. Round trips: one per
+        10,000 threads lists them, one per 1,000 threads reads times, one reads the page. `since` and `until` cost one more per
+        1,000 threads, for `total`. The cursor is a time and a thread.
         """
-        return timeline.of_user(self._core.state, user_id, since, until, limit, cursor)
+        return of_user(self._core.state, user_id, since, until, limit, cursor)
 
     afor_user = twin(for_user)
 

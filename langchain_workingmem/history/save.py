@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.plan import Argument
+    from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.keys import ThreadKeys
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history.follow import Kind
 
@@ -70,24 +71,9 @@ def write(
     if not state.indexes.threads_ready:
         yield from state.indexes.ready()
     settings, vectors, failure = yield from embedded(state, texts)
-    heads, arguments, waiting = list[dict[str, Any]](), list["Argument"](), iter(vectors)
-    for draft in ready:
-        chunks = draft.chunks if vectors and not draft.is_superseded else []
-        heads.append({**draft.head(), "chunks": len(chunks)})
-        arguments.append(draft.body)
-        for text in chunks:
-            arguments += (as_searched(text), next(waiting))
-        arguments += [one.encode("utf-8", "surrogatepass") for one in draft.media]
-    call = WRITE.on(
-        keys,
-        *arguments,
-        user=owner_tag(user_id),
-        thread=encode(thread_id),
-        ttl=state.ttl_ms,
-        settings=settings,
-        messages=heads,
-        **head,
-    )
+    head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
+    make = partial(_call, keys, ready, vectors, head)
+    call = yield from compute(make, sum([len(draft.body) for draft in ready]))
     (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
     if deleted is not None:
         if found.get("new"):  # else nothing was written, or only what is stored has changed
@@ -100,6 +86,19 @@ def write(
     if found.get("renew"):
         yield Spawn(renew_vectors(state, thread_id), task="ttl")
     return found, failure
+
+
+def _call(keys: ThreadKeys, ready: Sequence[Draft], vectors: Sequence[bytes], head: Mapping[str, Any]) -> Command:
+    """Build the call of `write.lua`, with the body of each message, its vectors and its media."""
+    heads, arguments, waiting = list[dict[str, Any]](), list["Argument"](), iter(vectors)
+    for draft in ready:
+        chunks = draft.chunks if vectors and not draft.is_superseded else []
+        heads.append({**draft.head(), "chunks": len(chunks)})
+        arguments.append(draft.body)
+        for text in chunks:
+            arguments += (as_searched(text), next(waiting))
+        arguments += [one.encode("utf-8", "surrogatepass") for one in draft.media]
+    return WRITE.on(keys, *arguments, messages=heads, **head)
 
 
 def embedded(state: MemoryState, texts: Sequence[str]) -> Plan[tuple[str, list[bytes], Exception | None]]:
@@ -217,20 +216,6 @@ def _differing(
             draft.facts = facts.text
             todo.append(draft)
     return todo, {"back": back, "again": again}
-
-
-def rows_at(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[dict[int, tuple[Facts, bytes | None]]]:
-    """Return the facts and bodies of messages by seq. One round trip."""
-    keys = state.keys.of(thread_id)
-    asked = [("ZRANGE", key, seq, seq, "BYSCORE") for seq in seqs for key in (keys.order, keys.superseded)]
-    bodies, *found = yield from send(("HMGET", keys.messages, *seqs), *asked)
-    rows = dict[int, tuple[Facts, bytes | None]]()
-    for at, seq in enumerate(seqs):
-        current, superseded = found[2 * at : 2 * at + 2]
-        if current or superseded:
-            text = (current or superseded)[0].decode()
-            rows[seq] = Facts.read(text, is_current=bool(current)), bodies[at]
-    return rows
 
 
 # ---------------------------------------------------------------------- a turn
@@ -432,8 +417,11 @@ def after_write(
 
 def embed_again(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[None]:
     """Give vectors to messages that are current again. Two round trips."""
-    rows = yield from rows_at(state, thread_id, seqs)
-    yield from heal(state, thread_id, [pair for pair in rows.values() if pair[0].is_current])
+    keys = state.keys.of(thread_id)
+    members = (("ZRANGE", keys.order, seq, seq, "BYSCORE") for seq in seqs)
+    bodies, *found = yield from send(("HMGET", keys.messages, *seqs), *members)
+    pairs = zip(found, bodies, strict=True)
+    yield from heal(state, thread_id, [(Facts.read(facts[0].decode()), body) for facts, body in pairs if facts])
 
 
 def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes | None]]) -> Plan[int]:

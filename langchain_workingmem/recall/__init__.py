@@ -1,13 +1,11 @@
 """Semantic recall, as `memory.recall`: find older messages that matter to a question, with the messages around them."""
 
-from langchain_workingmem.recall.api import Recall
-from langchain_workingmem.recall.authors import Authors
-from langchain_workingmem.recall.hits import messages_around
+from langchain_workingmem.recall.api import Recall, reindex_messages
+from langchain_workingmem.recall.hits import messages_around, words_in_row
 from langchain_workingmem.recall.query import Query, check_argument_names, checked_filter
+from langchain_workingmem.recall.question import Authors
 from langchain_workingmem.recall.ranking import Ranked, Ranking
-from langchain_workingmem.recall.reindex import reindex_messages
 from langchain_workingmem.recall.search import among_threads, search, search_as_run, search_messages
-from langchain_workingmem.recall.shown import words_in_row
 from langchain_workingmem.recall.turn import recall_for_turn
 
 __all__ = [

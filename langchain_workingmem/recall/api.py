@@ -1,21 +1,31 @@
-"""The public part of recall, `memory.recall`."""
+"""The public part of recall, `memory.recall`, and the plan of `reindex`."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.plan import Plan, scan, send
+from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem.display.bars import progress_bar
+from langchain_workingmem.errors import ThreadNotFoundError
+from langchain_workingmem.history import heal
 from langchain_workingmem.recall.query import Query
-from langchain_workingmem.recall.reindex import reindex_messages
 from langchain_workingmem.recall.search import search_as_run
+from langchain_workingmem.recall.turn import learn_scale
+from langchain_workingmem.threads import all_threads, get_existing_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Unpack
 
-    from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import RecallArguments
+
+PAGE, BATCH = 1000, 100  # messages that are looked at, and embedded and written, at a time
 
 
 class Recall(Operations):
@@ -81,3 +91,57 @@ class Recall(Operations):
             return (yield from plan)
 
     areindex = twin(reindex)
+
+
+def reindex_messages(
+    state: MemoryState,
+    user_id: str | None,
+    thread_id: str | None,
+    *,
+    force: bool = False,
+    progress: Callable[[int, int], object] = lambda _done, _total: None,
+) -> Plan[int]:
+    """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded."""
+    state.recalling  # noqa: B018 - raises where recall is off
+    is_whole = user_id is None and thread_id is None
+    if thread_id is not None:
+        threads = [(yield from get_existing_thread(state, thread_id, user_id))]
+    else:
+        if user_id is not None:
+            check_id(user_id, "user_id")
+        yield from state.indexes.ready()
+        threads = yield from all_threads(state, user_id)
+    if is_whole:
+        cursors: dict[str, int] | None = None
+        while cursors != {}:  # what deletions have left, also of threads that are gone
+            seen, cursors = yield from scan(f"{state.keys.dropped_prefix}*", cursors)
+            yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
+        yield from state.indexes.rebuild_index()
+        yield from learn_scale(state)
+    else:
+        for start in range(0, len(threads), SWEEP):
+            yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP]))
+        dims = state.indexes.dims or (yield from state.embedder.dimensions())
+        yield from state.indexes.vectors_ready(dims)
+    settings = state.indexes.digest
+    done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
+    progress(done, total)
+    for thread in threads:
+        above = "-inf"
+        while True:
+            keys = state.keys.of(thread.id)
+            (found,) = yield from send(("ZRANGE", keys.order, above, "+inf", "BYSCORE", "LIMIT", 0, PAGE))
+            facts = [Facts.read(one.decode()) for one in found]
+            stale = [one for one in facts if force or one.settings != settings]
+            for start in range(0, len(stale), BATCH):
+                some = stale[start : start + BATCH]
+                (bodies,) = yield from send(("HMGET", keys.messages, *(one.seq for one in some)))
+                with suppress(ThreadNotFoundError):  # deleted meanwhile
+                    embedded += yield from heal(state, thread.id, zip(some, bodies, strict=True))
+                progress(done + start + len(some), max(done + start + len(some), total))
+            done += len(facts)
+            progress(done, max(done, total))
+            if len(facts) < PAGE:
+                break
+            above = f"({facts[-1].seq}"
+    return embedded

@@ -1,35 +1,62 @@
-"""Which of the ranked messages are hits: equal texts are one, and a reranker may order and drop some."""
+"""From ranked messages to the result of a search: which of them are hits, what was said around them, and what fits into a budget."""
 
 from __future__ import annotations
 
-from itertools import chain
-from math import inf
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from itertools import chain, pairwise, takewhile
+from math import inf, isfinite
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from langchain_workingmem._engine.plan import send
-from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._text.chunks import count_tokens
+from langchain_core.messages import AIMessage
+
+from langchain_workingmem._documents.messages import PLAIN
+from langchain_workingmem._engine.plan import Plan, compute, send
+from langchain_workingmem._redis.codec import is_readable, read_rows
+from langchain_workingmem._redis.keys import STRIDE, decode, encode
+from langchain_workingmem._redis.queries import words_of
+from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
+from langchain_workingmem._text.marks import as_shown
+from langchain_workingmem._text.provider_valid import with_calls
+from langchain_workingmem._text.rendering import attachments, message_text, row_text, words_in
+from langchain_workingmem._text.said import structured_text
+from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import with_media
-from langchain_workingmem.recall.query import TIMES
+from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.recall.query import LEAST, TIMES
 from langchain_workingmem.recall.ranking import Ranked
-from langchain_workingmem.recall.reranking import rerank
-from langchain_workingmem.recall.shown import LEAST, Found, in_windows, most_of, result_of, words_in_row
-from langchain_workingmem.recall.windows import read_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_workingmem._engine.plan import Plan
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import RecallResult
+    from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranking
-    from langchain_workingmem.recall.windows import Page
+
+Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
+FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
+SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
+_WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
+_COMMON = 3  # characters of words that are everywhere
+_SAID = {"q", "a"}
+
+
+class Found(NamedTuple):
+    """A hit before its window and its size are known."""
+
+    ranked: Ranked
+    position: Position
+    said: tuple[str, str] = ("", "")  # who said what: of equal ones, one is a hit
+    relevance: float | None = None  # as a reranker has it
 
 
 def fetch_hits(state: MemoryState, query: Query, ranking: Ranking) -> Plan[RecallResult]:
     """Fetch what a search has found: the round trips of `read_hits`."""
-    (hits,), page = yield from read_hits(state, query, lambda: ranking)
+    (hits,), page = yield from read_hits(state, query, ranking)
     hits = yield from rerank(state.recalling, query, hits, page)
     result = result_of(query, hits[: query.top_k], page, state.recalling.chunk_tokens)
     shown = {*map(id, result.rows)}  # not the copies with excerpts
@@ -37,34 +64,39 @@ def fetch_hits(state: MemoryState, query: Query, ranking: Ranking) -> Plan[Recal
     return result
 
 
-def read_hits(
-    state: MemoryState, query: Query, *found: Callable[[], Iterable[Ranked]], at_least: int = 0
-) -> Plan[tuple[list[list[Found]], Page]]:
-    """Read the best of what searches have found, with what stands around them; return the hits of each.
+def messages_around(
+    state: MemoryState, thread_id: str, seqs: Sequence[int], user_id: str | None, window: tuple[int, int]
+) -> Plan[RecallResult]:
+    """Return messages of a thread as hits, with what was said around each. One or two round trips, more with media."""
+    ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
+    page = yield from read_page(state, ranked, window, user_id)
+    yield from with_media(state, [*page.rows.values()])
+    return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows, page.rows)
 
-    One round trip, none without candidates; one more where a message beside a hit was deleted. Two more where a thread is gone,
-    which has expired or was evicted: then only threads that are there count.
-    """
-    picks = [picked(one(), query, at_least) for one in found]
-    page = yield from read_windows(state, [*chain(*picks)], query.window, query.user_id)
+
+# ---------------------------------------------------------------------- reading
+
+
+def read_hits(
+    state: MemoryState, query: Query, *found: Iterable[Ranked], at_least: int = 0
+) -> Plan[tuple[list[list[Found]], Page]]:
+    """Read the best of what searches have found, with what stands around them: one round trip, two more where a thread has expired."""
+    picks = [picked(some, query, at_least) for some in found]
+    page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
     if {one.thread for one in chain(*picks)} - page.titles.keys():
-        threads = [*{one.thread: None for some in found for one in some()}]
+        threads = [*{one.thread: None for one in chain(*found)}]
         replies = yield from send(*(("HEXISTS", state.keys.of(decode(one)).thread, "user") for one in threads))
         alive = {one for one, is_there in zip(threads, replies, strict=True) if is_there}
-        picks = [picked((one for one in some() if one.thread in alive), query, at_least) for some in found]
-        page = yield from read_windows(state, [*chain(*picks)], query.window, query.user_id)
+        picks = [picked((one for one in some if one.thread in alive), query, at_least) for some in found]
+        page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
     return [hits_of(some, page) for some in picks], page
 
 
 def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
-    """Take the best candidates that give enough hits within the budget, and besides them possible copies of their texts.
-
-    The same text has the same vector and length, so only candidates with both may be one hit.
-    """
-    taken: list[Ranked] = []
-    seen: set[object] = set()
+    """Take the best candidates that give enough hits within the budget, and possible copies: what has the same vector and length."""
+    taken, seen = list[Ranked](), set[object]()
     left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
-    most = LEAST if query.turn else most_of(query)
+    most = LEAST if query.turn else query.most
     for one in ranked:
         if len(seen) >= max(query.fetched, at_least):
             break
@@ -81,14 +113,11 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
 
 
 def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Found]:
-    """Return all hits, the best first; of messages with the same text only the newest counts, or one of a time that is asked for.
-
-    What is gone is left out, and so is a vector of another text: vectors outlive a thread that expires, and are deleted in steps
-    behind the messages.
-    """
+    """Return all hits, the best first; of messages with the same text only the newest counts, or one of a time that is asked for."""
     found: dict[object, Found] = {}
     for one in ranked:
         row = page.rows.get(one[:2])
+        # a vector may be one of another text: it outlives a thread that expires, and is deleted in a step behind the message
         if row is None or count_tokens(text := words_in_row(row)) != one.tokens:
             continue
         hit = Found(one, one[:2], (row.role, text.strip()))
@@ -98,11 +127,217 @@ def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Found]:
     return list(found.values())
 
 
-def messages_around(
-    state: MemoryState, thread_id: str, seqs: Sequence[int], user_id: str | None, window: tuple[int, int]
-) -> Plan[RecallResult]:
-    """Return messages of a thread as hits, with what was said around each. One or two round trips, more with media."""
-    ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
-    page = yield from read_windows(state, ranked, window, user_id)
-    yield from with_media(state, [*page.rows.values()])
-    return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows)
+def words_in_row(row: StoredMessage) -> str:
+    """Return the text of a row by which it is found; most rows tell it without making the message."""
+    data = row.record["data"]
+    content = data["content"]
+    if isinstance(content, str) and not data.get("tool_calls"):
+        return content
+    return structured_text(row.message) if row.record["kind"] == "a" else words_in(row.message)
+
+
+@dataclass(slots=True)
+class Page:
+    """The messages around candidates, by thread (encoded as in keys) and seq."""
+
+    titles: dict[bytes, str | None] = field(default_factory=dict)
+    ends: dict[bytes, int] = field(default_factory=dict)  # the next seq of each thread
+    rows: dict[Position, StoredMessage] = field(default_factory=dict)
+    looked: set[Position] = field(default_factory=set)  # what was read, also where nothing is
+    windows: dict[Position, tuple[list[Position], list[Position]]] = field(default_factory=dict)  # the nearest first
+
+    def measure(self, position: Position, before: int, after: int) -> set[int]:
+        """Find what was said before and after a message; return the seqs to read where a message beside it is gone."""
+        (thread, _), more = position, set[int]()
+        sides = self.windows[position] = list["Position"](), list["Position"]()
+        farther = _beside(position[1], before + FARTHER, after + FARTHER)
+        for side, seqs, most in zip(sides, farther, (before, after), strict=True):
+            for seq in seqs:
+                if len(side) == most or seq >= self.ends[thread]:
+                    break
+                if (thread, seq) not in self.looked:
+                    more |= {one for one in seqs if (thread, one) not in self.looked}
+                    break
+                row = self.rows.get((thread, seq))
+                if row is not None and row.record["kind"] in _SAID and not row.refused:
+                    side.append((thread, seq))
+        return more
+
+
+def _beside(seq: int, before: int, after: int) -> tuple[range, range]:
+    """Return the seqs of what was said before and after a message, the nearest first."""
+    own = seq - seq % STRIDE
+    last = own - STRIDE if own == seq else own
+    front = range(last, max(last - before * STRIDE, -1), -STRIDE)
+    return front, range(own + STRIDE, own + STRIDE * (after + 1), STRIDE)
+
+
+def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, int], user_id: str | None) -> Plan[Page]:
+    """Read messages and what stands around them. One round trip, none without any; two where one beside it is gone."""
+    page, wanted = Page(), dict[bytes, set[int]]()
+    for one in ranked:
+        wanted.setdefault(one.thread, set()).update(chain((one.seq,), *_beside(one.seq, *window)))
+    owner = None if user_id is None else encode(user_id).encode()
+    for _ in range(2):
+        commands: list[Command] = []
+        for thread, some in wanted.items():
+            keys = state.keys.of(decode(thread))
+            commands += [("HMGET", keys.thread, "user", "title", "next_seq"), ("HMGET", keys.messages, *some)]
+        replies = (yield from send(*commands)) if commands else []
+        for (thread, some), (user, title, end), bodies in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
+            if user is None or owner not in (None, user):  # a thread that Redis has evicted in part belongs to nobody
+                continue
+            page.titles[thread], page.ends[thread] = title.decode() if title else None, int(end or 0)
+            page.looked.update((thread, seq) for seq in some)
+            # a superseded message begins with -
+            found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
+            for row in read_rows(found, decode(thread), make=False):
+                if row.record["data"].keys() <= PLAIN or is_readable(row):
+                    page.rows[thread, row.place] = row
+        wanted = {}
+        for one in ranked:
+            if one[:2] in page.rows and (more := page.measure(one[:2], *window)):
+                wanted.setdefault(one.thread, set()).update(more)
+    return page
+
+
+# ---------------------------------------------------------------------- the caller's reranker
+
+
+def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Page) -> Plan[list[Found]]:
+    """Let the reranker order hits and drop some. No round trip; `RerankerError` if it fails or returns what it was not given."""
+    if options.reranker is None or not hits:
+        return [*hits]
+    from langchain_workingmem._engine import models  # which imports asyncio
+
+    hits = hits[: query.fetched]
+    # with what was said before: an answer is understood with its question
+    found = RecallResult(hits=[as_hit(hit, page, page.windows[hit.position][0][::-1], (), page.rows) for hit in hits])
+    size = sum(len(str(row.record["data"]["content"])) for row in page.rows.values())
+    documents = yield from compute(found.to_documents, size)
+    seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
+    returned = yield from models.rerank(options.reranker, query.text, documents, seconds)
+    by_id = {(hit.thread_id, hit.message.id): one for hit, one in zip(found.hits, hits, strict=True)}
+    scores: dict[Any, Any] = {}
+    for one in returned:
+        metadata = getattr(one, "metadata", {})
+        id = (metadata.get("thread_id", ""), metadata.get("message_id"))
+        if id not in by_id:
+            raise RerankerError(
+                "the reranker returned what is no hit",
+                remedy="return some of the documents that it was given, with their metadata",
+            )
+        scores.setdefault(id, metadata.get("relevance_score"))  # most rerankers of LangChain use this name
+    known = all(isinstance(score, Real) and isfinite(score) for score in scores.values())
+    return [by_id[id]._replace(relevance=float(score) if known else None) for id, score in scores.items()]
+
+
+# ---------------------------------------------------------------------- the result
+
+
+def result_of(query: Query, hits: Sequence[Found], page: Page, chunk_tokens: int) -> RecallResult:
+    """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
+    if query.max_tokens is None:
+        return in_windows(hits, page, page.rows, page.rows)
+    sizes, cut = sized(query, hits, page)
+    hits = [hit for hit in hits if hit.position in sizes]
+    return in_windows(hits, page, _shortened(query, hits, page, cut, chunk_tokens) if cut else page.rows, sizes)
+
+
+def in_windows(
+    hits: Sequence[Found], page: Page, rows: Mapping[Position, StoredMessage], kept: Collection[Position]
+) -> RecallResult:
+    """Build the result of hits with what is `kept` of their windows; `rows` hold excerpts of the messages."""
+    windows = list[tuple["Found", list["Position"], list["Position"]]]()
+    said = {at: (row.record["type"], str(row.record["data"]["content"])) for at, row in page.rows.items()}
+    known = {said[hit.position]: hit.position for hit in hits}  # no message beside a hit repeats another hit
+    for hit in hits:
+        sides = ([at for at in side if known.get(said[at], at) == at] for side in page.windows[hit.position])
+        front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
+        windows.append((hit, front[::-1], back))
+    runs = [[*front, hit.position, *back] for hit, front, back in windows]
+    shown = {*chain(*runs)}
+    ordered = [rows[at] for _, at in sorted((page.rows[at].record["at"], at) for at in shown)]
+    pairs = {pair for run in runs for pair in pairwise(run)}
+    pairs |= {(at, after) for at in shown if (after := (at[0], at[1] + STRIDE)) in shown}
+    adjacent = frozenset((rows[one].thread_id, one[1], other[1]) for one, other in pairs)
+    titles = {rows[at].thread_id: page.titles[at[0]] for at in shown}
+
+    def make() -> list[RecallHit]:
+        return [as_hit(hit, page, front, back, rows) for hit, front, back in windows]
+
+    return RecallResult.of(ordered, titles, adjacent, make)
+
+
+def as_hit(
+    hit: Found, page: Page, front: Sequence[Position], back: Sequence[Position], rows: Mapping[Position, StoredMessage]
+) -> RecallHit:
+    """Build a hit with its window, in order; `rows` hold excerpts of its messages."""
+    row = rows[hit.position]
+    return RecallHit(
+        message=row.message,
+        thread_id=row.thread_id,
+        score=hit.ranked.score if hit.relevance is None else hit.relevance,
+        similarity=min(hit.ranked.similarity, 1.0),  # long vectors by "ip" have more
+        before=[rows[position].message for position in front],
+        after=[rows[position].message for position in back],
+        stored_at=row.stored_at,
+        thread_title=page.titles[hit.position[0]],
+    )
+
+
+# ---------------------------------------------------------------------- the budget
+
+
+def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
+    """Return how many tokens each message may take, until nothing more fits, and those of it that are too long.
+
+    A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next hit. A turn takes all hits
+    first, cut as short as may be, then what stands beside them, and shares out what is left: three parts for a hit, one for another.
+    """
+    left = query.max_tokens or 0
+    shares = {hit.position: _WEIGHT for hit in hits}
+    sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
+    runs = [(at, run) for at in shares for run in ([at], *page.windows[at])]
+    if query.turn:
+        runs = [*runs[::3], *(run for at, run in enumerate(runs) if at % 3)]
+    for hit, run in runs:
+        if run != [hit] and hit not in sizes:
+            continue
+        for at in run:
+            if at in sizes:
+                continue
+            parts = 1 if at in shares else 2
+            lengths[at] = count_tokens(row_text(page.rows[at]))
+            whole = min(lengths[at], query.most // parts)
+            size = min(whole, LEAST // parts) if query.turn else whole
+            if size > left:
+                break
+            sizes[at], needs[at], left = size, whole - size, left - size
+    total = sum(shares.get(at, 1) for at in sizes)
+    for _, at in sorted((need / shares.get(at, 1), at) for at, need in needs.items()):
+        given = min(needs[at], left * shares.get(at, 1) // total)  # what one does not need goes to the others
+        sizes[at], left, total = sizes[at] + given, left - given, total - shares.get(at, 1)
+    return sizes, {at: size for at, size in sizes.items() if size < lengths[at]}
+
+
+def _shortened(
+    query: Query, hits: Sequence[Found], page: Page, cuts: Mapping[Position, int], chunk_tokens: int
+) -> dict[Position, StoredMessage]:
+    """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, after it the beginning."""
+    rows = dict(page.rows)
+    by_position = {hit.position: hit for hit in hits}
+    fronts = {position for hit in hits for position in page.windows[hit.position][0]}
+    words = [word for word in words_of(query.text) if len(word) > _COMMON or not word.isascii()]
+    for position, size in cuts.items():
+        row = rows[position]
+        message: BaseMessage = row.message
+        start = end = len(row_text(row)) if position in fronts else 0
+        if hit := by_position.get(position):
+            start, end = chunk_span(words_in_row(row), chunk_tokens, hit.ranked.chunk)
+        names = attachments(message)
+        text = excerpt(message_text(message), size - count_tokens("\n".join(names)), start, end, words)
+        text = "\n".join([text, *(name for name in names if name not in text)])
+        lean = with_calls(message) if isinstance(message, AIMessage) else message
+        rows[position] = row.with_message(as_shown(lean, {"thread_id": row.thread_id, "excerpt": True}, text))
+    return rows

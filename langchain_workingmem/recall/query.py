@@ -24,7 +24,7 @@ from langchain_workingmem.checks import (
 )
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import MOST_HITS, RecallArguments, Scope
-from langchain_workingmem.recall.ranking import CANDIDATES, NEAREST
+from langchain_workingmem.recall.ranking import CANDIDATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._documents.filters import Filter
     from langchain_workingmem.options import RecallOptions
-    from langchain_workingmem.recall.times import Span
+    from langchain_workingmem.recall.question import Span
 
 TIMES = 4  # a reranker is given so many times the hits, or the tokens of a budget, that come back
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
-CHECKED = 1_000  # candidates of each search whose metadata is checked here
+LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
+SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 
 
 def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> Filter:
@@ -69,6 +70,7 @@ class Query:
     window: tuple[int, int]
     threshold: float | None
     max_tokens: int | None  # of the whole result
+    most: int  # of these, that one hit takes
     where: Mapping[str, Any]  # filters besides the scope, as `build_filter` takes them
     threads: Filter | None = None  # of their metadata; None: any thread
     unsure: Filter | None = None  # what the index leaves to be checked of messages
@@ -89,19 +91,18 @@ class Query:
         user_id: str | None = None,
         thread_filters: Collection[str] = (),
         turn: bool = False,
+        zone: ZoneInfo | None = None,
         **arguments: Unpack[RecallArguments],
     ) -> Query:
         """Check the arguments of a search, or of a `turn`; those that are None or missing come from the options.
 
-        A turn has both limits of the options, a search that names `max_tokens` no other one.
+        A turn has both limits of the options, a search that names `max_tokens` no other one. Days are those of `zone`, None: of `now`.
         """
         check_argument_names(arguments)
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
         given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-        for name, value in given.items():
-            if check := _CHECKS.get(name):
-                given[name] = check(value, name)
+        given |= {name: _CHECKS[name](value, name) for name, value in given.items() if name in _CHECKS}
         for name, id in (("thread_id", thread_id), ("user_id", user_id)):
             if id is not None:
                 check_id(id, name)
@@ -109,60 +110,53 @@ class Query:
         if thread_id is None and (scope == "thread" or user_id is None):
             missing = "thread_id" if scope == "thread" else "user_id"
             raise IdError(f"recall over a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
-        around = options.message_range
-        many = CANDIDATES if options.reranker is None else MOST_RERANKED
-        fetched = top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
-        if options.reranker is not None:
-            fetched = max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED))
+        where: dict[str, Any] = {name: given[name] for name in ("since", "until", "roles") if name in given}
+        of_threads = unsure = None
+        if "metadata" in given:
+            where["metadata"], of_threads, unsure = _filters(options, given["metadata"], thread_filters)
+        reranked, around = options.reranker is not None, options.message_range
+        now = given.get("now") or datetime.now(UTC)
+        many = MOST_RERANKED if reranked else CANDIDATES
+        top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
+        budget = options.max_tokens if turn and max_tokens is None else max_tokens
         return cls(
             text=text,
             thread_id=thread_id,
             user_id=user_id,
             scope=scope,
             top_k=top_k,
-            fetched=fetched,
-            reranked=options.reranker is not None,
+            fetched=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
+            reranked=reranked,
             window=given.get("message_range") or ((around, around) if isinstance(around, int) else tuple(around)),
             threshold=given.get("threshold", options.threshold),
-            max_tokens=options.max_tokens if turn and max_tokens is None else max_tokens,
+            max_tokens=budget,
+            most=max(LEAST, (budget or 0) // SHARE),
             turn=turn,
-            now=given.get("now") or datetime.now(UTC),
+            now=now if zone is None else in_zone(now, zone),
             exclude=given.get("exclude_message_ids", frozenset()),
-            **_conditions(options, given, thread_filters),
+            where=where,
+            threads=of_threads,
+            unsure=unsure,
         )
-
-    def in_zone(self, zone: ZoneInfo | None) -> Query:
-        """Ask in the time zone of a user; None: in that of `now`."""
-        return self if zone is None else replace(self, now=in_zone(self.now, zone))
-
-    def among(self, thread_ids: Collection[str]) -> Query:
-        """Search these threads only."""
-        return replace(self, where={**self.where, "thread_ids": [*thread_ids]})
 
     def without(self, thread_id: str) -> Query:
         """Exclude a thread."""
         return replace(self, where={**self.where, "not_thread_ids": [thread_id]})
-
-    def depth(self, spare: int, *, hybrid: bool) -> int:
-        """Return how many candidates are searched: also those that may not count as hits."""
-        wanted = self.fetched * 2 + spare + len(self.exclude) + 8
-        return max(CHECKED if self.unsure else CANDIDATES if hybrid else NEAREST, wanted)
 
     def filter(self, times: Collection[Span] = ()) -> str:
         """Build the filter, always with the owner; with times from the first to the last of them."""
         where = dict(self.where)
         if times:
             since, until = min(one.since for one in times), max(one.until for one in times) - 1
-            where["since"] = max(since, where.get("since") or since)
-            where["until"] = min(until, until if where.get("until") is None else where["until"])
+            where["since"] = max(since, where.get("since", since))
+            where["until"] = min(until, where.get("until", until))
         return build_filter(user_id=self.user_id, thread_id=self.thread_id if self.scope == "thread" else None, **where)
 
 
-def _conditions(options: RecallOptions, given: Mapping[str, Any], thread_filters: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a query that say which messages may be found."""
-    where: dict[str, Any] = {name: given[name] for name in ("since", "until", "roles") if name in given}
-    if (metadata := given.get("metadata")) is None:
-        return {"where": where}
+def _filters(
+    options: RecallOptions, metadata: Any, thread_filters: Collection[str]
+) -> tuple[str, Filter | None, Filter | None]:
+    """Return the condition of a filter for the index, the filter of threads, and what is left to be checked of messages."""
     of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
     if mixed := sorted(key for key in others.keys if is_named(key, thread_filters)):
         raise OptionError(
@@ -170,11 +164,10 @@ def _conditions(options: RecallOptions, given: Mapping[str, Any], thread_filters
             remedy="join what you want of threads and of messages by $and, or search twice",
         )
     # the index knows nothing of other keys
-    where["metadata"], is_decided = others.condition(
+    condition, is_decided = others.condition(
         lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
     )
-    found: dict[str, Any] = {"where": where, "threads": of_threads if of_threads.wanted else None}
-    return found if is_decided else found | {"unsure": others}
+    return condition, of_threads if of_threads.wanted else None, None if is_decided else others
 
 
 def _checked_ids(ids: Any, name: str) -> frozenset[str]:

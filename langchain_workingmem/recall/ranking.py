@@ -1,7 +1,7 @@
 """Rank the candidates of a search: pure functions over columns, because an object for each of 400 candidates took a third of a turn.
 
-The steps of a hybrid search are `fused`, `neighbours`, author, length and `nearness`; docs/recall-measured.md has what each brings on
-public conversations, and what was left out because it brought less. A semantic search has the last three.
+The steps of a hybrid search are vectors and words, `neighbours`, author, length and `nearness`; docs/recall-measured.md has what each
+brings on public conversations, and what was left out because it brought less. A semantic search has the last three.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from langchain_workingmem.options import HybridWeights
-    from langchain_workingmem.recall.times import Span
+    from langchain_workingmem.recall.question import Span
 
     Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
     Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 CANDIDATES = 200  # of each search; 100 cost .014 of the evidence on BEAM
-NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = 100  # the place in the list whose similarity says nothing about a message
 USERS = frozenset({THE_USER.encode()})
@@ -99,11 +98,6 @@ class Ranking:
     def __iter__(self) -> Iterator[Ranked]:
         return map(self.make, self.order.tolist())
 
-    def above(self, bar: float, *, worded: bool) -> Iterator[Ranked]:
-        """Return those of a similarity from the bar on, those of a named time, and those with words, if `worded`."""
-        kept = (self.similarities >= bar) | (self.timely == 1) | (worded & (self.words > 0))
-        return map(self.make, self.order[kept[self.order]].tolist())
-
 
 def rank(
     found: Candidates,
@@ -116,11 +110,7 @@ def rank(
     times: Collection[Span] = (),
     threshold: float = 0.0,
 ) -> Ranking:
-    """Rank the messages of a search: of several chunks the best counts. Those below the threshold are left out.
-
-    Where the question has a number, the share of words doubles: to an embedding, numbers are alike. What these authors said gets
-    the bonus.
-    """
+    """Rank the messages of a search: of several chunks the best counts. What these authors said gets the bonus."""
     import numpy as np
 
     names = sorted({*found.threads})
@@ -135,8 +125,10 @@ def rank(
     tokens, score, most = np.array(found.tokens, np.int64)[first], similarity, 1.0
     if hybrid and len(places):
         meaning, said = similarity / (similarity.max() or 1), words / (words.max() or 1)
+        # where the question has a number, the share of words doubles: to an embedding, numbers are alike
         dense = max(0, 2 * weights.dense - 1) if numbered else weights.dense
-        score = fused(meaning, said, dense) + weights.neighbours * neighbours(places, meaning, said, dense)
+        score = dense * meaning + (1 - dense) * said
+        score += weights.neighbours * neighbours(places, meaning, said, dense)
         most += 2 * weights.neighbours
     unit = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
     is_theirs = np.fromiter(map(authors.__contains__, found.authors), np.float64, len(values))[first]
@@ -152,24 +144,23 @@ def rank(
         order = order[similarity[order] >= threshold]
     scores = (score / (most + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
 
-    # of a message with the number of the question the excerpt shows where it stands
-    worded = (
-        dict(zip(message_of[near:][::-1].tolist(), range(len(values) - 1, near - 1, -1), strict=True))
-        if numbered
-        else {}
-    )
+    best = (
+        first.copy()
+    )  # the chunk that an excerpt shows: of a message with the number of the question, where that stands
+    if numbered:
+        best[message_of[near:][::-1]] = np.arange(len(values) - 1, near - 1, -1)
 
     def make(at: int) -> Ranked:
-        place, best = places[at].item(), first[at].item()
+        place, chunk = places[at].item(), best[at].item()
         return Ranked(
             names[place >> _BITS][1:-1],
             place & _SEQS,
-            found.tokens[best],
+            found.tokens[chunk],
             scores[at].item(),
             similarity[at].item(),
             bool(words[at] > 0),
             bool(timely[at] == 1),
-            int(found.chunks[worded.get(at, best)]),
+            int(found.chunks[chunk]),
         )
 
     return Ranking(order, similarity, words, timely, make)
@@ -178,22 +169,14 @@ def rank(
 # ---------------------------------------------------------------------- the steps
 
 
-def fused(meaning: Numbers, said: Numbers, dense: float) -> Numbers:
-    """Return the score of vectors and of words together; both are shares of the best one."""
-    return dense * meaning + (1 - dense) * said
-
-
 def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Numbers:
-    """Return the evidence for what was said before and after each message, so that an answer is found by its question.
-
-    What is no nearer than an ordinary candidate is no evidence. Messages are given in the order of places.
-    """
+    """Return the evidence for what was said before and after each message (rising places): an answer is found by its question."""
     import numpy as np
 
-    nearest = np.sort(meaning)[::-1]
+    nearest = np.sort(meaning)[::-1]  # what is no nearer than an ordinary candidate is no evidence
     ordinary = nearest[min(ORDINARY, len(nearest)) - 1]
     apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(places))
-    evidence = fused(apart, said, dense)
+    evidence = dense * apart + (1 - dense) * said
     after = np.minimum(places.searchsorted(places + STRIDE), len(places) - 1)  # between them tool traffic may lie
     is_next = places[after] == places + STRIDE
     found = np.zeros(len(places))
@@ -203,13 +186,11 @@ def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) ->
 
 
 def nearness(created_at: Sequence[int] | np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:
-    """Return for each time 1 in a span, less around it, and 0 far from all; `created_at` in microseconds.
-
-    People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days
-    and half the length of the span after it, and twice as fast before it.
-    """
+    """Return for each time (microseconds) 1 in a span, less around it, and 0 far from all."""
     import numpy as np
 
+    # People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days and half
+    # the length of the span after it, and twice as fast before it.
     created_at, nearest = np.asarray(created_at), np.zeros(len(created_at))
     for since, until in spans:
         fade = _FADE + (until - since) / 2

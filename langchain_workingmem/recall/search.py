@@ -25,13 +25,13 @@ from langchain_workingmem._redis.queries import (
     words_of,
 )
 from langchain_workingmem._text.chunks import keep_ends
+from langchain_workingmem._text.clock import in_zone
 from langchain_workingmem._text.searched import has_digit
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.authors import Authors, apart
 from langchain_workingmem.recall.hits import fetch_hits
-from langchain_workingmem.recall.ranking import BY_USER, USERS, Candidates, rank
-from langchain_workingmem.recall.times import named_times
+from langchain_workingmem.recall.question import Authors, apart, named_times
+from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, USERS, Candidates, rank
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.question import Span
     from langchain_workingmem.recall.ranking import Ranking
-    from langchain_workingmem.recall.times import Span
 
+NEAREST = 100  # candidates of a search by vectors alone; 200 cost it another fifth of its time
+CHECKED = 1_000  # candidates of each search whose metadata is checked here
 FEW = 10  # different messages that a search should rank at least
 DEEPER, DEEPEST = 20, 1_000_000  # times as many candidates; as many as Search returns at once
 
@@ -61,7 +63,8 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     if query.user_id is None and query.scope == "user":
         owned = yield from get_existing_thread(state, query.thread_id or "", None)
         query = replace(query, user_id=owned.user_id)
-    query = query.in_zone(state.zone(query.thread_id, query.user_id, query.timezone))
+    if (zone := state.zone(query.thread_id, query.user_id, query.timezone)) is not None:
+        query = replace(query, now=in_zone(query.now, zone))
     checks: list[Command] = []
     if query.thread_id is not None and query.user_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "user")]
@@ -77,38 +80,40 @@ def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
     if query.threads is None:
         return query
     if query.scope == "user":
-        return query.among((yield from find_threads(state, query.user_id or "", query.threads)))
-    thread = yield from get_thread(state, query.thread_id or "", query.user_id)
-    return query.among([thread.id] if thread and query.threads.matches(thread.metadata) else [])
+        ids = yield from find_threads(state, query.user_id or "", query.threads)
+    else:
+        thread = yield from get_thread(state, query.thread_id or "", query.user_id)
+        ids = [thread.id] if thread and query.threads.matches(thread.metadata) else []
+    return replace(query, where={**query.where, "thread_ids": ids})
 
 
 def search(
     state: MemoryState, query: Query, beside: Sequence[Command] = (), *, spare: int = 0
 ) -> Plan[tuple[Ranking, list[Any]]]:
-    """Embed the question, search and rank. One round trip, which returns the replies to the commands `beside` too.
+    """Embed the question, search and rank, with `spare` messages for a caller that drops some; return the replies `beside`, too.
 
-    `spare` messages are searched beyond `top_k`, for a caller that drops some. It is searched again, in a second round trip, where
-    the first one shows an author whom the question names and who was unknown before, and deeper where the chunks of a few messages,
-    copies of a text, or messages that a filter leaves out, take all places.
+    One round trip. One more where it shows an author whom the question names and who was unknown before, and where the chunks of
+    a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
-    authors, owner = state.room(Authors), query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
-    known = authors.get(owner) or frozenset()
-    depth = min(query.depth(spare, hybrid=state.recalling.search == "hybrid"), DEEPEST)
-    asked = Asked.of(state, query, known, depth)
+    options, authors = state.recalling, state.room(Authors)
+    owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
+    known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"
+    usual = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
+    depth = min(max(usual, query.fetched * 2 + spare + len(query.exclude) + 8), DEEPEST)
+    asked = Asked.of(state, query, known)
     vector = yield from state.embedder.embed([asked.text], query=True)
-    found, replies = yield from _sent(state, query, asked, vector, beside)
+    found, replies = yield from _candidates(state, query, asked, vector, depth, beside)
     if not known >= (seen := {author.decode().rstrip(THE_USER) for author in {*found.authors}}):
         known = authors.note(owner, seen)
-        before, asked = asked, Asked.of(state, query, known, depth)
-        if asked.text != before.text or asked.words != before.words:
+        before, asked = asked, Asked.of(state, query, known)
+        if (asked.text, asked.words) != (before.text, before.words):
             vector = yield from state.embedder.embed([asked.text], query=True)
-            found, _ = yield from _sent(state, query, asked, vector, ())
-    options = state.recalling
+            found, _ = yield from _candidates(state, query, asked, vector, depth)
     is_named = 0 < len(asked.authors) < len(known)  # a name that all messages bear tells nothing
     ranked = partial(
         rank,
         weights=options.weights,
-        hybrid=options.search == "hybrid",
+        hybrid=is_hybrid,
         numbered=has_digit(asked.text),
         authors={one.encode() for one in asked.authors} if is_named else USERS,
         bonus=options.weights.author if is_named else BY_USER,
@@ -119,13 +124,13 @@ def search(
     different = len({*ranking.similarities.tolist()})  # copies of a text have the same
     is_crowded = len(ranking) < query.fetched + spare or min(len(ranking), different) < max(FEW, query.fetched)
     if found.has_more and is_crowded and depth < DEEPEST:
-        asked.depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
-        found, _ = yield from _sent(state, query, asked, vector, ())
+        depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
+        found, _ = yield from _candidates(state, query, asked, vector, depth)
         ranking = ranked(found)
     return ranking, replies
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What is searched for."""
 
@@ -133,23 +138,29 @@ class Asked:
     text: str  # to embed
     words: list[str]
     times: Sequence[Span]
-    depth: int  # candidates of each search
 
     @classmethod
-    def of(cls, state: MemoryState, query: Query, known: frozenset[str], depth: int) -> Asked:
+    def of(cls, state: MemoryState, query: Query, known: frozenset[str]) -> Asked:
         """Divide the question; `known` are the authors of the user."""
         options = state.recalling
         question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
         whole = keep_ends(f"{query.before}\n{query.text}", MAX_QUERY_CHARACTERS) if query.before else question
         authors, text, embedded = apart(whole, known)
         words = words_of(text, whole=True) if options.search == "hybrid" else []
-        return cls(authors, to_utf8(embedded), words, named_times(question, query.now, options.when), depth)
+        return cls(authors, to_utf8(embedded), words, named_times(question, query.now, options.when))
 
 
-def _sent(
-    state: MemoryState, query: Query, asked: Asked, vector: np.ndarray[Any, Any], beside: Sequence[Command]
+def _candidates(
+    state: MemoryState,
+    query: Query,
+    asked: Asked,
+    vector: np.ndarray[Any, Any],
+    depth: int,
+    beside: Sequence[Command] = (),
 ) -> Plan[tuple[Candidates, list[Any]]]:
-    """Send the searches with the commands `beside`; repair an index that was dropped or rebuilt. One round trip."""
+    """Search with the commands `beside`; repair an index that was dropped or rebuilt. One round trip."""
+    import numpy as np
+
     indexes, name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
     if not indexes.threads_ready:
         yield from indexes.ready()
@@ -161,40 +172,30 @@ def _sent(
     fields = [name for name, is_needed in needed.items() if is_needed]
 
     def commands() -> Plan[list[Any]]:
-        packed = pack(vector, indexes.dtype, state.recalling.index.distance)[
-            0
-        ]  # anew after a repair, which may find an index of another number type
-        searches = [vector_search(name, packed, one, asked.depth, fields) for one in near]
+        # anew after a repair, which may find an index of another number type
+        packed = pack(vector, indexes.dtype, state.recalling.index.distance)[0]
+        searches = [vector_search(name, packed, one, depth, fields) for one in near]
         if asked.words:
-            searches.append(word_search(name, asked.words, where, asked.depth, fields))
+            searches.append(word_search(name, asked.words, where, depth, fields))
         return send(*searches, *beside)
 
     replies = yield from search_with_repair(commands, partial(indexes.refresh, dims), create=indexes.create)
-    count = len(near) + bool(asked.words)
-    found = yield from _candidates(state, query, replies[:count], len(near), fields, asked.depth)
-    return found, replies[count:]
-
-
-def _candidates(
-    state: MemoryState, query: Query, replies: Sequence[Any], near: int, fields: Sequence[str], depth: int
-) -> Plan[Candidates]:
-    """Read the replies, the first `near` of vectors, without what is excluded."""
-    import numpy as np
-
     keys, values, rows, count = list[bytes](), list[Any](), list[Any](), 0
-    for at, reply in enumerate(replies):
-        some, ranks, their_rows = columns(reply, "sortkey" if at < near else "score", content=bool(fields))
+    searches = len(near) + bool(asked.words)
+    for at, reply in enumerate(replies[:searches]):
+        is_near = at < len(near)
+        some, ranks, their_rows = columns(reply, "sortkey" if is_near else "score", content=bool(fields))
         found = numbers(ranks)
-        values.append(similarities(found, state.recalling.index.distance) if at < near else found)
-        keys, rows, count = keys + some, rows + their_rows, count + len(some) * (at < near)
-    has_more = len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0)
-    scores = np.concatenate(values)
-    if not fields:
-        return Candidates.read(keys, scores, count, has_more=has_more)
-    work = (query.unsure.work + 1_000) * len(keys) if query.unsure else len(keys)  # what a metadata is, about
-    kept, details = yield from compute(partial(_passing, query, keys, rows), work)
-    times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
-    return Candidates.read([*compress(keys, kept)], scores[kept], sum(kept[:count]), times, has_more=has_more)
+        values.append(similarities(found, state.recalling.index.distance) if is_near else found)
+        keys, rows, count = keys + some, rows + their_rows, count + len(some) * is_near
+    has_more = bool(len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0))
+    scores, times = np.concatenate(values), list[int]()
+    if fields:
+        work = (query.unsure.work + 1_000) * len(keys) if query.unsure else len(keys)  # what a metadata is, about
+        kept, details = yield from compute(partial(_passing, query, keys, rows), work)
+        times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
+        keys, scores, count = [*compress(keys, kept)], scores[kept], sum(kept[:count])
+    return Candidates.read(keys, scores, count, times, has_more=has_more), replies[searches:]
 
 
 def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[list[bool], list[dict[bytes, Any]]]:

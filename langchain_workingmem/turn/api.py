@@ -162,7 +162,7 @@ class Turn:
             text = "" if asked is None else str(asked.text)
             if text.strip():
                 ids: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
-                query = Query.of(options, text, **ids, turn=True, **arguments).in_zone(zone)
+                query = Query.of(options, text, **ids, turn=True, zone=zone, **arguments)
         if query is None:
             _check_unused(self.core, arguments, is_off=recall is False or options is None)
         history = self.history

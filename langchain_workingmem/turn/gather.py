@@ -223,9 +223,9 @@ def _follow_list(
     ids = [message.id or "" for message, _ in entries]
     found.seqs = {ids[at]: seq for at, seq in done.seqs.items()}
     found.stored_ids = {ids[at]: id for at, id in done.aliases.items()}
-    found.gone = found.known.ranges(done.drop)
-    if not (done.seqs or found.known.deleted):
+    if not (done.seqs or done.drop or found.known.deleted):
         return
+    found.gone = found.known.ranges(done.drop)
     rows = {row.seq: row for row in found.known.rows}
     asked = max((at for at, entry in enumerate(listed) if entry.words.startswith("q")), default=-1)
     found.end = done.seqs.get(asked, inf)

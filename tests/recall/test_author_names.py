@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langchain_workingmem._redis.keys import author_tag
-from langchain_workingmem.recall.authors import apart
+from langchain_workingmem.recall.question import apart
 
 ANN, BEN, BOT = author_tag("Ann"), author_tag("Ben Stiller"), ""
 

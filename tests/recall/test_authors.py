@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem.recall.authors import Authors
+from langchain_workingmem.recall.question import Authors
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 

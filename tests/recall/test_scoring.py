@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from langchain_workingmem._redis.keys import STRIDE, encode
 from langchain_workingmem._redis.queries import numbers, similarities
 from langchain_workingmem.options import HybridWeights
-from langchain_workingmem.recall.floors import floor_of
+from langchain_workingmem.recall.question import Span
 from langchain_workingmem.recall.ranking import Candidates, Ranked, Ranking, rank
-from langchain_workingmem.recall.times import Span
-from langchain_workingmem.recall.turn import _bar
+from langchain_workingmem.recall.turn import _bar, floor_of
 
 Candidate: TypeAlias = tuple[
     bytes, int, int, bytes, float, bytes, int

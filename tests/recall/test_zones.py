@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from langchain_workingmem._text.clock import aware, from_micros, to_micros
-from langchain_workingmem.recall.times import named_times
+from langchain_workingmem.recall.question import named_times
 
 AUCKLAND, ANGELES, KATHMANDU = "Pacific/Auckland", "America/Los_Angeles", "Asia/Kathmandu"
 SANTIAGO = "America/Santiago"  # clocks change at midnight

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_workingmem.recall.authors import Authors
+from langchain_workingmem.recall.question import Authors
 
 
 @pytest.fixture

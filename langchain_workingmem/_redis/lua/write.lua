@@ -13,8 +13,7 @@
 --   edit       all messages must be stored, else {refused = 'message', missing}
 -- Reply {new, count, version, at, seqs, is_new, bare (brought back), is_left, renew, is_titled}; {known}: index, facts ('': deleted),
 --       whether it is current and SHA1 of the body of each message without `seq` whose id is stored or was deleted: nothing is written
-local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between: recall reads neighbours by their numbers
-local fields_of = {'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until', 'next_number', 'updated_at'}
+local fields_of = {'user', 'next_seq', 'last_at', 'upto', 'created_at', 'title', 'ttl', 'vectors_until', 'next_number', 'updated_at'}
 local thread = {}
 for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields_of))) do thread[fields_of[at]] = value or nil end
 local no = refusal(head.user, thread.user)
@@ -22,7 +21,7 @@ local is_new = not thread.user
 if is_new and head.exists then no = no or 'thread' end
 if no then return {cjson.encode({refused = no})} end
 if head.created_at and head.created_at ~= thread.created_at then return {cjson.encode({gone = true})} end
-if head.version and head.version ~= tonumber(thread.version) then return {cjson.encode({stale = true})} end
+if head.version and head.version ~= version then return {cjson.encode({stale = true})} end
 local asked = head.asked and locate(redis.call('HGET', KEYS[5], head.asked))[1]
 if head.asked and not asked then return {cjson.encode({gone = true})} end
 if asked and not head.back and redis.call('ZCOUNT', KEYS[2], asked, asked) == 0 then return {cjson.encode({stale = true})} end
@@ -90,7 +89,7 @@ local function write_parts(message, seq, at)
     redis.call('HSET', key, 'user', owner, 'thread', head.thread, 'message', message.id, 'role', message.role, 'name', message.name,
       'labels', message.labels, 'created_at', at, 'text', ARGV[argument + 1 + 2 * chunk], 'vector', ARGV[argument + 2 + 2 * chunk])
     if message.metadata then redis.call('HSET', key, 'metadata', message.metadata) end
-    if expiry then redis.call('PEXPIREAT', key, expiry) else redis.call('PERSIST', key) end
+    if expiry then redis.call('PEXPIREAT', key, expiry) end -- else a new key lives for ever
   end
   local first = argument + 2 * message.chunks
   for number = 1, message.media do redis.call('HSET', KEYS[6], seq .. ':' .. number - 1, ARGV[first + number]) end
@@ -119,7 +118,6 @@ local function replace(message, body)
     if string.match(stored, '^[-!]?(.*)$') ~= text then gone[#gone + 1] = seq end
     if words ~= message.words then forget_title(seq) end
   end
-  if is_current then count(words, -1) count(message.words, 1) end
   local vectors = write_parts(message, seq, at)
   redis.call('ZADD', is_current and KEYS[2] or KEYS[3], seq,
     table.concat({seq, message.words, whole(message.tokens), old_upto, writer, vectors, id}, ':'))
@@ -146,7 +144,7 @@ for number, message in ipairs(head.messages) do
     local older = head.again and head.again[message.id]
     names[#names + 1] = message.id
     names[#names + 1] = type(older) ~= 'string' and seq or message.is_superseded and older .. ' ' .. seq or seq .. ' ' .. older
-    if not message.is_superseded then count(message.words, 1) end
+    if not message.is_superseded then count = count + 1 end
     seqs[number], new = number_of, new + 1
     if #bodies > 900 then flush() end
   end
@@ -172,6 +170,6 @@ if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
 if ttl and is_new then fields[#fields + 1], fields[#fields + 2] = 'vectors_until', expiry end
 finish(fields, ttl)
 local _, is_left = sweep(dropped > 0 and 500 or 0)
-return {cjson.encode({new = new, count = counts.count, version = counts.version, at = at, seqs = seqs, is_new = is_new or nil,
+return {cjson.encode({new = new, count = count, version = version, at = at, seqs = seqs, is_new = is_new or nil,
   bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1,
   renew = ttl and not is_new and tonumber(thread.vectors_until or 0) < now / 1000 + 1.5 * ttl or nil})}
