@@ -32,7 +32,7 @@ from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.turn import Turn
 from langchain_workingmem.users import Users
-from langchain_workingmem.working_memory import WorkingMemory
+from langchain_workingmem.working_memory.api import WorkingMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -35,6 +35,14 @@ def check_depth(text: str) -> str:
     return text
 
 
+def parse_json(text: str) -> Any:
+    """Return what a JSON text holds; None when it is not JSON, or nested too deep."""
+    try:
+        return json.loads(check_depth(text))
+    except ValueError:
+        return None
+
+
 def json_leaves(value: object) -> Iterator[object]:
     """Yield the values in nested dicts and lists; their types are not checked.
 

@@ -85,6 +85,14 @@ def is_utf8(text: object) -> bool:
     return isinstance(text, str) and to_utf8(text) == text
 
 
+def check_utf8(text: str) -> str:
+    """Return a text, or raise `ValueError` for a lone surrogate in it."""
+    if not is_utf8(text):
+        msg = "it holds a lone surrogate, which UTF-8 cannot carry"
+        raise ValueError(msg)
+    return text
+
+
 def replace_hidden(text: str, sign: Callable[[str], str]) -> str:
     """Replace control characters and hidden characters by what `sign` returns for each; line ends and tabs stay.
 

@@ -22,7 +22,7 @@ from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn import Gathered, Turn, history_slice, is_sliced, question, turn_of
-from langchain_workingmem.working_memory import read_working_memory
+from langchain_workingmem.working_memory.store import read_working_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
-from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
-from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem.checks import as_tuple, at_least, check_model, check_roles, one_of, wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options.base import Placement, Scope
+from langchain_workingmem.working_memory.document import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
+from langchain_workingmem.working_memory.schema import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from langchain_workingmem.errors import IdError, OptionError, RedisConnectionErr
 from langchain_workingmem.history import selection
 from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
-from langchain_workingmem.working_memory import NOTHING, check_document, find_scope_key, write_revision_into
+from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, make_document, size_of, write_now
 
 if TYPE_CHECKING:
     import builtins
@@ -57,11 +58,12 @@ class Threads(Operations):
         fields = in_pairs(thread_fields(title, metadata))
         if working_memory is None:
             return (yield from changed(state, thread_id, user_id, "create", set=fields))
-        document = check_document(state, state.remembering.format.apply("", working_memory, "replace"))
+        make = partial(state.remembering.format.apply, "", working_memory, "replace")
+        document = yield from make_document(state, make, size_of(working_memory))
         scope_key = yield from find_scope_key(state, thread_id, user_id)
         try:
             thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            yield from write_revision_into(state, scope_key, NOTHING, "seed", document)
+            yield from write_now(state, scope_key, NOTHING, "seed", document)
         except RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise

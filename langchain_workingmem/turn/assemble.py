@@ -19,7 +19,7 @@ from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.turn.fit import fit, fit_present, history_slice, is_sliced
 from langchain_workingmem.turn.messages import in_order, is_users, media_begin, turn_of, with_names
 from langchain_workingmem.usage import Counting
-from langchain_workingmem.working_memory import working_memory_block
+from langchain_workingmem.working_memory.prompt import working_memory_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -200,7 +200,7 @@ def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[
             blocks[state.recall.placement].append(block)
     if gathered.working_memory is not None:
         block = working_memory_block(
-            state,
+            state.remembering,
             gathered.working_memory,
             read_only=shown.read_only,
             tools=shown.tools,

@@ -17,6 +17,7 @@ from langchain_workingmem._redis.codec import is_readable, is_storable, read_row
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, list_head, readable
@@ -24,7 +25,7 @@ from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, recall_for_turn, search, words_in_row
 from langchain_workingmem.turn.fit import fit, history_slice
 from langchain_workingmem.turn.messages import in_order, is_users, media_begin, named
-from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state, verified
+from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -118,7 +119,7 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     calls = [READ.on(state.keys.of(turn.thread_id), **head)]
     scope_key = None
     if state.working_memory is not None:
-        scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
+        scope_key = ScopeKey.of(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
     at = len(calls)
     asked = [part.commands(state, turn.thread_id, turn.user_id) for part in state.parts]
@@ -135,7 +136,7 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         is_other |= yield from part.gathered(state, found, head, reply, some, replies[at : at + len(some)])
         at += len(some)
     if scope_key and found.working_memory and found.working_memory.kept and state.remembering.keeper is None:
-        found.working_memory = yield from verified(state, scope_key, found.working_memory)
+        found.working_memory = yield from wing("keeping").verified(state, scope_key, found.working_memory)
     if is_other:  # without what the list has left behind
         head |= {"without": sorted([*found.gone, *head.get("without", ())]) or None, "said": 0}
         (again,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))

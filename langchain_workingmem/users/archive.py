@@ -38,7 +38,7 @@ from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import Row, Writer, all_threads, read_thread, thread_fields
-from langchain_workingmem.working_memory import ScopeKey, run_memory
+from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from langchain_workingmem._counting import count_command
-from langchain_workingmem._documents.joining import joined
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.codec import as_dict
@@ -34,7 +33,8 @@ from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, all_threads, search_threads, transfer
-from langchain_workingmem.working_memory import ScopeKey, change_at_scope_key
+from langchain_workingmem.working_memory.document import Format, joined
+from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,7 +258,11 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
         document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
         where = ScopeKey(state.keys.of_user(into), None, into)
-        yield from change_at_scope_key(state, where, lambda form, text: joined(form, text, document.decode()), "merge")
+
+        def join(form: Format, text: str) -> str:
+            return joined(form, text, document.decode())
+
+        yield from change_document(state, where, join, "merge", size=len(document))
         counts["working_memories"] += 1
     numbers = {name.decode(): int(number) for name, number in as_dict(taken).items()}
     counting = [count_command(state, into, numbers)] if numbers else []
