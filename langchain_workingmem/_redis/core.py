@@ -12,7 +12,7 @@ from langchain_workingmem._engine import tracing
 from langchain_workingmem._engine.breaker import PAUSE
 from langchain_workingmem._engine.plan import with_few_repeats
 from langchain_workingmem._redis.indexes import with_layout
-from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import MemoryClosedError, RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -52,6 +52,9 @@ class Core:
         return await self.async_runner.run(self._ready(plan, name))
 
     def _ready(self, plan: Plan[T], name: str) -> Plan[T]:
+        if self.state.closed:
+            plan.close()
+            raise MemoryClosedError
         if tracing.watch is not None:
             plan = tracing.watch(plan, name, self.state.keys.prefix)
         return plan if self.state.layout_known else with_layout(self.state, plan)

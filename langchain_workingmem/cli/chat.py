@@ -99,7 +99,7 @@ class Chat:
 
     def __init__(self, memory: Memory, model: BaseChatModel, user: str, thread: str | None) -> None:
         try:
-            from langchain_workingmem.faces.middleware import MemoryMiddleware
+            from langchain_workingmem.middleware import MemoryMiddleware
         except ImportError as error:
             raise OptionError(str(error), remedy="pip install 'langchain-workingmem[agents]'") from error
         from langchain.agents import create_agent

@@ -169,7 +169,7 @@ class Worker:
     def work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
         try:
-            while (yield from self._stepped()) and not self.state.closing and monotonic() < self.until:
+            while (yield from self._stepped()) and not self.state.closed and monotonic() < self.until:
                 yield from self.take()
         except (BadAnswer, ModelError) as error:
             self.error = str(error)

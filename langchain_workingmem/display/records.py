@@ -11,8 +11,7 @@ from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.display.pictures import BLOCK, Block, Picture, Table, clock, counted, excerpt, label, minutes
 from langchain_workingmem.display.safe import cut
-from langchain_workingmem.models import MemoryContext, Page, RecallResult, StoredMessage, Thread
-from langchain_workingmem.remembered import WorkingMemoryState
+from langchain_workingmem.models import MemoryContext, Page, RecallResult, StoredMessage, Thread, WorkingMemoryState
 from langchain_workingmem.reports import Diagnosis, UserPage
 
 if TYPE_CHECKING:

@@ -148,7 +148,8 @@ def append(
         draft.at = times.get(id(draft.message))
     is_edit = True if must_exist else None
     failure = yield from _append(state, ready, thread_id, user_id, exists=is_edit, is_edit=is_edit)
-    _tell(core, failure, thread_id, on_error)
+    if failure is not None:
+        _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
 
 
@@ -221,11 +222,6 @@ def _differing(
 # ---------------------------------------------------------------------- a turn
 
 
-def _said(draft: Draft) -> str:
-    """Return what `follow` compares of a message: structured answers count as traffic."""
-    return AS_STORED if has_mark(draft.message) else "" if draft.words.startswith("as") else draft.words
-
-
 def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what `read.lua` is told of a list: its ids, which of them are of questions and answers, and how many have no id."""
     named = [entry for entry in entries if entry.id]
@@ -278,7 +274,14 @@ def save_turn(
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
-    entries = [Entry(None if draft.numbered else draft.id, _said(draft)) for draft in ready]
+    entries = [
+        # structured answers count as traffic
+        Entry(
+            None if one.numbered else one.id,
+            AS_STORED if has_mark(one.message) else "" if one.words.startswith("as") else one.words,
+        )
+        for one in ready
+    ]
     done, branch = Followed(new=[*range(len(ready))]), known.branch if known else None
     guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": asked}
     if not is_one_turn(entries) if known is None else known.until < inf:
@@ -319,7 +322,8 @@ def save_turn(
         except ThreadNotFoundError:  # deleted meanwhile
             return [], known
         failure = failure or more
-    _tell(core, failure, thread_id, on_error)
+    if failure is not None:
+        _tell(core, failure, thread_id, on_error)
     return _stored(ready, done), known
 
 
@@ -381,16 +385,14 @@ def _todo(
 
 
 def _stored(ready: Sequence[Draft], done: Followed) -> list[BaseMessage]:
-    """Return the messages that are stored now, with their stored ids."""
-    kept = {*done.new, *done.seqs}
-    return [_with_id(draft, done.aliases.get(at, draft.id)) for at, draft in enumerate(ready) if at in kept]
-
-
-def _with_id(draft: Draft, id: str) -> BaseMessage:
-    """Return the message with its stored id, which is another one where it was recognised by its words."""
-    if draft.numbered:
-        draft.message.id = id
-    return draft.message if draft.message.id == id else draft.message.model_copy(update={"id": id})
+    """Return the messages that are stored now, with their stored ids: others, where they were recognised by their words."""
+    found = []
+    for at in sorted({*done.new, *done.seqs}):
+        message, id = ready[at].message, done.aliases.get(at, ready[at].id)
+        if ready[at].numbered:
+            message.id = id
+        found.append(message if message.id == id else message.model_copy(update={"id": id}))
+    return found
 
 
 # ---------------------------------------------------------------------- behind a write
@@ -471,10 +473,8 @@ def vector_names(prefix: str, facts: Facts) -> list[str]:
     return [f"{prefix}{facts.seq}:{chunk}:{size}" for chunk in range(int(chunks))]
 
 
-def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None = None) -> None:
+def _tell(core: Core, failure: Exception, thread_id: str, on_error: str | None) -> None:
     """Raise or log that messages are stored without vectors."""
-    if failure is None:
-        return
     note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
     if (on_error or core.on_error) == "raise":
         failure.add_note(note)

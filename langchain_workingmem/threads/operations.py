@@ -24,7 +24,7 @@ from langchain_workingmem._redis.access import (
     guarded_write,
     owner_tag,
     run_script,
-    sweep_now,
+    sweep,
 )
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import search_with_repair
@@ -42,7 +42,7 @@ from langchain_workingmem._redis.scripts import DELETE, THREAD
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.checks import at_least, at_most, check_declared, one_of
+from langchain_workingmem.checks import at_least, check_declared, one_of
 from langchain_workingmem.derived import note_deleted, note_given
 from langchain_workingmem.errors import (
     OptionError,
@@ -141,8 +141,7 @@ def list_threads(
     is
     listed exactly once, whatever others write, and the last page costs as little as the first.
     """
-    at_least(limit, 1, "limit")
-    at_most(limit, MOST_ROWS, "limit")
+    at_least(limit, 1, "limit", MOST_ROWS)
     one_of(order_by, ("updated_at", "created_at"), "order_by")
     index = state.keys.threads_index
     wanted = metadata_filter(metadata)
@@ -249,7 +248,7 @@ def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool
         (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head, noted=True), at_most_once=True)
         yield from note_deleted(state, decode(owner), thread_id)  # rows may have come in between
     if found.get("is_left"):
-        yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
+        yield from sweep(state, thread_id)
     return "deleted" in found
 
 

@@ -60,6 +60,7 @@ class Request:
     numbered: frozenset[str] = frozenset()  # ids that memory has given to messages of the list
     zone: ZoneInfo | None = None  # None: UTC
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
+    working_memory: bool = True  # False: it is not shown
 
 
 @dataclass(slots=True)
@@ -118,14 +119,17 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         part.narrow(head)
     calls = [READ.on(state.keys.of(turn.thread_id), **head)]
     scope_key = None
-    if state.working_memory is not None:
+    if state.working_memory is not None and turn.working_memory:
         scope_key = ScopeKey.of(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
     at = len(calls)
     asked = [part.commands(state, turn.thread_id, turn.user_id) for part in state.parts]
     for some in asked:
         calls += some
-    query, ranking, replies = yield from _searched(state, turn, head, calls)
+    last = turn.history.last_messages or 0
+    # more hits than are wanted, as the model is shown some messages anyway
+    spare = min(last + (turn.history.step or last) + len(turn.messages), MOST_SPARE)
+    query, ranking, replies = yield from _searched(state, turn, head, calls, spare)
     reply = read_reply(replies[0], turn.thread_id, turn.user_id)
     _follow_list(found, turn, entries, listed, reply)
     rows = _rows(found, turn, listed, reply, replies[0][1])
@@ -143,16 +147,18 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         found.seqs = {one.id: found.seqs[one.id] for one, _ in entries if one.id in found.seqs}
         rows = _rows(found, turn, listed, read_reply(again, turn.thread_id, turn.user_id), again[1])
     if query is not None and ranking is not None and len(ranking):
-        found.recalled = yield from _recalled(state, found, turn, query, ranking, rows)
+        found.recalled = yield from _recalled(state, found, turn, query, ranking, rows, spare)
     elif ranking is not None:
         _warn_without_vectors(state, turn, reply)
-    if rows:
+    if found.size > LONG or any("media" in row.record for row in rows):
         found.history = yield from _messages_of(state, found, turn, rows)
+    else:
+        found.history = [row.message for row in rows]
     return found
 
 
 def _searched(
-    state: MemoryState, turn: Request, head: dict[str, Any], calls: list[Command]
+    state: MemoryState, turn: Request, head: dict[str, Any], calls: list[Command], spare: int
 ) -> Plan[tuple[Query | None, Ranking | None, list[Any]]]:
     """Search for the question, and send the calls beside; return the query, what it finds, and the replies to the calls."""
     query = turn.query
@@ -164,19 +170,13 @@ def _searched(
         query = query.without(turn.thread_id)
     try:
         query = yield from among_threads(state, query)
-        ranking, replies = yield from search(state, query, calls, spare=_spare(turn))
+        ranking, replies = yield from search(state, query, calls, spare=spare)
     except NO_VECTORS as error:
         if turn.on_error == "raise":
             raise
         _log.warning("%s; this turn goes without recall", error)
         return None, None, (yield from send(*calls))
     return query, ranking, replies
-
-
-def _spare(turn: Request) -> int:
-    """Return how many more hits are searched than are wanted, because the model is shown some messages anyway."""
-    last = turn.history.last_messages or 0
-    return min(last + (turn.history.step or last) + len(turn.messages), MOST_SPARE)
 
 
 def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry]]:
@@ -281,6 +281,7 @@ def _recalled(
     query: Query,
     ranking: Ranking,
     history: Sequence[StoredMessage],
+    spare: int,
 ) -> Plan[RecallResult]:
     """Fetch the best hits, without what the model is shown anyway. Messages are compared by seq."""
     here, end = encode(turn.thread_id).encode(), found.end
@@ -297,7 +298,7 @@ def _recalled(
         ranking,
         is_hidden=is_hidden,
         before=partial(_said_before, state, turn, found.known, query.text, history),
-        spare=_spare(turn),
+        spare=spare,
         on_error=turn.on_error,
     )
     result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)

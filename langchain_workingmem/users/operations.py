@@ -18,7 +18,7 @@ from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import from_micros
-from langchain_workingmem.checks import at_least, at_most
+from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,
     OptionError,
@@ -57,8 +57,7 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
 
     The cursor is the time and the id of the last user of a page, as that of `threads.list`.
     """
-    at_least(limit, 1, "limit")
-    at_most(limit, MOST, "limit")
+    at_least(limit, 1, "limit", MOST)
     steps: list[Argument] = ["LOAD", 3, "@__key", "@user", "@count"]
     steps += ["FILTER", "exists(@__key)"]  # a thread that has just expired would be of no user
     steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from zoneinfo import ZoneInfo
 
+    from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.options import WorkingMemoryOptions
-    from langchain_workingmem.remembered import WorkingMemoryState
     from langchain_workingmem.working_memory.document import Format
 
 _PURPOSE = "This is your working memory{named}: facts about {subject}, kept between turns. Use it; do not recite it."

@@ -28,7 +28,7 @@ from langchain_workingmem.errors import (
     UserDeletedError,
     WorkingMemoryConflictError,
 )
-from langchain_workingmem.remembered import WorkingMemoryState
+from langchain_workingmem.models import WorkingMemoryState
 from langchain_workingmem.working_memory.document import Format, check_size
 
 if TYPE_CHECKING:

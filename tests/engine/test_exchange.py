@@ -15,12 +15,13 @@ from typing import Any, cast
 import pytest
 import redis
 
-from langchain_workingmem import OutcomeUnknownError, RedisConnectionError
+from langchain_workingmem import RedisConnectionError
 from langchain_workingmem._engine import clients
 from langchain_workingmem._engine.plan import Command, Send, attempt, send
 from langchain_workingmem._engine.run_async import AsyncRunner
 from langchain_workingmem._engine.run_sync import Runner
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import OutcomeUnknownError
 from tests.helpers.embedded import wait_until
 
 PATIENT, SHORT = timedelta(seconds=10), timedelta(milliseconds=200)

@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, Step, attempt, everywhere, scan, send
 from langchain_workingmem._engine.run_async import AsyncRunner
 from langchain_workingmem._engine.run_sync import Runner
-from langchain_workingmem._redis.access import sweep_now
-from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import DELETE
-from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
 
@@ -64,15 +60,6 @@ def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
 
 
 # ---------------------------------------------------------------------- slices
-
-
-def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
-    with pytest.raises(RedisConnectionError) as caught:
-        drive(
-            sweep_now(MemoryState(keys=Keys(), embedder=Embedder()), "t", "it is deleted", "do it again"),
-            RedisConnectionError("gone"),
-        )
-    assert caught.value.__notes__ == ["it is deleted, but some of its vectors are left: do it again"]
 
 
 # ---------------------------------------------------------------------- steps

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem import Memory, RedisReplyError
+from langchain_workingmem import Memory
 from langchain_workingmem._engine.replies import reply_of
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import OPERATIONS, Caller, options, use

@@ -16,7 +16,8 @@ from langchain_core.messages import (
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import BackfillReport, IdError, Memory, OptionError, RecallOptions
+from langchain_workingmem import IdError, Memory, OptionError, RecallOptions
+from langchain_workingmem.reports import BackfillReport
 from langchain_workingmem.threads import backfill as plans
 from langchain_workingmem.threads import restoring
 from tests.helpers.checkpoints import BEGAN, put_states
