@@ -37,7 +37,7 @@ from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads import Row, Writer, all_threads, read_thread, thread_fields
+from langchain_workingmem.threads import Writer, all_threads, read_thread, thread_fields
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
@@ -450,7 +450,7 @@ class _Message(Record):
         draft, vectors, writer = self.message, self.vectors, load.writer
         if self.superseded or not (vectors and vectors.are_usable(load.state, len(draft.chunks))):
             vectors = None
-        yield from writer.add(Row.of(draft, vectors.settings, vectors.data) if vectors else Row.of(draft, "", ()))
+        yield from (writer.add(draft, vectors.settings, vectors.data) if vectors else writer.add(draft, "", ()))
         if self.title is not None:
             writer.title = self.title, draft.id
 
