@@ -54,11 +54,13 @@ def write(
     ready: Sequence[Draft],
     thread_id: str,
     user_id: str | None,
+    given: tuple[str, Sequence[bytes]] | None = None,
     **head: Any,
 ) -> Plan[tuple[dict[str, Any], Exception | None]]:
     """Embed messages and write them in one atomic step; return what the script has replied. One round trip.
 
-    `head` are further fields of the first argument of `write.lua`. On an embedding failure, a size mismatch or a missing index: store
+    `given` are a digest of settings and the vectors of all chunks, which need not be made then; `head` are further fields of the first
+    argument of `write.lua`. On an embedding failure, a size mismatch or a missing index: store
     without vectors, and return the error.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
@@ -69,7 +71,7 @@ def write(
         raise OptionError(seen, remedy="save them in several calls")
     if not state.indexes.threads_ready:
         yield from state.indexes.ready()
-    settings, vectors, failure = yield from embedded(state, texts)
+    settings, vectors, failure = (*given, None) if given else (yield from embedded(state, texts))
     head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
     make = partial(_call, keys, ready, vectors, head)
     call = yield from compute(make, sum([len(draft.body) for draft in ready]))
