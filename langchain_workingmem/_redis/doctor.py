@@ -36,7 +36,6 @@ STEPS = 20  # of SCAN, of about 1,000 keys each
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
-_TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
 _NO_SEARCH = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
 
 
@@ -47,11 +46,12 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
     """
     findings: list[Finding] = []
     try:
-        for node, hello in (yield from _ask_all("HELLO")):  # every user may send it
-            findings += _server(node, hello)
-        for node, info in (yield from _ask_all("INFO")):
-            findings += _settings(node, info)
-        findings += _search_when_full((yield from _ask(*WHEN_FULL)))
+        for command, read in (("HELLO", _server), ("INFO", _settings)):  # every user may say HELLO
+            for node, replies in (yield from everywhere((command,))).items():
+                found = replies if isinstance(replies, RedisConnectionError) else replies[0]
+                findings += read(f"{node}: " if node else "", found)
+        (settings,) = yield from attempt(WHEN_FULL)  # alone: a pipeline in a cluster accepts only commands with a key
+        findings += _search_when_full(settings)
         findings += yield from _stored(state)
     except RedisCapabilityError:
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", _NO_SEARCH))
@@ -77,55 +77,38 @@ def _refused(check: str, error: RedisReplyError, remedy: str = "run the doctor a
     return _found(check, "unknown", _said(error), remedy if error.code == "NOPERM" else error.remedy or remedy)
 
 
-def _ask(*command: Any) -> Plan[Any]:
-    """Return the reply to a command, or its `RedisReplyError`.
-
-    One command per round trip: a pipeline in a cluster accepts only commands with a key.
-    """
-    (reply,) = yield from attempt(command)
-    return reply
-
-
-def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
-    """Return the reply of every master with its host:port, "" without a cluster; a second time if one was lost."""
-    found = yield from everywhere(command)
-    if any(isinstance(replies, RedisConnectionError) for replies in found.values()):
-        found = yield from everywhere(command)  # the connection may have been an old one
-    return [(node, replies[0] if isinstance(replies, list) else replies) for node, replies in found.items()]
-
-
 # ---------------------------------------------------------------------- the server
 
 
-def _server(node: str, reply: Any) -> list[Finding]:
-    """Return what a master of a cluster says of itself, or the server (""), whose name is empty."""
-    where = f"{node}: " if node else ""
+def _server(where: str, reply: Any) -> Iterator[Finding]:
+    """Yield what the server says of itself, or a master of a cluster, which `where` names."""
     if isinstance(reply, RedisConnectionError):
-        return [_found("server", "error", f"{where}{_said(reply)}", _TAKES_OVER)]
+        remedy = "start it, or give it a replica that takes over: until then no search is answered"
+        yield _found("server", "error", f"{where}{_said(reply)}", remedy)
+        return
     if isinstance(reply, RedisReplyError):
-        return [_refused("server", reply)]
+        yield _refused("server", reply)
+        return
     about = as_dict(reply)
     name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
-    found = [_found("server", "ok", f"{where}{name} {version}, {mode}, {role}")]
     if role in {"slave", "replica"}:
         seen = f"{where}{name} {version} is a {role}: writes fail"
-        found = [_found("server", "error", seen, "connect to the master")]
+        yield _found("server", "error", seen, "connect to the master")
+    else:
+        yield _found("server", "ok", f"{where}{name} {version}, {mode}, {role}")
     if (search := search_version(reply)) is not None:  # a hosted server may hide it; the checks of the indexes decide
         major, rest = divmod(search, 10_000)
-        found.append(_found("search", "ok", f"{where}Search {major}.{rest // 100}.{rest % 100}"))
-    return found
+        yield _found("search", "ok", f"{where}Search {major}.{rest // 100}.{rest % 100}")
 
 
-def _settings(node: str, info: Any) -> Iterator[Finding]:
-    """Yield what a master is set to: what a crash loses, what a full server does, and how full it is."""
-    if isinstance(info, RedisConnectionError):
+def _settings(where: str, info: Any) -> Iterator[Finding]:
+    """Yield what a crash loses, what a full server does, and how full it is."""
+    if isinstance(info, RedisConnectionError):  # `_server` has said it
         return
     if isinstance(info, RedisReplyError):
-        yield from (
-            _refused(one, info, "grant +info, which only reads") for one in ("persistence", "eviction", "memory")
-        )
+        for check in ("persistence", "eviction", "memory"):
+            yield _refused(check, info, "grant +info, which only reads")
         return
-    where = f"{node}: " if node else ""
     if broken := [key for key in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(key, "ok") != "ok"]:
         seen = f"{where}{', '.join(broken)}: writing failed"
         yield _found("persistence", "error", seen, "look at disk and server log")
@@ -178,20 +161,19 @@ def _stored(state: MemoryState) -> Plan[list[Finding]]:
 
 
 def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Plan[Finding]:
-    reply = yield from _ask("FT.INFO", name)
+    (reply,) = yield from attempt(("FT.INFO", name))
     if isinstance(reply, RedisReplyError):
         missing = _found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)
         return _refused(check, reply) if reply.code == "NOPERM" else missing
     info = as_dict(reply)
     # the coordinator of a cluster may write sums as floats
-    names = (b"num_docs", b"hash_indexing_failures", b"indexing", b"total_index_memory_sz_mb")
-    documents, failures, is_indexing, size = (float(info.get(name, 0)) for name in names)
-    seen = f"{documents:,.0f} documents, {size:,.1f} MiB"
+    names = (b"num_docs", b"total_index_memory_sz_mb", b"hash_indexing_failures", b"indexing")
+    documents, size, failures, is_indexing = (float(info.get(name, 0)) for name in names)
+    seen, part = f"{documents:,.0f} documents, {size:,.1f} MiB", float(info.get(b"percent_indexed", 1))
     other = [f"{name}={value}" for name, value in built_as(info).items() if settings and settings[name] != value]
     if other:  # a change of the settings was interrupted
         seen += f"; it was built with {', '.join(other)}, its settings say otherwise"
         return _found(check, "error", seen, _REINDEX)
-    part = float(info.get(b"percent_indexed", 1))
     if is_indexing and part < 1:  # for a while after a restart Search reports indexing, and a percentage of 16,350
         return _found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")
     if failures:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -17,10 +16,10 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Ids, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._engine.plan import Command, Plan
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import FileOptions, TimeZone, TitleOptions, WorkingMemoryOptions
@@ -197,7 +196,7 @@ class MemoryState:
     create: bool = True  # False: never create an index
     layout_known: bool = False  # the storage layout was checked
     secret: bytes | None = field(default=None, repr=False)  # of marks; None until the layout was checked
-    closing: bool = False  # a long background plan then ends after what it is doing
+    closed: bool = False  # then calls raise, and a long background plan ends after what it is doing
     parts: list[Part] = field(default_factory=list)
     done: set[str] = field(default_factory=set)  # what is done once in a process
     shown_documents: ShownDocuments = field(default_factory=ShownDocuments)
@@ -224,15 +223,6 @@ class MemoryState:
     def marks(self, thread_id: str, user_id: str) -> Marks:
         """Return what signs and reads marks in messages of a thread."""
         return Marks(self.secret, thread_id, user_id)
-
-    @contextmanager
-    def while_closing(self) -> Iterator[None]:
-        """Make `closing` true."""
-        self.closing = True
-        try:
-            yield
-        finally:
-            self.closing = False
 
     @cached_property
     def recalling(self) -> RecallOptions:

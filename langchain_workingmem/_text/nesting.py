@@ -26,6 +26,14 @@ def check_depth(text: str) -> str:
     return text
 
 
+def parse_json(text: str) -> Any:
+    """Return what a JSON text holds; None when it is not JSON, or nested too deep."""
+    try:
+        return json.loads(check_depth(text))
+    except ValueError:
+        return None
+
+
 def check_nesting(value: object, depth: int = 0) -> None:
     """Raise `ValueError` for nesting of dicts and lists that is too deep or endless, and for keys that are not str."""
     if isinstance(value, Mapping | list | tuple):

@@ -245,6 +245,14 @@ def is_utf8(text: object) -> bool:
     return isinstance(text, str) and to_utf8(text) == text
 
 
+def check_utf8(text: str) -> str:
+    """Return a text, or raise `ValueError` for a lone surrogate in it."""
+    if not is_utf8(text):
+        msg = "it holds a lone surrogate, which UTF-8 cannot carry"
+        raise ValueError(msg)
+    return text
+
+
 # ---------------------------------------------------------------------- hidden characters
 
 # Controls, line separators, overrides and isolates of direction, lone surrogates; characters without width, such as the zero-width

@@ -11,8 +11,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
+from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
-from langchain_workingmem._engine.refusals import is_refusal
 from langchain_workingmem.derived.asking import Asking, BadAnswer, ChangedError
 from langchain_workingmem.derived.rows import fail, give, state_command, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
@@ -169,7 +169,7 @@ class Worker:
     def work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
         try:
-            while (yield from self._stepped()) and not self.state.closing and monotonic() < self.until:
+            while (yield from self._stepped()) and not self.state.closed and monotonic() < self.until:
                 yield from self.take()
         except (BadAnswer, ModelError) as error:
             self.error = str(error)

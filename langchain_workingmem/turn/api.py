@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._engine.tracing import traced
+from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.indexes import check_layout
 from langchain_workingmem._redis.keys import check_id
@@ -83,6 +83,7 @@ class Turn:
         recall: Literal[False] | None = None,
         last_messages: int | None = None,
         read_only: bool = False,
+        working_memory: bool = True,
         **arguments: Unpack[RecallArguments],
     ) -> Plan[MemoryContext]:
         """Plan `Memory.context`."""
@@ -101,6 +102,7 @@ class Turn:
             thread_id,
             user_id,
             recall=recall,
+            working_memory=working_memory,
             last_messages=last_messages,
             arguments=arguments,
             numbered=frozenset([message.id or "" for message in numbered]),
@@ -142,6 +144,7 @@ class Turn:
         *,
         kind: Kind = "list",
         recall: Literal[False] | None = None,
+        working_memory: bool = True,
         arguments: Mapping[str, Any] = _NOTHING,
         last_messages: int | None = None,
         timezone: str | None = None,
@@ -168,7 +171,10 @@ class Turn:
         history = self.history
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
-        request = Request(thread_id, user_id, new, kind, history, query, self.core.on_error, numbered, zone, left_out)
+        on_error = self.core.on_error
+        request = Request(
+            thread_id, user_id, new, kind, history, query, on_error, numbered, zone, left_out, working_memory
+        )
         inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
         return (yield from traced("chain", "memory_context", inputs, gather(state, request), Gathered.output))
 
