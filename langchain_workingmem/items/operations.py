@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp, validate_op_namespace
 
 from langchain_workingmem._documents.filters import Filter
-from langchain_workingmem._documents.messages import dump
 from langchain_workingmem._engine.calls import Texts
 from langchain_workingmem._engine.plan import Call, Effect, Plan, Send, compute, persist, send
+from langchain_workingmem._redis.codec import dump
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
-from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import check_nesting, shown
-from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.unicode import keep_ends, to_utf8
 from langchain_workingmem.checks import LARGEST, at_least, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items.state import (
@@ -189,7 +188,7 @@ def _json_of(op: PutOp) -> bytes:
         raise OptionError(f"{where} is a {type(op.value).__name__}", remedy="use a dict, or None to delete")
     try:
         check_nesting(op.value)
-        return dump(dict(op.value), allow_nan=False).encode("utf-8", "surrogatepass")
+        return dump(dict(op.value)).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         raise OptionError(
             f"{where} is not JSON ({error})",
