@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.messages import UNREADABLE
-from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan, send
+from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, send
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.indexes import LAYOUT, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.keys import Facts
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 MOST_THREADS, MOST_MESSAGES = 100, 100  # the newest ones, which are looked at
 TOGETHER = 10  # threads whose messages are read in one round trip
-STEPS = 20  # of SCAN, of about 1,000 keys each
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
@@ -158,7 +157,7 @@ def _stored(state: MemoryState) -> Plan[list[Finding]]:
     threads = yield from _index("threads index", state.keys.threads_index)
     if threads.level == "error" and settings is None:
         return [layout, _found("threads index", "ok", "not made yet: made at first use")]
-    return [layout, threads, *(yield from _vectors(state, settings)), *(yield from _damaged_threads(state))]
+    return [layout, threads, *(yield from _vectors(state, settings))]
 
 
 def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Plan[Finding]:
@@ -196,15 +195,15 @@ def _vectors(state: MemoryState, stored: Any) -> Plan[list[Finding]]:
     if settings and is_on:
         findings.append((yield from _model(state, settings)))
     try:
-        facts, unreadable, is_all = yield from _newest_messages(state)
+        facts, damaged, is_all = yield from _newest(state)
     except RedisReplyError as error:
-        return [*findings, _refused("messages", error)]
+        return [*findings, _refused("threads", error)]
     if settings and is_on:
         digest = state.indexes.digest_of(state.indexes.index_settings(settings["dims"], settings))
         lacking, looked = sum(one.settings != digest for one in facts), "all" if is_all else "a sample, the newest"
         seen = f"{lacking:,} of {len(facts):,} messages ({looked}) lack vectors of the present settings"
         findings.append(_found("vectors", "warning" if lacking else "ok", seen, _REINDEX if lacking else None))
-    return findings + unreadable
+    return findings + damaged
 
 
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
@@ -219,26 +218,35 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
     return _found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")
 
 
-def _newest_messages(state: MemoryState) -> Plan[tuple[list[Facts], list[Finding], bool]]:
-    """Look at the newest messages of the newest threads: their facts, which cannot be read, and whether these are all."""
-    facts, unreadable = list[Facts](), list[Finding]()
+def _newest(state: MemoryState) -> Plan[tuple[list[Facts], list[Finding], bool]]:
+    """Look at the newest messages of the newest threads: return their facts, what is damaged, and whether these are all."""
+    facts, damaged = list[Facts](), list[Finding]()
     newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST_THREADS)
     (reply,) = yield from send(newest)
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
     is_all = len(ids) < MOST_THREADS
     for start in range(0, len(ids), TOGETHER):
-        some = ids[start : start + TOGETHER]
-        orders = yield from send(*(("ZRANGE", state.keys.of(id).order, -MOST_MESSAGES, -1) for id in some))
-        found = {id: [Facts.read(one.decode()) for one in members] for id, members in zip(some, orders, strict=True)}
-        filled = {id: own for id, own in found.items() if own}
+        asked: list[Command] = []
+        found: dict[str, list[Facts]] = {}
+        for keys in map(state.keys.of, ids[start : start + TOGETHER]):
+            asked += [("HGET", keys.thread, "count"), ("EXISTS", keys.order, keys.messages, keys.ids)]
+            asked.append(("ZRANGE", keys.order, -MOST_MESSAGES, -1))
+        replies = yield from send(*asked)
+        for id, count, number, members in zip(ids[start:], replies[::3], replies[1::3], replies[2::3], strict=False):
+            if int(count or 0) and number < 3:
+                seen = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"
+                remedy = f"threads.delete({id!r}) deletes the rest; set maxmemory-policy noeviction"
+                damaged.append(_found("threads", "error", seen, remedy))
+            elif members:
+                found[id] = [Facts.read(one.decode()) for one in members]
+                is_all = is_all and len(members) < MOST_MESSAGES
         reading: list[Command] = [
-            ("HMGET", state.keys.of(id).messages, *(one.seq for one in own)) for id, own in filled.items()
+            ("HMGET", state.keys.of(id).messages, *(one.seq for one in own)) for id, own in found.items()
         ]
-        for (id, own), bodies in zip(filled.items(), (yield from send(*reading)) if filled else (), strict=True):
+        for (id, own), bodies in zip(found.items(), (yield from send(*reading)) if found else (), strict=True):
             facts += own
-            is_all = is_all and len(own) < MOST_MESSAGES
-            unreadable += (one for pair in zip(own, bodies, strict=True) for one in _unreadable(id, *pair))
-    return facts, unreadable, is_all
+            damaged += (one for pair in zip(own, bodies, strict=True) for one in _unreadable(id, *pair))
+    return facts, damaged, is_all
 
 
 def _unreadable(id: str, facts: Facts, body: bytes | None) -> Iterator[Finding]:
@@ -250,28 +258,3 @@ def _unreadable(id: str, facts: Facts, body: bytes | None) -> Iterator[Finding]:
         seen = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"
         remedy = f"history.delete([{facts.id!r}], thread_id={id!r}), and append it again if you have it"
         yield _found("messages", "error", seen, remedy)
-
-
-def _damaged_threads(state: MemoryState) -> Plan[list[Finding]]:
-    """Find threads that lack a key, in about 20,000 keys. Two round trips per 1,000."""
-    cursors, damaged, named = None, list[Finding](), set[str]()
-    kinds = tuple(f"{state.keys.prefix}:{kind}:{{".encode() for kind in ("thread", "order", "messages", "ids"))
-    for _ in range(STEPS):
-        try:
-            seen, cursors = yield from scan(f"{state.keys.prefix}:*:{{*", cursors)
-        except RedisReplyError as error:  # the user of the application may not look through the keys
-            return [_refused("threads", error)]
-        ids = sorted({state.keys.thread_of(key) for key in seen if key.startswith(kinds)} - named)
-        named.update(ids)
-        calls: list[Command] = []
-        for keys in map(state.keys.of, ids):
-            calls += [("HGET", keys.thread, "count"), ("EXISTS", keys.order, keys.messages, keys.ids)]
-        replies = (yield from send(*calls)) if calls else []
-        for id, count, number in zip(ids, replies[::2], replies[1::2], strict=True):
-            if count is None or (int(count) and number < 3):
-                why = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"
-                remedy = f"threads.delete({id!r}) deletes the rest; set maxmemory-policy noeviction"
-                damaged.append(_found("threads", "error", why, remedy))
-        if not cursors:
-            break
-    return damaged

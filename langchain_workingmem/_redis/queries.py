@@ -131,11 +131,13 @@ def build_filter(
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
     ids = {"user": user_id, "thread": thread_id}
-    parts: list[object] = [_named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None]
+    parts: list[object] = [
+        f"@{field}:{{{_escaped(check_id(id, f'{field} id'))}}}" for field, id in ids.items() if id is not None
+    ]
     if thread_ids is not None:
-        parts.append(_named("thread", *thread_ids) if thread_ids else NOTHING)
+        parts.append(f"@thread:{{{'|'.join(map(_escaped, thread_ids))}}}" if thread_ids else NOTHING)
     if not_thread_ids:
-        parts.append(f"(-{_named('thread', *not_thread_ids)})")
+        parts.append(f"(-@thread:{{{'|'.join(map(_escaped, not_thread_ids))}}})")
     if roles or since is not None or until is not None:
         from redisvl.query.filter import Num, Tag
 
@@ -148,13 +150,9 @@ def build_filter(
     return f"({' '.join(map(str, parts))})" if parts else "*"
 
 
-def _named(field: str, *ids: str) -> str:
-    """Build the filter for ids in a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
-    return f"@{field}:{{{'|'.join(map(_escaped, ids))}}}"
-
-
 @lru_cache(4096)
 def _escaped(id: str) -> str:
+    """Write an id for a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
     return _NO_WORD.sub(_ESCAPED, encode(id))
 
 

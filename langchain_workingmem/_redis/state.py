@@ -245,13 +245,6 @@ class MemoryState:
         name = named or self.timezone
         if name == "UTC":
             return None
-        if not callable(name):
-            return check_zone(name, "timezone")
-        try:
-            found: object = name(Ids(thread_id, user_id))
-        except Exception as error:
-            raise OptionError(
-                f"the function passed as timezone raised {type(error).__name__}",
-                remedy="let it return a name for every user, 'UTC' where it knows none",
-            ) from error
-        return check_zone(found, "what the function passed as timezone returned")
+        if callable(name):
+            return check_zone(name(Ids(thread_id, user_id)), "what the function passed as timezone returned")
+        return check_zone(name, "timezone")
