@@ -219,7 +219,7 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
 
 
 def _newest(state: MemoryState) -> Plan[tuple[list[Facts], list[Finding], bool]]:
-    """Look at the newest messages of the newest threads: return their facts, what is damaged, and whether these are all."""
+    """Look at the newest messages of the newest threads: their facts, what is damaged, and whether these are all."""
     facts, damaged = list[Facts](), list[Finding]()
     newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST_THREADS)
     (reply,) = yield from send(newest)

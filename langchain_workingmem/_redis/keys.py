@@ -1,11 +1,11 @@
 """Names of keys and indexes, the ids inside them, and the members of the sorted sets of a thread.
 
-A key is `<prefix>:<kind>:{<id>}`. The keys of a thread, and those of a user, share a hash tag: they live in one cluster slot, and one
-script may touch them all. Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash tag, and a separator, a
-trailing space or a wildcard cannot match the data of another tenant.
+A key is `<prefix>:<kind>:{<id>}`. The keys of a thread, and those of a user, share a hash tag: they live in one cluster
+slot, and one script may touch them all. Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash
+tag, and a separator, a trailing space or a wildcard cannot match the data of another tenant.
 
-A `key_prefix` may begin as another one does (`app` and `app:memory`), so keys are compared whole, or up to their brace, and never
-taken apart. No two prefixes share a key, because no kind below ends with a colon and another kind.
+A `key_prefix` may begin as another one does (`app` and `app:memory`), so keys are compared whole, or up to their brace,
+and never taken apart. No two prefixes share a key, because no kind below ends with a colon and another kind.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Keys:
         self.items_index = f"{prefix}:items"
         self.item_vectors_index = f"{prefix}:item-vectors"
         self.item_vectors_settings = f"{prefix}:item-vectors:settings"
-        # an index takes every key that starts with its prefix; the brace keeps out those of `<prefix>:thread` as a key_prefix
+        # An index takes every key that starts with its prefix. The brace keeps out `<prefix>:thread` as a key_prefix.
         self.thread_prefix = f"{prefix}:thread:{{"
         self.vector_prefix = f"{prefix}:vector:{{"
         self.dropped_prefix = f"{prefix}:dropped:{{"
@@ -133,7 +133,7 @@ class Keys:
         return self._name("tombstone", user_id), self._name("usage:u", user_id)
 
     def files_of_user(self, user_id: str) -> tuple[str, str, str, str, str]:
-        """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls that are done (HASHes)."""
+        """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls done (HASHes)."""
         tombstone, paths, texts, notes, done = (self._name(kind, user_id) for kind in ("tombstone", *_FILES))
         return tombstone, paths, texts, notes, done
 
@@ -170,7 +170,9 @@ class Facts(NamedTuple):
     """A stored message without its body. docs/storage-layout.md has each part."""
 
     seq: int
-    words: str  # q, a or as and a digest of what was said; empty for tool traffic; a ! at the end: a provider has refused it
+    words: (
+        str  # q, a or as and a digest of what was said; a ! behind it: a provider has refused it; empty: tool traffic
+    )
     tokens: int  # of the message, with its tool calls
     upto: int  # of all that was said in the thread up to it
     writer: str  # "" a program, l a list, b what stood in front of the first turn, s<seq> a checkpointer's state

@@ -37,9 +37,9 @@ MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for: the firs
 # Of a longer query (a pasted log with a question) the beginning and the end are used: about 1,000 tokens, more than
 # most embedding models read.
 MAX_QUERY_CHARACTERS = 4_000
-# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at the
-# latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a search
-# that the timeout was capped, also where it was not reached.
+# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at
+# the latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a
+# search that the timeout was capped, also where it was not reached.
 _NO_TIMEOUT = ("TIMEOUT", 0)
 _STALE = {"SEARCH_INDEX_NOT_FOUND", "SEARCH_INDEX_DROPPED_BG", "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"}  # codes of errors
 
@@ -157,7 +157,7 @@ def _escaped(id: str) -> str:
 
 
 def vector_search(index: str, vector: bytes, where: str, depth: int, fields: Sequence[str] = ()) -> Command:
-    """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the key it is sorted by."""
+    """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the sort key."""
     # a field of each document for the distance would take a fifth more of the server and a third more of the client
     command = _nearest(index, depth, tuple(fields))
     return (*command[:2], str(command[2]).replace(_FILTER, where, 1), *command[3:], vector)
@@ -187,10 +187,10 @@ def words_of(text: str, *, whole: bool = False) -> list[str]:
 
 def word_search(index: str, words: Sequence[str], where: str, depth: int, fields: Sequence[str] = ()) -> Command:
     """Build a BM25 search for any of these words, at least one; only the words make up the score."""
-    # Words are parameters: nothing in them is syntax, and Search finds nothing for its own stop words. (Written out, two of these at
-    # the beginning of a union crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to Search 8.0 it works
-    # for a group only, so the filter stands there twice. And up to 20 words, those versions count only one or some of them in a
-    # filtered union, so each word has a filter of its own.
+    # Words are parameters: nothing in them is syntax, and Search finds nothing for its own stop words. (Written out, two of
+    # these at the beginning of a union crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to
+    # Search 8.0 it works for a group only, so the filter stands there twice. And up to 20 words, those versions count only
+    # one or some of them in a filtered union, so each word has a filter of its own.
     owned, names = f"({where}|{where})=>{{$weight:0}}", [f"$w{at}" for at in range(len(words))]
     apart = len(words) <= _COUNTED_APART and len(words) * len(owned) <= _LONGEST_FILTERS
     query = "|".join([f"(@text:({one}) {owned})" for one in (names if apart else ["|".join(names)])])
@@ -220,7 +220,7 @@ def sorted_search(
     after: tuple[int, str] | None = None,
     fields: Sequence[str] = (),
 ) -> Command:
-    """Build a sorted search for documents with these fields, or all. Those of the same time are sorted by key: `after` is both."""
+    """Build a sorted search for documents with these fields, or all; `after` is a time, and a key for equal times."""
     alive = "exists(@__key)"  # a document that has just expired would be an empty row
     if after is not None:
         edge, key = after
