@@ -16,7 +16,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
-from langchain_workingmem._engine.refusals import is_overflow
+from langchain_workingmem._engine.calls import is_overflow
 from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem.checks import one_of, wrong_type
 from langchain_workingmem.errors import OptionError

@@ -25,7 +25,7 @@ from langchain_workingmem.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._engine.plan import Command, Effect
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import NumberType, RecallOptions

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._engine.plan import Command, Plan
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import FileOptions, TimeZone, TitleOptions, WorkingMemoryOptions

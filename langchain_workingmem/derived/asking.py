@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem._counting import Taken, count_taken, tokens_of_call
-from langchain_workingmem._engine.models import ask
+from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends, length

@@ -208,7 +208,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
     """Let the reranker order hits and drop some. No round trip; `RerankerError` if it fails or returns what it was not given."""
     if options.reranker is None or not hits:
         return [*hits]
-    from langchain_workingmem._engine import models  # which imports asyncio
+    from langchain_workingmem._engine import calls
 
     hits = hits[: query.fetched]
     # with what was said before: an answer is understood with its question
@@ -216,7 +216,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
     size = sum(len(str(row.record["data"]["content"])) for row in page.rows.values())
     documents = yield from compute(found.to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
-    returned = yield from models.rerank(options.reranker, query.text, documents, seconds)
+    returned = yield from calls.rerank(options.reranker, query.text, documents, seconds)
     by_id = {(hit.thread_id, hit.message.id): one for hit, one in zip(found.hits, hits, strict=True)}
     scores: dict[Any, Any] = {}
     for one in returned:

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import search_with_repair

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._engine.tracing import traced
+from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._redis.codec import as_messages, mended
 from langchain_workingmem._redis.indexes import check_layout
 from langchain_workingmem._redis.keys import check_id

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import SystemMessage
 
+from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import LONG, Call, send
-from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
 from langchain_workingmem._redis.indexes import NO_VECTORS

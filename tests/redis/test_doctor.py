@@ -12,8 +12,8 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem._redis.keys import STRIDE
+from langchain_workingmem.embedded import chosen_engine
 from langchain_workingmem.reports import Diagnosis, Finding
 from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
