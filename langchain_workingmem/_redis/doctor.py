@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, send
-from langchain_workingmem._redis.codec import as_dict, search_version
+from langchain_workingmem._redis.codec import UNREADABLE, as_dict, search_version
 from langchain_workingmem._redis.indexes import LAYOUT, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._redis.queries import built_as, is_stale, rows_of, sorted_search

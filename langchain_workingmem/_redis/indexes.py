@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, Sleep, attempt, send, with_each
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.queries import built_as, is_stale, threads_schema, vectors_schema
-from langchain_workingmem._text.marks import note_secret
+from langchain_workingmem._text.sending import note_secret
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_workingmem._documents.filters import EVERYTHING, NOTHING
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem._text.unicode import WORD
+from langchain_workingmem._text.unicode import WORD, as_searched, keep_ends
 from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
 
 if TYPE_CHECKING:

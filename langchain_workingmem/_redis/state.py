@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain_workingmem._redis.indexes import Indexes
-from langchain_workingmem._text.marks import Marks
+from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Ids, RecallOptions

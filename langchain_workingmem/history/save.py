@@ -9,18 +9,17 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
-from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts, mended
+from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
-from langchain_workingmem._text.searched import as_searched
+from langchain_workingmem._text.sending import has_mark
+from langchain_workingmem._text.unicode import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn
 from langchain_workingmem.models import StoredMessage
@@ -133,7 +132,7 @@ def append(
 
     One round trip.
     """
-    state, given = core.state, [*mended(as_messages(messages))]
+    state, given = core.state, as_messages(messages)
     times = _times(said_at, given)
     if not must_exist:
         check_id(user_id, "user_id")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._documents.messages import UNREADABLE
+from langchain_workingmem._redis.codec import UNREADABLE
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.importers.records import check_list, message_record, moment
 from langchain_workingmem.users.archive import header

@@ -8,8 +8,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import messages_from_dict
 
-from langchain_workingmem._documents.messages import UNREADABLE
-from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.codec import UNREADABLE, is_storable
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.importers.records import check_list, message_record
