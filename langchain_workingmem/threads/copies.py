@@ -201,10 +201,9 @@ class Clone:
             if state.working_memory is not None and state.working_memory.scope == "thread":
                 yield from self._copy_working_memory(origin.user_id)
         except WorkingMemError as error:
-            try:
+            with suppress(WorkingMemError):
                 yield from delete(state, self.id, origin.user_id)
-            except WorkingMemError:
-                error.add_note(f"an unfinished copy is left: threads.delete({self.id!r}) deletes it")
+            error.add_note(f"if a part of the copy is left, threads.delete({self.id!r}) deletes it")
             raise
         return ClonedThread(thread=(yield from get_existing_thread(state, self.id, None)), message_ids=self.ids)
 
@@ -354,12 +353,9 @@ def _count_known(state: MemoryState, thread_id: str, owner: str, ids: Sequence[s
     held = [one is not None for one in stored]
     count = sum(held)
     if not all(held[:count]) or (int(next_seq or 0) and not count):
-        raise OptionError(
-            f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {len(held) - count:,} of "
-            f"{len(held):,} messages that belong elsewhere or were deleted",
-            remedy="if the checkpoints hold all of it, and what was deleted may come back, delete the thread with "
-            "threads.delete(), and backfill again; else leave it",
-        )
+        seen = f"memory has other messages of thread {thread_id!r}, and lacks {len(held) - count:,} of {len(held):,}"
+        remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
+        raise OptionError(f"{seen} that belong in front of its end", remedy=remedy)
     return count
 
 

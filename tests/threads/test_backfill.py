@@ -129,9 +129,7 @@ def test_what_cannot_be_stored_is_left_and_named(plain: Memory) -> None:
     assert "does not belong to user 'ann'" in report.left["of bob"]
     assert "lacks 3 of 3 messages" in report.left["known"]
     assert "lacks 2 of 3 messages" in report.left["in front"]
-    assert (
-        "were deleted: if the checkpoints hold all of it, and what was deleted may come back" in report.left["in front"]
-    )
+    assert "delete the thread with threads.delete() and backfill again" in report.left["in front"]
     assert "holds no messages" in report.left["numbers"]
     assert plain.threads.get("bad id") is None
     assert texts(plain, "known") == ["else"]
