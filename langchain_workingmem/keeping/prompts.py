@@ -11,7 +11,7 @@ from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.clock import from_micros, to_minute
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.derived.asking import escaped, role_of
+from langchain_workingmem.derived.worker import escaped, role_of
 from langchain_workingmem.keeping.values import leaves
 
 if TYPE_CHECKING:

@@ -69,7 +69,7 @@ def test_pauses_are_doubled_up_to_a_limit_until_something_is_committed(thread: M
         free(raw, thread)
     assert waits == [15, 30, 60, 120, 240, 480, 900, 900]
     state = thread._core.state
-    _, work, _ = thread._core.run(read_work(state, "t", "u", "log"))
+    _, work = thread._core.run(read_work(state, "t", "u", "log"))
     thread._core.run(commit(state, "t", "u", "log", work, [NewRow({"text": "x", "at": 1}, [0], [0])]))
     failed(thread)
     assert round(taken(thread, "two")[0] / 1000) == 15
@@ -80,10 +80,10 @@ def test_failures_of_answers_are_counted_until_something_is_committed(thread: Me
         failed(thread, counts=counts)
         free(raw, thread)
     state = thread._core.state
-    _, work, _ = thread._core.run(read_work(state, "t", "u", "log"))
+    _, work = thread._core.run(read_work(state, "t", "u", "log"))
     assert work.failures == 2
     thread._core.run(commit(state, "t", "u", "log", work, [NewRow({"text": "x", "at": 1}, [0], [0])]))
-    _, work, _ = thread._core.run(read_work(state, "t", "u", "log"))
+    _, work = thread._core.run(read_work(state, "t", "u", "log"))
     assert work.failures == 0
 
 
