@@ -46,6 +46,9 @@ class Ranges:
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(self.pairs)
 
+    def __len__(self) -> int:
+        return len(self.pairs)
+
     def __contains__(self, seq: object) -> bool:
         if not isinstance(seq, int):
             return False

@@ -311,7 +311,6 @@ class Worker:
     def run_once(self) -> Plan[bool]:
         """Work, or find that all pause; False: another worker has the lease."""
         if self._mine in _WORKING:
-            _WORKING[self._mine] = True
             return False
         _WORKING[self._mine] = True
         try:
