@@ -3,12 +3,13 @@
     WorkingMemError
     ├── OptionError (ValueError)                    a wrong argument
     ├── IdError (ValueError)                        a missing or bad id
+    ├── MemoryClosedError (RuntimeError)            a call after `close`
     ├── ThreadNotFoundError (LookupError)
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
     ├── ThreadConflictError (RuntimeError)          others were always first
     ├── ThreadOwnershipError (PermissionError)      it has another owner
-    ├── UserDeletedError (RuntimeError)         a deletion or merge is running
+    ├── UserDeletedError (RuntimeError)             a deletion or merge is running
     ├── ReadOnlyError (PermissionError)             memory is read-only
     ├── WorkingMemoryValidationError (ValueError)   the update is refused
     ├── WorkingMemoryConflictError (RuntimeError)   another one was first
@@ -95,14 +96,13 @@ class WorkingMemError(Exception):
         return text.replace(self.remedy, self.remedy.worded(words)) if isinstance(self.remedy, Remedy) else text
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Constructors take other arguments than the message, so pickle and copy do not call them.
-        return _restore, (type(self), self.args, self.__dict__)
+        # constructors take other arguments than the message, so pickle and copy do not call them
+        return _new, (type(self), *self.args), self.__dict__
 
 
-def _restore(kind: type[WorkingMemError], args: tuple[object, ...], attributes: dict[str, object]) -> WorkingMemError:
+def _new(kind: type[WorkingMemError], *args: object) -> WorkingMemError:
     error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(attributes)
+    error.args = args  # `OSError` leaves them to its constructor
     return error
 
 
@@ -114,12 +114,20 @@ class IdError(WorkingMemError, ValueError):
     """An id that is missing, empty, too long, or holds a character that is not allowed."""
 
 
+class MemoryClosedError(WorkingMemError, RuntimeError):
+    """The memory was used after `close`."""
+
+    def __init__(self) -> None:
+        super().__init__("the memory is closed", remedy="make another Memory(...), or close this one later")
+
+
 class ThreadNotFoundError(WorkingMemError, LookupError):
     """No thread has this id."""
 
     def __init__(self, thread_id: str) -> None:
-        remedy = "create it with threads.create(), or append a message to it"
-        super().__init__(f"no thread {thread_id!r}", remedy=remedy)
+        super().__init__(
+            f"no thread {thread_id!r}", remedy="create it with threads.create(), or append a message to it"
+        )
         self.thread_id = thread_id
 
 
@@ -127,9 +135,8 @@ class MessageNotFoundError(WorkingMemError, LookupError):
     """The thread holds no message with this id."""
 
     def __init__(self, message_id: str, thread_id: str) -> None:
-        super().__init__(
-            f"no message {message_id!r} in thread {thread_id!r}", remedy=Remedy("{messages} lists the ids")
-        )
+        seen = f"no message {message_id!r} in thread {thread_id!r}"
+        super().__init__(seen, remedy=Remedy("{messages} lists the ids"))
         self.message_id = message_id
         self.thread_id = thread_id
 
@@ -138,8 +145,9 @@ class ThreadExistsError(WorkingMemError, ValueError):
     """A thread with this id exists; nothing was written."""
 
     def __init__(self, thread_id: str) -> None:
-        remedy = "read it with threads.get(), change it with threads.update()"
-        super().__init__(f"thread {thread_id!r} exists", remedy=remedy)
+        super().__init__(
+            f"thread {thread_id!r} exists", remedy="read it with threads.get(), change it with threads.update()"
+        )
         self.thread_id = thread_id
 
 
@@ -147,11 +155,11 @@ class ThreadConflictError(WorkingMemError, RuntimeError):
     """Others have changed the thread each time that this write looked at it. Nothing was written."""
 
     def __init__(self, thread_id: str) -> None:
-        self.thread_id = thread_id
-        super().__init__(
-            f"thread {thread_id!r} was changed by others again and again, so this change of its branch was not written",
-            remedy="save the turn again",
+        seen = (
+            f"thread {thread_id!r} was changed by others again and again, so this change of its branch was not written"
         )
+        super().__init__(seen, remedy="save the turn again")
+        self.thread_id = thread_id
 
 
 class ThreadOwnershipError(WorkingMemError, PermissionError):
@@ -176,10 +184,9 @@ class UserDeletedError(WorkingMemError, RuntimeError):
     """
 
     def __init__(self, user_id: str) -> None:
-        super().__init__(
-            f"user {user_id!r} is being deleted or merged into another one, nothing of this write is kept",
-            remedy="try again when users.delete() or users.merge() has returned; if that was interrupted, call it again",
-        )
+        seen = f"user {user_id!r} is being deleted or merged into another one, nothing of this write is kept"
+        remedy = "try again when users.delete() or users.merge() has returned; if that was interrupted, call it again"
+        super().__init__(seen, remedy=remedy)
         self.user_id = user_id
 
 
@@ -202,10 +209,8 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
     """Working memory has changed since the revision that the update was made for; nothing was written."""
 
     def __init__(self, *, expected: int, actual: int) -> None:
-        super().__init__(
-            f"working memory is at revision {actual}, the update was made for revision {expected}",
-            remedy=Remedy("{read_again} and repeat the update"),
-        )
+        seen = f"working memory is at revision {actual}, the update was made for revision {expected}"
+        super().__init__(seen, remedy=Remedy("{read_again} and repeat the update"))
         self.expected = expected
         self.actual = actual
 
@@ -222,9 +227,8 @@ class ObservationNotFoundError(WorkingMemError, LookupError):
     """No observation has this id."""
 
     def __init__(self, observation_id: str) -> None:
-        super().__init__(
-            f"no observation has the id {observation_id!r}", remedy="use an id from memory.observations.get()"
-        )
+        seen = f"no observation has the id {observation_id!r}"
+        super().__init__(seen, remedy="use an id from memory.observations.get()")
         self.observation_id = observation_id
 
 
@@ -313,7 +317,7 @@ class RedisCapabilityError(WorkingMemError, RuntimeError):
 class FilePathError(WorkingMemError, ValueError):
     """A path is none, or something is in its way; nothing was written."""
 
-    def __init__(self, path: object, problem: str = "cannot be used", *, remedy: str) -> None:
+    def __init__(self, path: object, problem: str, *, remedy: str) -> None:
         super().__init__(f"path {path!r} {problem}", remedy=remedy)
         self.path = path
         self.problem = problem
@@ -323,12 +327,10 @@ class FileMissingError(WorkingMemError, LookupError):
     """There is no file, or no revision of it, at this path."""
 
     def __init__(self, path: str, revision: int | None = None) -> None:
-        if revision is None:
-            super().__init__(f"there is no file {path!r}", remedy=Remedy("look for the path with {files}"))
-        else:
-            super().__init__(
-                f"revision {revision} of {path!r} is not kept", remedy=Remedy("{file_history} lists those that are")
-            )
+        seen, remedy = f"there is no file {path!r}", Remedy("look for the path with {files}")
+        if revision is not None:
+            seen, remedy = f"revision {revision} of {path!r} is not kept", Remedy("{file_history} lists those that are")
+        super().__init__(seen, remedy=remedy)
         self.path = path
         self.revision = revision
 
@@ -339,9 +341,7 @@ class FileEditError(WorkingMemError, ValueError):
     `lines` are the numbers of the lines where it begins, the first 1,000.
     """
 
-    def __init__(
-        self, path: str, problem: str = "cannot be edited", *, remedy: str, lines: tuple[int, ...] = ()
-    ) -> None:
+    def __init__(self, path: str, problem: str, *, remedy: str, lines: tuple[int, ...] = ()) -> None:
         super().__init__(f"{path!r}: {problem}, so nothing was changed", remedy=remedy)
         self.path = path
         self.lines = lines

@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast, get_args
 from uuid import uuid4
 
-from langchain_workingmem._engine.breaker import Breaker
+from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import WINGS, MemoryState, wing
-from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
-from langchain_workingmem.faces.factories import Faces
+from langchain_workingmem.faces import Faces
 from langchain_workingmem.history import History
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
@@ -32,7 +31,7 @@ from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.turn import Turn
 from langchain_workingmem.users import Users
-from langchain_workingmem.working_memory import WorkingMemory
+from langchain_workingmem.working_memory.api import WorkingMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,12 +42,14 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem.files import Files
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.observations import ObservationOptions
     from langchain_workingmem.observations.api import Observations
     from langchain_workingmem.options import ContextArguments, TimeZone
+    from langchain_workingmem.reports import Diagnosis
 
 _log = logging.getLogger("langchain_workingmem")
 WINGS.update(
@@ -64,7 +65,7 @@ class MemoryArguments(TypedDict, total=False):
     embeddings: Embeddings | str | None
     history: HistoryOptions | None
     recall: RecallOptions | Literal[False] | None
-    working_memory: WorkingMemoryOptions | None
+    working_memory: WorkingMemoryOptions | bool | None
     title: TitleOptions | None
     files: FileOptions | None
     observations: ObservationOptions | None
@@ -78,8 +79,13 @@ class MemoryArguments(TypedDict, total=False):
     connect_timeout: timedelta
 
 
-def _chat_model(model: Any) -> Any:
-    return chat_model_by_name(model) if isinstance(model, str) else model
+def _embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
+    if embeddings is None:
+        remedy = "pass embeddings=..., an object or a name such as 'local'"
+        raise OptionError("recall needs an embedding model", remedy=remedy)
+    from langchain_workingmem.embeddings import embedding_model
+
+    return cast("Embeddings", embedding_model(embeddings))
 
 
 class Memory(Faces, SetUpOnEntry):
@@ -98,7 +104,7 @@ class Memory(Faces, SetUpOnEntry):
         history: The messages of the thread that a turn shows.
         recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
             False: off, and nothing is embedded.
-        working_memory: Options of working memory; None: off.
+        working_memory: Options of working memory; True: on with its defaults; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
         files: Limits of the files of an owner; None: the defaults.
         observations: A log of long conversations, which a model writes in the background; None: off.
@@ -128,7 +134,7 @@ class Memory(Faces, SetUpOnEntry):
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
         recall: RecallOptions | Literal[False] | None = None,
-        working_memory: WorkingMemoryOptions | None = None,
+        working_memory: WorkingMemoryOptions | bool | None = None,
         title: TitleOptions | None = None,
         files: FileOptions | None = None,
         observations: ObservationOptions | None = None,
@@ -142,13 +148,15 @@ class Memory(Faces, SetUpOnEntry):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # these import redis-py and asyncio, which would make the import of `Memory` slow
-        from langchain_workingmem._engine.clients import runners
-        from langchain_workingmem._engine.embedder import Embedder, name_of
+        from langchain_workingmem._engine.calls import Embedder, name_of
+        from langchain_workingmem._engine.run import runners
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
             recall = RecallOptions()
         recalling = None if recall is False else recall
+        if isinstance(working_memory, bool):
+            working_memory = WorkingMemoryOptions() if working_memory else None
         for given, kind, name in (
             (history, HistoryOptions, "history"),
             (recalling, RecallOptions, "recall"),
@@ -158,22 +166,15 @@ class Memory(Faces, SetUpOnEntry):
         ):
             if given is not None:
                 check_type(given, kind, name)
-        if recalling is not None and embeddings is None:
-            remedy = "pass embeddings=..., an object or a name such as 'local'"
-            raise OptionError("recall needs an embedding model", remedy=remedy)
         if not callable(timezone) or isinstance(timezone, type):
             check_zone(timezone, "timezone")
-        model = None
+        if title is not None and isinstance(title.model, str):
+            title = replace(title, model=chat_model_by_name(title.model))
+        model, asked = None, recalling or RecallOptions()
         if recalling is not None:
-            from langchain_workingmem.embeddings import embedding_model
-
-            model = embedding_model(embeddings)
-        asked = recalling or RecallOptions()
+            model = _embedding_model(embeddings)
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
-        if title:
-            title = replace(title, model=_chat_model(title.model))
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
-        self._server: Any = None
         state = MemoryState(
             keys=Keys(key_prefix),
             embedder=embedder,
@@ -187,15 +188,15 @@ class Memory(Faces, SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
+        new_id = lambda: str(uuid4())  # noqa: E731
         self._core = core = Core(
             state=state,
             runner=runner,
             async_runner=async_runner,
-            new_id=lambda: str(uuid4()),
+            new_id=new_id,
             on_error=on_error,
-            breaker=Breaker(),
+            breaker=runner.link.breaker,
         )
-        runner.breaker = async_runner.breaker = core.breaker
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
         self.threads = Threads(core)
@@ -211,6 +212,14 @@ class Memory(Faces, SetUpOnEntry):
             # the log decides what is shown; `last_messages=0` shows it alone
             history = replace(history, last_messages=history.last_messages and None)
         self._turn = Turn(core, history)
+        self._server: Any = None  # an embedded one
+
+    @cached_property
+    def files(self) -> Files:
+        """Files of users, teams and agents; without the option with its defaults."""
+        from langchain_workingmem.files import Files
+
+        return Files(self._core)
 
     @cached_property
     def observations(self) -> Observations:
@@ -237,7 +246,7 @@ class Memory(Faces, SetUpOnEntry):
             server.close()
             raise
         memory._server = server
-        memory._core.runner.revive = memory._core.async_runner.revive = server.start
+        memory._core.runner.link.revive = server.start
         return memory
 
     @operation
@@ -296,6 +305,26 @@ class Memory(Faces, SetUpOnEntry):
 
     asetup = twin(setup)
 
+    def doctor(self) -> Diagnosis:
+        """Check the server, the indexes, the vectors and the model, and say what is wrong and what helps.
+
+        Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
+        settings (of the newest 100 threads, their newest 100; the finding says whether these are all), and whether the
+        embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user may not read is
+        "unknown". A server that cannot be reached is a finding, not an exception. About ten round trips,
+        and with recall one call of the embedding model.
+        """
+        return self._core.runner.run(self._diagnosis())
+
+    async def adoctor(self) -> Diagnosis:
+        """Async twin of `doctor`."""
+        return await self._core.async_runner.run(self._diagnosis())
+
+    def _diagnosis(self) -> Plan[Diagnosis]:
+        from langchain_workingmem._redis.doctor import diagnose
+
+        return diagnose(self._core.state, self._core.breaker.open_for)
+
     def settled(self) -> None:
         """Wait until work in the background is done: titles, vectors. It closes nothing, and raises no failure of it.
 
@@ -313,18 +342,17 @@ class Memory(Faces, SetUpOnEntry):
     def close(self) -> None:
         """Wait as `settled` does; close the sync connections, and the embedded server unless others use it.
 
-        The next call connects again, but starts no embedded server.
+        Every later call raises `MemoryClosedError`, but `close` and `aclose` may be repeated.
         """
-        with self._core.state.while_closing():
-            self._core.runner.close()
+        self._core.state.closed = True
+        self._core.runner.close()
         if self._server is not None:
-            self._core.runner.revive = self._core.async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:
         """Wait for the work of the running event loop and close its connections, then do what `close` does."""
-        with self._core.state.while_closing():
-            await self._core.async_runner.aclose(self.close)
+        self._core.state.closed = True
+        await self._core.async_runner.aclose(self.close)
 
     def __repr__(self) -> str:
         state = self._core.state

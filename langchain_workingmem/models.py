@@ -1,32 +1,62 @@
-"""The records that operations return: frozen, slotted, times in UTC."""
+"""The records that operations return: frozen, slotted, times in UTC. `str` of one is for reading, `repr` is short."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence  # noqa: TC003 - pydantic resolves a state with a context
 from dataclasses import dataclass, field, replace
-from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
+from datetime import datetime  # noqa: TC003 - likewise
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import orjson
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._documents.messages import KINDS, message_of
-from langchain_workingmem._text.clock import from_micros, to_micros
+from langchain_workingmem._text.clock import from_micros, to_micros, to_minute
 from langchain_workingmem._text.rendering import conversations, line
+from langchain_workingmem._text.said import KINDS
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
-from langchain_workingmem.remembered import Shown
-from langchain_workingmem.remembered import WorkingMemoryState as WorkingMemoryState  # noqa: PLC0414 - likewise
-from langchain_workingmem.remembered import WorkingMemoryValue as WorkingMemoryValue  # noqa: PLC0414 - likewise
+from langchain_workingmem.errors import OptionError
 from langchain_workingmem.usage import ContextUsage as ContextUsage  # noqa: PLC0414 - likewise
 from langchain_workingmem.usage import Counting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from langchain_core.documents import Document
 
 T = TypeVar("T")
+
+
+class Shown:
+    """A record with a picture, for notebooks and, through rich, for terminals. What draws is imported when something is drawn."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self._drawn("html"))
+
+    def __rich__(self) -> Any:
+        return self._drawn("terminal")
+
+    def _drawn(self, module: str) -> Any:
+        records, drawing = (import_module(f"langchain_workingmem.display.{name}") for name in ("records", module))
+        return drawing.draw(records.picture_of(self))
+
+
+class _Lazy:
+    """Makes what a slot holds at its first use: most messages and hits are only rendered, and making one takes longer than that."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:  # only for what is not set yet
+        make = getattr(type(self), f"_make_{name}", None)
+        if make is None:
+            raise AttributeError(name)
+        object.__setattr__(self, name, made := make(self))
+        return made
+
+
+# ---------------------------------------------------------------------- threads and messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +81,7 @@ class ClonedThread:
     message_ids: dict[str, str]  # id in the source -> id in the clone, in order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Page(Shown, Generic[T]):
     """A part of a listing. Iterating a page iterates its items."""
 
@@ -65,34 +95,34 @@ class Page(Shown, Generic[T]):
     def __len__(self) -> int:
         return len(self.items)
 
+    def __repr__(self) -> str:
+        return f"<Page: {len(self.items):,} of {self.total:,}>"
 
-class _Kept:
-    """Makes the message of a row when somebody looks at it: most are only rendered, and a message takes longer than that."""
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.items))
 
+
+class _Stored(_Lazy):
     __slots__ = ("place", "record")  # its seq in keys and facts; what is stored: `at`, `type`, `data`
 
-    def __getattr__(self, name: str) -> Any:  # only for what is not set yet
-        if name == "stored_at":
-            made: Any = from_micros(self.record["at"])
-        elif name == "message":
-            made = message_of(self.record["type"], self.record["data"])
-        elif name == "place":  # a row of a program's own, or one that was pickled
-            made = self.seq
-        elif name == "record":  # of a row that a program has made
-            data = {"content": self.message.content, "tool_calls": getattr(self.message, "tool_calls", None)}
-            made = {
-                "type": self.message.type,
-                "at": to_micros(self.stored_at),
-                "data": {**data, "name": self.message.name},
-            }
-        else:
-            raise AttributeError(name)
-        object.__setattr__(self, name, made)
-        return made
+    def _make_stored_at(self) -> datetime:
+        return from_micros(self.record["at"])
+
+    def _make_message(self) -> BaseMessage:
+        return KINDS[self.record["type"]](**self.record["data"])
+
+    def _make_place(self) -> int:  # of a row that a program has made, or that was pickled
+        return int(self.seq)
+
+    def _make_record(self) -> dict[str, Any]:  # likewise
+        message = self.message
+        calls = getattr(message, "tool_calls", None)
+        data = {"content": message.content, "tool_calls": calls, "name": message.name}
+        return {"type": message.type, "at": to_micros(self.stored_at), "data": data}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMessage(_Kept):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StoredMessage(_Stored):
     """A message with what the store knows about it."""
 
     message: BaseMessage
@@ -100,8 +130,8 @@ class StoredMessage(_Kept):
     seq: int  # position in the thread: assigned by the server, rising, never reused
     stored_at: datetime  # strictly rising within a thread
     superseded: bool = False  # no longer part of the thread's history: edited, regenerated, on another branch
-    refused: bool = field(default=False, repr=False)  # a provider refused it, so models no longer receive it
-    upto: int = field(default=0, repr=False)  # estimated tokens of the thread up to this message; 0 for tool traffic
+    refused: bool = False  # a provider refused it, so models no longer receive it
+    upto: int = 0  # estimated tokens of the thread up to this message; 0 for tool traffic
 
     @classmethod
     def of(cls, body: bytes | None, thread_id: str, place: int, upto: int = 0, *, make: bool = False) -> Self:
@@ -137,8 +167,17 @@ class StoredMessage(_Kept):
         """Return the type of the message: human, ai, tool and so on."""
         return str(self.record["type"])
 
+    def __repr__(self) -> str:
+        return f"<StoredMessage {self.seq} of {self.thread_id!r}: {self.role}>"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def __str__(self) -> str:
+        return f"{to_minute(self.stored_at)} {line(self.message)}"
+
+
+# ---------------------------------------------------------------------- recall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RecallHit:
     """A message that a search found, with its window."""
 
@@ -152,29 +191,31 @@ class RecallHit:
     stored_at: datetime
     thread_title: str | None
 
+    def __repr__(self) -> str:
+        return f"<RecallHit {self.message.id!r} of {self.thread_id!r}: {self.similarity:.2f}>"
 
-class _Made(Shown):
-    """Makes the hits when somebody looks at them: a prompt needs only the words of the rows."""
+    def __str__(self) -> str:
+        return "\n".join(map(line, (*self.before, self.message, *self.after)))
 
+
+class _Found(Shown, _Lazy):
     # thread, seq and next seq of rows between which nothing was said; what makes the hits; titles by thread
     __slots__ = ("adjacent", "make", "titles")
 
-    def __getattr__(self, name: str) -> Any:  # only for what is not set yet
-        made: Any
-        if name == "hits":
-            made = self.make()
-        elif name == "adjacent":
-            made = frozenset()
-        elif name == "titles":
-            made = {hit.thread_id: hit.thread_title for hit in self.hits}
-        else:
-            raise AttributeError(name)
-        object.__setattr__(self, name, made)
-        return made
+    def _make_hits(self) -> list[RecallHit]:
+        return list(self.make())
+
+    def _make_adjacent(
+        self,
+    ) -> frozenset[tuple[str, int, int]]:  # of a result that a program has made, or that was pickled
+        return frozenset()
+
+    def _make_titles(self) -> dict[str, str | None]:  # likewise
+        return {hit.thread_id: hit.thread_title for hit in self.hits}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallResult(_Made):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RecallResult(_Found):
     """The hits of a search, the best first, and their windows as one list of messages."""
 
     hits: list[RecallHit] = field(default_factory=list)
@@ -192,14 +233,11 @@ class RecallResult(_Made):
     ) -> Self:
         """Return a result whose hits are made when somebody looks at them."""
         found, put = object.__new__(cls), object.__setattr__
-        for name, value in (
-            ("rows", rows),
-            ("titles", titles),
-            ("adjacent", adjacent),
-            ("make", make),
-            ("silent", None),
-        ):
-            put(found, name, value)
+        put(found, "rows", rows)
+        put(found, "titles", titles)
+        put(found, "adjacent", adjacent)
+        put(found, "make", make)
+        put(found, "silent", None)
         return found
 
     def with_rows(self, rows: list[StoredMessage]) -> Self:
@@ -217,15 +255,18 @@ class RecallResult(_Made):
     def __iter__(self) -> Iterator[RecallHit]:
         return iter(self.hits)
 
+    def __repr__(self) -> str:
+        return f"<RecallResult: {len(self.hits)} hits, {len(self.rows)} messages>"
+
+    def __str__(self) -> str:
+        return self.as_text()
+
     def windows(self) -> dict[str, list[list[StoredMessage]]]:
         """Return the merged windows by thread, in chronological order: a list for each run of messages without a gap."""
         found: dict[str, list[list[StoredMessage]]] = {}
-        last: dict[str, StoredMessage] = {}
         for row in self.rows:
-            id, before = row.thread_id, last.get(row.thread_id)
-            last[id] = row
-            runs = found.setdefault(id, [])
-            if before is None or (id, before.place, row.place) not in self.adjacent:
+            runs = found.setdefault(row.thread_id, [])
+            if not runs or (row.thread_id, runs[-1][-1].place, row.place) not in self.adjacent:
                 runs.append([])
             runs[-1].append(row)
         return found
@@ -245,8 +286,7 @@ class RecallResult(_Made):
             used |= {(hit.thread_id, message.id) for message in window}
             metadata = {name: getattr(hit, name) for name in ("thread_id", "thread_title", "similarity", "score")}
             metadata |= {"message_id": hit.message.id, "role": hit.message.type, "stored_at": hit.stored_at.isoformat()}
-            lines = map(line, window)
-            documents.append(Document(id=hit.message.id, page_content="\n".join(lines), metadata=metadata))
+            documents.append(Document(id=hit.message.id, page_content="\n".join(map(line, window)), metadata=metadata))
         return documents
 
     def as_text(self, timezone: str = "UTC") -> str:
@@ -254,13 +294,80 @@ class RecallResult(_Made):
         return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
 
-class _Counted(Shown):
-    """Has a place for how tokens are counted, which is no field: it cannot be stored with a graph's state."""
-
-    __slots__ = ("counting",)
+# ---------------------------------------------------------------------- working memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingMemoryValue:
+    """One value of working memory, with the messages that it comes from."""
+
+    path: str  # JSON Pointer: /city, /languages/Danish; in a template /Location; of free text a line
+    value: Any  # None: from then on nothing was known
+    since: datetime  # when it was said
+    sources: list[tuple[str, str]]  # (thread_id, message_id); none where tool, program or person have set it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class WorkingMemoryState(Shown):
+    """Working memory at one revision."""
+
+    value: Any  # text, or the document as the schema's type: a model, a dataclass, a dict; None while it is empty
+    text: str  # as it is stored: Markdown, text or JSON
+    revision: int  # 0: never written
+    updated_at: datetime | None  # None: never written
+    is_empty: bool  # no text, or the bare template
+    origin: str | None = None  # the operation that wrote it: update, tool, clear, revert, seed, clone
+    key: str = field(default="", compare=False)  # of Redis
+    kept: str | None = field(default=None, compare=False)  # what a keeper has noted beside the document
+    # By path all that was said, what holds first; only `working_memory.get` reads it
+    timeline: Mapping[str, Sequence[WorkingMemoryValue]] | None = field(default=None, compare=False)
+
+    def sources(self, path: str) -> list[tuple[str, str]]:
+        """Return (thread_id, message_id) of the messages that a value comes from; none where tool, program or person have set it.
+
+        `path` is a JSON Pointer: "/city", "/languages/Danish", or "/Location" for a field of a template, or a line of free text behind a
+        slash. `OptionError` names the paths that exist, or says that the state comes from a turn, which does not read this.
+        """
+        return list(self._at(path)[0].sources)
+
+    def since(self, path: str) -> datetime:
+        """Return when a value was said, not when it was recorded. See `sources`."""
+        return self._at(path)[0].since
+
+    def history(self, path: str) -> list[WorkingMemoryValue]:
+        """Return what a value is and was, the present one first; one without a value says that nothing holds any more. See `sources`."""
+        return list(self._at(path))
+
+    def _at(self, path: str) -> Sequence[WorkingMemoryValue]:
+        if self.timeline is None:
+            remedy = "call working_memory.get() of a memory with WorkingMemoryOptions(keeper=...)"
+            raise OptionError("time and sources of the values are not known here", remedy=remedy)
+        if found := self.timeline.get(path if path.startswith("/") else f"/{path}"):
+            return found
+        raise unknown_path(path, self.timeline)
+
+    def __repr__(self) -> str:
+        return f"<WorkingMemoryState: revision {self.revision}{', empty' if self.is_empty else ''}>"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def unknown_path(path: str, known: Iterable[str]) -> OptionError:
+    """Return the error for a path that no value has or had."""
+    paths = ", ".join(map(repr, sorted(known)[:12]))
+    remedy = f"use one of {paths}" if paths else "nothing is known yet"
+    return OptionError(f"working memory has no value at {path!r}", remedy=remedy)
+
+
+# ---------------------------------------------------------------------- a turn
+
+
+class _Counted(Shown):
+    __slots__ = ("counting",)  # how tokens are counted: no field, because it cannot be stored with a graph's state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MemoryContext(_Counted):
     """The input of the model for one turn."""
 
@@ -282,3 +389,9 @@ class MemoryContext(_Counted):
         from langchain_workingmem.usage.parts import usage_of
 
         return usage_of(self.system, self.messages, getattr(self, "counting", None) or Counting())
+
+    def __repr__(self) -> str:
+        return f"<MemoryContext: {len(self.messages)} messages, {len(self.system)} system blocks, {self.recalled!r}>"
+
+    def __str__(self) -> str:
+        return "\n\n".join([*(f"system: {text}" for text in self.system), *map(line, self.messages)])

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from langchain_workingmem.remembered import Shown
+from langchain_workingmem.models import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from langchain_workingmem.remembered import WorkingMemoryState
+    from langchain_workingmem.models import WorkingMemoryState
 
 Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
-
 CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented"]
 
 

@@ -1,5 +1,224 @@
-"""The documented path of `RedisMemoryStore`, which lies in `faces`."""
+"""A long-term store for LangGraph on Redis: `graph.compile(store=...)`, `create_agent(store=...)`, langmem's tools."""
 
-from langchain_workingmem.faces.store import RedisMemoryStore
+from __future__ import annotations
 
-__all__ = ["RedisMemoryStore"]
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from langgraph.store.base import BaseStore, PutOp, ensure_embeddings
+
+from langchain_workingmem._engine import calls
+from langchain_workingmem._redis.core import SetUpOnEntry
+from langchain_workingmem._redis.indexes import with_layout
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.items import StoreState, millis, run_operations, together
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import timedelta
+    from types import TracebackType
+
+    from langchain_core.embeddings import Embeddings
+    from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
+
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.plan import Plan
+
+T = TypeVar("T")
+_QUERY_CACHE = 1000  # embeddings
+_AT_ONCE = 1000  # calls that share a round trip at most
+
+
+class _Call(NamedTuple):
+    ops: list[Op]
+    reply: asyncio.Future[list[Result]]
+
+
+class RedisMemoryStore(SetUpOnEntry, BaseStore):
+    """A LangGraph store on Redis.
+
+        with RedisMemoryStore.from_conn_string("redis://localhost:6379", index={"dims": 384, "embed": model}) as store:
+            store.put(("memories", "maya"), "dog", {"text": "Maya's dog is called Nougat"})
+            store.search(("memories", "maya"), query="what pets does she have?")
+
+    One object serves sync and async callers, threads and event loops; `batch` is atomic for each item. A get, a put
+    or a delete takes one round trip, and so does a batch of a hundred of one kind; a search takes one to four, more
+    when a few items have many vectors (docs/store.md lists the cases). Without a query the item that was put last comes
+    first. With a query the best vector of an item counts, scores are similarities (cosine: -1 to 1), and items without
+    vectors come last with the score None. Filters mean the same as in LangGraph's InMemoryStore, except that values
+    without an order, such as None and 3, do not match instead of raising. The index decides equality; for comparisons
+    the items below the namespace are read. Of a query of more than 4,000 characters the beginning and the end count.
+
+    A `Memory` with the same `key_prefix` uses other keys.
+
+    Args:
+        redis_url: redis://, rediss:// or unix://; by default the environment's REDIS_URL, else
+            redis://localhost:6379.
+        client: A redis-py client for sync calls instead of a URL; the store does not close it.
+        async_client: The same for async calls, bound to the event loop that it was made for.
+        index: LangGraph's IndexConfig: `dims`, `embed` (an Embeddings object, a sync or async function, or a name such
+            as "openai:text-embedding-3-small" or "local"), `fields` (JSON paths, by default the whole value); and
+            `distance_type` ("cosine", "inner_product" or "l2"). None: no vector search.
+        ttl: LangGraph's TTLConfig, in minutes and fractions of them: `default_ttl`, `refresh_on_read`. Expired items
+            are never returned, so `omit_expired` changes nothing and no sweeper is needed.
+        key_prefix: The start of every key; stores with different prefixes are separate.
+        create_index: False: never create an index, for a Redis user without that right.
+        timeout: How long to wait for each reply, as in `Memory`.
+        connect_timeout: How long to wait for a connection, as in `Memory`.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        client: SyncClient | None = None,
+        async_client: AsyncClient | None = None,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        key_prefix: str = "wm",
+        create_index: bool = True,
+        timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
+    ) -> None:
+        # imported here, because redis-py and numpy are slow to import
+        from langchain_workingmem._engine.calls import Embedder
+        from langchain_workingmem._engine.run import runners
+
+        self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
+        self.embeddings = None if index is None else _embeddings(index)
+        if ttl and (default_ttl := ttl.get("default_ttl")) is not None:
+            millis(default_ttl, "ttl['default_ttl']")
+        self.ttl_config = None if ttl is None else cast("TTLConfig", dict(ttl))
+        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
+        embedder = Embedder(self.embeddings, _QUERY_CACHE)
+        self._state = StoreState.of(Keys(key_prefix), embedder, self.index_config, create=create_index)
+        self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
+        self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def from_conn_string(
+        cls,
+        redis_url: str,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        key_prefix: str = "wm",
+        create_index: bool = True,
+        timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
+    ) -> Self:
+        """Make a store on a URL, for `with` or `async with`; without either, `close` it yourself."""
+        return cls(
+            redis_url,
+            index=index,
+            ttl=ttl,
+            key_prefix=key_prefix,
+            create_index=create_index,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+        )
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations and return their results in order; reads return what was stored before the batch.
+
+        Everything is checked and embedded before anything is written; of several puts to one item the last wins. Raises
+        `InvalidNamespaceError` and `OptionError`, both ValueErrors, for invalid operations, `EmbeddingError` and
+        `EmbeddingSizeError`, and, inside the event loop of an `async with`, asyncio's `InvalidStateError`.
+        """
+        self._refuse_to_block()
+        ops = list(ops)
+        return self._runner.run(self._ready(run_operations(self._state, ops), ops))
+
+    def _ready(self, plan: Plan[T], ops: Sequence[Op]) -> Plan[T]:
+        if calls.watch is not None:
+            name = "put" if any(isinstance(op, PutOp) for op in ops) else "search"
+            plan = calls.watch(plan, f"RedisStore.{name}", self._state.keys.prefix)
+        return plan if self._state.layout_known else with_layout(self._state, plan)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Async twin of `batch`. Concurrent calls share their round trips and calls of the model."""
+        loop = asyncio.get_running_loop()
+        calls = self._calls.setdefault(loop, [])
+        call = _Call(list(ops), loop.create_future())
+        calls.append(call)
+        if len(calls) == 1:
+            task = loop.create_task(self._answer(calls))  # runs after the tasks that are ready now
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await call.reply
+
+    async def _answer(self, waiting: list[_Call]) -> None:
+        calls = waiting[:]
+        waiting.clear()
+        for start in range(0, len(calls), _AT_ONCE):
+            await self._answer_together(calls[start : start + _AT_ONCE])
+
+    async def _answer_together(self, calls: list[_Call]) -> None:
+        try:
+            plan = together(run_operations(self._state, call.ops) for call in calls)
+            replies = await self._async_runner.run(self._ready(plan, [op for call in calls for op in call.ops]))
+        except Exception as error:  # noqa: BLE001 - goes to the callers
+            if len(calls) > 1:  # every operation may be repeated: each caller gets a reply or an error for that call
+                await asyncio.gather(*(self._answer_together([call]) for call in calls))
+            elif not calls[0].reply.done():
+                calls[0].reply.set_exception(error)
+            return
+        for call, reply in zip(calls, replies, strict=True):
+            if not call.reply.done():  # it may be cancelled
+                call.reply.set_result(reply)
+
+    def setup(self) -> None:
+        """Create the indexes now instead of at first use. Idempotent."""
+        self._runner.run(with_layout(self._state, self._state.setup()))
+
+    async def asetup(self) -> None:
+        """Async twin of `setup`."""
+        await self._async_runner.run(with_layout(self._state, self._state.setup()))
+
+    def close(self) -> None:
+        """Close the sync connections that were opened here."""
+        self._runner.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop, and those that `close` does."""
+        await self._async_runner.aclose(self.close)
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self._loop = asyncio.get_running_loop()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop = None
+        await super().__aexit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        return f"<RedisMemoryStore {self._state.keys.prefix!r}{', with vectors' if self._state.vectors else ''}>"
+
+    def _refuse_to_block(self) -> None:
+        """Raise in the same cases as LangGraph's AsyncPostgresStore and AsyncSqliteStore."""
+        with suppress(RuntimeError):  # there is no running loop
+            if asyncio.get_running_loop() is self._loop:
+                msg = "a sync call would block this store's event loop: await the async one (aget, aput, asearch, ...)"
+                raise asyncio.InvalidStateError(msg)
+
+
+def _embeddings(index: IndexConfig) -> Embeddings:
+    embed = index.get("embed")
+    if isinstance(embed, str):
+        from langchain_workingmem.embeddings import embeddings_by_name
+
+        return embeddings_by_name(embed)
+    if not callable(embed) and not hasattr(embed, "embed_documents"):
+        remedy = "use an Embeddings object, a function from texts to vectors, or a model's name"
+        raise OptionError(f"index={{'embed': {embed!r}}}", remedy=remedy)
+    return ensure_embeddings(embed)

@@ -57,7 +57,7 @@ def chat(
 
     Without a URL or a directory, the memory is a private Redis in your data directory.
     """
-    from langchain_workingmem.chat_models import chat_model_by_name
+    from langchain_workingmem._engine.calls import chat_model_by_name
     from langchain_workingmem.cli.offline import Offline
 
     user = user or "me"
@@ -99,7 +99,7 @@ class Chat:
 
     def __init__(self, memory: Memory, model: BaseChatModel, user: str, thread: str | None) -> None:
         try:
-            from langchain_workingmem.faces.middleware import MemoryMiddleware
+            from langchain_workingmem.middleware import MemoryMiddleware
         except ImportError as error:
             raise OptionError(str(error), remedy="pip install 'langchain-workingmem[agents]'") from error
         from langchain.agents import create_agent

@@ -16,16 +16,13 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem._counting import Taken, count_taken, tokens_of_call
-from langchain_workingmem._engine.models import ask
+from langchain_workingmem._engine.calls import ask, is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
-from langchain_workingmem._engine.refusals import is_refusal
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends, length
 from langchain_workingmem._text.clock import to_minute, zone_name
-from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import message_text
-from langchain_workingmem._text.said import tool_call_ids
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.said import is_memory_tool, tool_call_ids
+from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem.derived.rows import Ranges, Rows, Work, fail, give, read_work, state_command, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import made
@@ -334,7 +331,7 @@ class Worker:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
         lease = self.state, self.thread_id, self.user_id, self.kind, self._token
         try:
-            while (yield from self._stepped()) and not self.state.closing and monotonic() < self.until:
+            while (yield from self._stepped()) and not self.state.closed and monotonic() < self.until:
                 yield from self._take()
         except (BadAnswer, ModelError) as error:
             self.error = str(error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 
-from langchain_workingmem._engine.refusals import is_refusal
+from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
@@ -22,7 +22,7 @@ from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn import Gathered, Turn, history_slice, is_sliced, question, turn_of
-from langchain_workingmem.working_memory import read_working_memory
+from langchain_workingmem.working_memory.store import read_working_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

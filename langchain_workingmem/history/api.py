@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._redis.access import SWEEP, owner_tag, run_script, sweep_now
+from langchain_workingmem._redis.access import SWEEP, owner_tag, run_script, sweep
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
@@ -14,8 +14,7 @@ from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
-from langchain_workingmem.history import timeline
-from langchain_workingmem.history.read import made, read_page, selection
+from langchain_workingmem.history.read import made, of_user, read_page, selection
 from langchain_workingmem.history.save import append
 from langchain_workingmem.models import Page
 
@@ -165,11 +164,11 @@ class History(Operations):
     ) -> Plan[Page[StoredMessage]]:
         """Return the messages of all threads of a user, in chronological order.
 
-        Reads only the messages of the page. Round trips: one per 10,000 threads lists them, one per 1,000 threads reads times
-        of messages, a few more find the page (five for 100 messages), one reads it. `since` and `until` cost one more per 1,000
-        threads, for `total`. The cursor is a time and a thread.
+        Reads the times of the next `limit` messages of each thread, and only the messages of the page. Round trips: one per
+        10,000 threads lists them, one per 1,000 threads reads times, one reads the page. `since` and `until` cost one more per
+        1,000 threads, for `total`. The cursor is a time and a thread.
         """
-        return timeline.of_user(self._core.state, user_id, since, until, limit, cursor)
+        return of_user(self._core.state, user_id, since, until, limit, cursor)
 
     afor_user = twin(for_user)
 
@@ -209,8 +208,7 @@ class History(Operations):
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         check_id(after, "after")
-        words = "the messages are superseded", "recall.reindex() goes on"
-        gone = yield from _take_away(self._core.state, thread_id, user_id, *words, what="after", after=after)
+        gone = yield from _take_away(self._core.state, thread_id, user_id, what="after", after=after)
         if gone is None:
             raise ThreadNotFoundError(thread_id)
         return gone
@@ -223,20 +221,17 @@ class History(Operations):
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        words = "the messages are deleted", "call history.clear() again"
-        return (yield from _take_away(self._core.state, thread_id, user_id, *words, what="all")) or 0
+        return (yield from _take_away(self._core.state, thread_id, user_id, what="all")) or 0
 
     aclear = twin(clear)
 
 
-def _take_away(
-    state: MemoryState, thread_id: str, user_id: str | None, done: str, again: str, **head: Any
-) -> Plan[int | None]:
+def _take_away(state: MemoryState, thread_id: str, user_id: str | None, **head: Any) -> Plan[int | None]:
     """Run `delete.lua`, and sweep the vectors; return how many messages there were, None without a thread."""
     call = DELETE.on(state.keys.of(check_id(thread_id, "thread_id")), user=owner_tag(user_id), most=SWEEP, **head)
     found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
     if found.get("is_left"):
-        yield from sweep_now(state, thread_id, done, again)
+        yield from sweep(state, thread_id)
     return int(found["deleted"]) if "deleted" in found else None
 
 
@@ -249,7 +244,7 @@ def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequen
         found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
         count, is_left = count + int(found.get("deleted", 0)), bool(found.get("is_left"))
     if is_left:
-        yield from sweep_now(state, thread_id, "the messages are deleted", "call history.delete() again")
+        yield from sweep(state, thread_id)
     return count
 
 

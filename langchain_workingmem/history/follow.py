@@ -164,6 +164,8 @@ def _said(row: Facts) -> str:
 
 def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = ()) -> Followed:
     """Decide what a list means for a thread. `left_out` are seqs of messages that memory itself has taken out of the list."""
+    if kind == "list" and is_new_turn(entries, known):
+        return Followed(new=[*range(len(entries))])
     thread, done = _Thread(known), Followed()
     gone = {
         at
@@ -241,6 +243,19 @@ def _recognise(
         best = max(best, thread.begin(entries, found, at), key=len)
     for index, row in best.items():
         found[index] = row
+
+
+def is_new_turn(entries: Sequence[Entry], known: Known) -> bool:
+    """Tell whether a list is a question, and perhaps its answer, of which the thread knows nothing: most lists are."""
+    if not entries or not entries[0].words.startswith("q") or not is_one_turn(entries):
+        return False
+    ids = {row.id for row in known.rows} | known.deleted.keys()
+    if any(entry.id in ids for entry in entries):
+        return False
+    if entries[-1].words.startswith("a"):
+        return True
+    # else it is perhaps asked again, as nobody has answered
+    return len(entries) == 1 and not any(_said(row) == entries[0].words for row in known.rows)
 
 
 def is_one_turn(entries: Sequence[Entry]) -> bool:

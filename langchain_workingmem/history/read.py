@@ -1,20 +1,26 @@
-"""Reading the messages of a thread as they are stored: pages, and all of them."""
+"""Reading messages as they are stored: pages of a thread, and of all threads of a user."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import owner_tag, read_reply
-from langchain_workingmem._redis.codec import is_readable, read_rows
+from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
+from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import Facts, check_id
+from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import PAGE
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem.checks import check_roles
+from langchain_workingmem.checks import at_least, check_roles
+from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +29,11 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
+
+
+THREADS = 10_000  # listed in one round trip
+ASKED = 1000  # threads read in one round trip
+_CURSOR = re.compile(r"(\d{1,16}):(.+)", re.DOTALL)
 
 
 def selection(
@@ -123,3 +134,80 @@ def fill(row: StoredMessage, texts: list[bytes]) -> None:
     put_media(row.record, texts)
     with suppress(AttributeError):
         object.__delattr__(row, "message")
+
+
+# ---------------------------------------------------------------------- all threads of a user
+# They live in different slots of a cluster, so no key can hold all of their messages, and a page is a merge of the times of each.
+
+
+def of_user(
+    state: MemoryState, user_id: str, since: datetime | None, until: datetime | None, limit: int, cursor: str | None
+) -> Plan[Page[StoredMessage]]:
+    """Plan `history.for_user`. The cursor is the time and thread of the last message."""
+    at_least(limit, 1, "limit")
+    check_id(user_id, "user_id")
+    at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _CURSOR)
+    span = selection(since=since, until=until)
+    start, end = span.get("since"), span.get("until")
+    threads = yield from _threads(state, user_id)
+    total, waiting = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
+    if span:
+        within = [(id, {**span, "limit": 0, "total": True}) for id, _, last_at in threads if last_at >= (start or 0)]
+        total = sum(page.total for page in (yield from _ask(state, user_id, within)))
+    for id, _, last_at in threads:
+        # times rise strictly within a thread, so a thread after the cursor's goes on just after that time
+        first = start if at is None else max(int(at) + (id <= last_thread), start or 0)
+        if first is None or last_at >= first:
+            waiting.append((id, {"limit": limit + 1, "since": first, "until": end, "times": True}))
+    pages = yield from _ask(state, user_id, waiting)
+    times = ((time, page.thread_id) for page in pages for time in page.bodies if isinstance(time, int))
+    found = nsmallest(limit + 1, times)
+    rows = yield from _read(state, user_id, found[:limit])
+    more = None if len(found) <= limit else "{}:{}".format(*found[limit - 1])
+    return Page(items=rows, total=total, next_cursor=more)
+
+
+def _threads(state: MemoryState, user_id: str) -> Plan[list[tuple[str, int, int]]]:
+    """Return the id of each thread that has messages, their number, and the time of the last. One round trip per 10,000."""
+    index, found, last = state.keys.threads_index, list[tuple[str, int, int]](), None
+    yield from state.indexes.ready()
+    while True:
+        where = build_filter(user_id=user_id, since=last and last[0])
+        command = sorted_search(index, where, "created_at", limit=THREADS, after=last, fields=("count", "last_at"))
+        (reply,) = yield from search_with_repair(
+            partial(send, command), state.indexes.refresh, create=state.indexes.create
+        )
+        rows = rows_of(reply)
+        found += [
+            (state.keys.thread_of(row[b"__key"]), int(row[b"count"]), int(row[b"last_at"]))
+            for row in rows
+            if int(row.get(b"count", 0))
+        ]
+        if len(rows) < THREADS:
+            return found
+        last = int(rows[-1][b"created_at"]), rows[-1][b"__key"].decode()
+
+
+def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:
+    """Read the messages of a page, without those deleted meanwhile. One round trip per 1,000 threads."""
+    by_thread: dict[str, list[int]] = defaultdict(list)
+    for time, id in found:
+        by_thread[id].append(time)
+    asked = [(id, {"limit": len(times), "since": times[0], "until": times[-1]}) for id, times in by_thread.items()]
+    pages = yield from _ask(state, user_id, asked)
+    rows = yield from made(state, [row for page in pages for row in page.rows()])
+    return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
+
+
+def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]) -> Plan[list[PageOfThread]]:
+    """Read from many threads; a thread with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
+    pages: list[PageOfThread] = []
+    for start in range(0, len(asked), ASKED):
+        some = asked[start : start + ASKED]
+        calls = (page_command(state, id, user_id, wanted) for id, wanted in some)
+        for (id, _), reply in zip(some, (yield from send(*calls)), strict=True):
+            try:
+                pages.append(PageOfThread.read(reply, id, user_id))
+            except WorkingMemError:
+                pages.append(PageOfThread(id))
+    return pages

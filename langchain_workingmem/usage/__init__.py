@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.options.base import TokenCounter
+    from langchain_workingmem.options import TokenCounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Scripted]:
 
     def use(*script: Any) -> Scripted:
         model = Scripted.says(*script)
-        monkeypatch.setattr("langchain_workingmem.chat_models.chat_model_by_name", lambda _: model)
+        monkeypatch.setattr("langchain_workingmem._engine.calls.chat_model_by_name", lambda _: model)
         return model
 
     return use
@@ -91,7 +91,7 @@ def test_a_model_that_fails_is_one_line_and_the_next_turn_works(run: Run, script
 
 
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "langchain_workingmem.faces.middleware", raising=False)
+    monkeypatch.delitem(sys.modules, "langchain_workingmem.middleware", raising=False)
     monkeypatch.setitem(sys.modules, "langchain.agents.middleware", None)
     found = run("chat", input="hi\n")
     assert (found.exit_code, found.stdout) == (1, "")

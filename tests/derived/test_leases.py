@@ -13,7 +13,6 @@ from langchain_workingmem.derived import NewRow, commit, fail, give, read_work, 
 from tests.helpers.threads import append
 
 
-
 @pytest.fixture
 def thread(plain: Memory) -> Memory:
     append(plain, "a")

@@ -15,10 +15,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.models import ask
+from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
-from langchain_workingmem._engine.run_async import AsyncRunner
-from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem._engine.run import AsyncRunner, Runner
+from langchain_workingmem.errors import MemoryClosedError
 from tests.helpers.types import Make
 
 QUESTION = [HumanMessage("hello")]
@@ -144,13 +144,23 @@ def test_close_waits_for_background_plans_and_for_those_that_they_start(
     make_memory: Make, slow: bool, waiting: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = make_memory()
-    for _ in range(2):  # a memory that was closed can be used again
+    for _ in range(2 if waiting == "settled" else 1):
         log: list[str] = []
         last = noting(log, "third")
         memory._core.run(starting(noting(log, "first", "second", then=last, slow=not slow), slow=slow))
         getattr(memory, waiting)()
         assert log == ["first", "second", "third"]
     assert not caplog.records
+
+
+@pytest.mark.both_faces
+def test_a_memory_that_was_closed_raises(make_memory: Make) -> None:
+    memory = make_memory()
+    memory.close()
+    memory.close()
+    for call in (lambda: memory.threads.get("t"), lambda: memory.context("hi", thread_id="t", user_id="u")):
+        with pytest.raises(MemoryClosedError, match="the memory is closed"):
+            call()
 
 
 @pytest.mark.both_faces

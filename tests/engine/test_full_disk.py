@@ -13,8 +13,9 @@ import pytest
 import redis
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, RedisReplyError
+from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import RedisReplyError
 from tests.helpers.embedded import connect, is_stopped, kill_server, server_pid, wait_until
 
 pytestmark = [

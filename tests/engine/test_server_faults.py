@@ -17,13 +17,9 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import (
-    Memory,
-    RedisConnectionError,
-    RedisReplyError,
-    WorkingMemoryOptions,
-)
+from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import RedisReplyError
 from tests.helpers.embedded import BareServers, full_memory, kill_server, wait_until
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import FileMissingError, FilePathError, LineMatch, Memory
+from langchain_workingmem import Memory
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.files import Files
+from langchain_workingmem.errors import FileMissingError, FilePathError
+from langchain_workingmem.files import Files, LineMatch
 from langchain_workingmem.files import operations as plans
 from tests.files.checks import check_stored
 from tests.helpers.crashes import ends_within

@@ -8,16 +8,8 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import (
-    FileEditError,
-    FileMissingError,
-    FileOptions,
-    FilePathError,
-    FileQuotaError,
-    Memory,
-    OptionError,
-    UserDeletedError,
-)
+from langchain_workingmem import FileOptions, Memory, OptionError, UserDeletedError
+from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError
 from langchain_workingmem.files import Files
 from tests.files.checks import check_stored
 from tests.helpers.types import Make

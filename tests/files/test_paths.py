@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import FilePathError, Memory, OptionError
+from langchain_workingmem import Memory, OptionError
+from langchain_workingmem.errors import FilePathError
 from langchain_workingmem.files.paths import MAX_PATH, check_directory, check_path, pattern_of
 from tests.helpers.examples import examples
 

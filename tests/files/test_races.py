@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import FileConflictError, FileMissingError, FilePathError, Memory
+from langchain_workingmem import FileConflictError, Memory
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import FileMissingError, FilePathError
 from langchain_workingmem.files import Files
 from tests.files.checks import check_stored
 from tests.files.writer import COUNTERS, OWNER, SHARED, Log

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import FileEditError, FileMissingError, FileOptions, FilePathError, Memory
+from langchain_workingmem import FileOptions, Memory
+from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError
 from tests.files.checks import check_stored
 from tests.helpers.examples import examples
 from tests.helpers.types import Make

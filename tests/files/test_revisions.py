@@ -10,13 +10,9 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import (
-    FileConflictError,
-    FileMissingError,
-    FileOptions,
-    Memory,
-)
+from langchain_workingmem import FileConflictError, FileOptions, Memory
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.errors import FileMissingError
 from langchain_workingmem.files import Files
 from tests.files.checks import check_stored
 from tests.helpers.types import Make

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import FileOptions, Memory, RedisReplyError
+from langchain_workingmem import FileOptions, Memory
 from langchain_workingmem._engine.plan import Plan, Send
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.files import Files
 from langchain_workingmem.files import operations as plans
 from tests.files.checks import check_stored

@@ -20,7 +20,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import GetOp, SearchItem, SearchOp
 
 from langchain_workingmem import (
-    FileMissingError,
     FileOptions,
     Memory,
     ObservationOptions,
@@ -28,6 +27,7 @@ from langchain_workingmem import (
     TitleOptions,
     WorkingMemoryOptions,
 )
+from langchain_workingmem.errors import FileMissingError
 from langchain_workingmem.faces.for_models import AWAY
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore

@@ -23,8 +23,8 @@ SCRIPT = Path(forks.__file__)
 PLACE = "WORKINGMEM_TEST_FORKS"  # the directory of the servers, for all processes of a run
 CONNECTED = (
     "langchain_workingmem._engine.clients",
-    "langchain_workingmem._engine.embedder",
-    "langchain_workingmem._engine.server",
+    "langchain_workingmem._engine.run",
+    "langchain_workingmem.embedded",
     "numpy",
     "redisvl.query",
 )
@@ -36,7 +36,7 @@ IMPORTED = {
         "langchain_openai",
         "langchain_workingmem.cli.main",
         "langchain_workingmem.cli.offline",
-        "langchain_workingmem.faces.middleware",
+        "langchain_workingmem.middleware",
         "langchain_workingmem.mcp.transports",
         "langchain_workingmem.studio.app",
         "langsmith.run_helpers",
@@ -51,7 +51,7 @@ IMPORTED = {
     "library": (
         "anyio.to_thread",
         "langchain_workingmem.embeddings",
-        "langchain_workingmem.faces.factories",
+        "langchain_workingmem.faces",
         "langchain_workingmem.memory",
         *CONNECTED,
     ),

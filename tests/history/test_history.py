@@ -15,7 +15,7 @@ from langchain_workingmem import (
     OptionError,
     ThreadNotFoundError,
 )
-from langchain_workingmem._text.chunks import split
+from langchain_workingmem._text.unicode import split
 from tests.helpers.examples import examples
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 
@@ -91,7 +91,6 @@ def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.
     assert thread_of(memory).message_count == 700
     said = [row for row in found.values() if not getattr(row.message, "tool_calls", ())]
     assert len(said) == len(vectors(raw, prefix))
-    assert int(raw.hget(f"{prefix}:thread:{{t}}", "answers") or 0) == 250
     uptos = [row.upto for row in said]
     assert uptos == sorted(uptos)
     assert uptos[0] > 0

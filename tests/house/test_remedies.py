@@ -8,11 +8,12 @@ import pickle
 from typing import Any
 
 from langchain_workingmem import errors
-from langchain_workingmem._documents.threeway import MergeConflictError
 from langchain_workingmem.errors import Remedy, WorkingMemError
+from langchain_workingmem.working_memory.patch import MergeConflictError
 
 CLASSES = {name: one for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, WorkingMemError)}
-OWN = {  # classes that know their remedy, with arguments for them
+OWN: dict[str, tuple[Any, ...]] = {  # classes that know their remedy, with arguments for them
+    "MemoryClosedError": (),
     "ThreadNotFoundError": ("t",),
     "MessageNotFoundError": ("m", "t"),
     "ThreadExistsError": ("t",),
@@ -26,6 +27,7 @@ OWN = {  # classes that know their remedy, with arguments for them
 }
 SIZES = {"expected": 3, "actual": 4}
 MORE: dict[str, dict[str, Any]] = {"WorkingMemoryConflictError": SIZES, "EmbeddingSizeError": SIZES}
+MORE |= {name: {"problem": "cannot be used"} for name in ("FilePathError", "FileEditError")}
 
 
 def made(name: str) -> WorkingMemError:

@@ -11,8 +11,9 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import HistoryOptions, Memory, ObservationNotFoundError, ThreadOwnershipError
+from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import ObservationNotFoundError
 from tests.helpers.canaries import keys_with
 from tests.helpers.programs import Forked
 from tests.helpers.types import Make

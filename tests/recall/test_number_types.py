@@ -9,8 +9,9 @@ from uuid import uuid4
 import pytest
 import redis
 
-from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions, RedisCapabilityError, RedisReplyError
+from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions, RedisCapabilityError
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import RedisReplyError
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
 

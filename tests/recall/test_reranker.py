@@ -15,14 +15,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import Field
 
-from langchain_workingmem import (
-    HistoryOptions,
-    Memory,
-    OptionError,
-    RecallOptions,
-    RecallResult,
-    RerankerError,
-)
+from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.recall import Query, search_as_run
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted

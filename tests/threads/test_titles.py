@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -77,26 +77,30 @@ class Titled:
 
     def finish(self) -> None:
         if self._face == "sync":
-            self.memory.close()
+            self.memory.settled()
         else:
-            self._runner.run(self.memory.aclose())
+            self._runner.run(self.memory.asettled())
 
     def title(self, thread_id: str = "t") -> str | None:
         self.finish()
         thread = self.memory.threads.get(thread_id)
-        self.memory.close()
         return thread.title if thread else None
 
 
 @pytest.fixture
 def titled(
     server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner, model: Namer
-) -> Callable[..., Titled]:
+) -> Iterator[Callable[..., Titled]]:
+    made: list[Titled] = []
+
     def make(**options: Any) -> Titled:
         options.setdefault("model", model)
-        return Titled(server.url, prefix, face, loop_runner, TitleOptions(**options))
+        made.append(Titled(server.url, prefix, face, loop_runner, TitleOptions(**options)))
+        return made[-1]
 
-    return make
+    yield make
+    for one in made:
+        loop_runner.run(one.memory.aclose())
 
 
 def test_a_thread_without_a_title_gets_one_after_its_first_turn(titled: Callable[..., Titled], model: Namer) -> None:
@@ -124,7 +128,6 @@ def test_a_thread_that_is_deleted_meanwhile_stays_deleted(titled: Callable[..., 
     model.gate.set()
     chat.finish()
     assert chat.memory.threads.get("t") is None
-    chat.memory.close()
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_workingmem import (
-    ContextUsage,
-    HistoryOptions,
-    Memory,
-    MemoryContext,
-    RecallOptions,
-    WorkingMemoryOptions,
-)
+from langchain_workingmem import HistoryOptions, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.usage import ContextUsage
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 from tests.helpers.models import calling

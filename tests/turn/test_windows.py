@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
-from langchain_workingmem._text.provider_valid import provider_valid
 from langchain_workingmem._text.said import is_said, structured_answers, weight_of
+from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.turn.fit import history_slice
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.embeddings import WordEmbeddings
@@ -225,10 +225,14 @@ def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseM
     roles = options.roles or ("human", "ai", "tool")
     answers = structured_answers(stored, is_over=False)
     spoken = {message.id for message in stored if is_said(message) or id(message) in answers}
-    said = [at for at, message in enumerate(stored) if message.id in spoken and message.type in roles]
+    places = [at for at, message in enumerate(stored) if message.id in spoken]
+    step_of = {at: number // step for number, at in enumerate(places)}
+    said = [at for at in places if stored[at].type in roles]
     begin = 0
     if last is not None and len(said) > last:
-        place = (len(said) - last) // step * step
+        place = len(said) - last
+        while place and step_of[said[place - 1]] == step_of[said[place]]:
+            place -= 1
         if "human" in roles and "ai" in roles:
             questions = [at for at in range(place + 1) if isinstance(stored[said[at]], HumanMessage)]
             place = questions[-1] if questions else place

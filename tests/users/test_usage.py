@@ -11,7 +11,8 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, TitleOptions, UserUsage
+from langchain_workingmem import Memory, TitleOptions
+from langchain_workingmem.usage import UserUsage
 from tests.helpers.models import Scripted
 from tests.helpers.types import Make
 

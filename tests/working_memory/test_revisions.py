@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import (
-    Memory,
-    OptionError,
-    RedisReplyError,
-    RevisionNotFoundError,
-    WorkingMemoryConflictError,
-)
+from langchain_workingmem import Memory, OptionError, WorkingMemoryConflictError
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.errors import RedisReplyError, RevisionNotFoundError
 from tests.helpers.examples import examples
 from tests.helpers.types import Make
 from tests.working_memory.samples import texts, with_memory

@@ -1,23 +1,16 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages: what belongs to a message comes and goes with it.
-local LAYOUT = '13' -- as in layout.py
+local LAYOUT = '14' -- as in indexes.py
 local LATEST = 9223372036854 -- ms: Search keeps an expiry as nanoseconds in 64 bits
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local counted = {'count', 'questions', 'answers', 'version', 'title_source'}
-local counts = redis.call('HMGET', KEYS[1], unpack(counted))
-local title_source = counts[5] -- seq of the message that a model has made the title from
+local stored = redis.call('HMGET', KEYS[1], 'count', 'version', 'title_source')
+local count, version = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
+local title_source = stored[3] -- seq of the message that a model has made the title from
 local moved, gone = {}, {} -- seqs of messages that became current or superseded, and of those that were deleted or edited: for rows
-for at = 1, 4 do counts[counted[at]] = tonumber(counts[at] or 0) end
 
 -- Fails if another program has stored another type under a key: before the first write, so that a script does all or nothing.
 for _, at in ipairs({2, 3, 7}) do redis.call('ZCARD', KEYS[at]) end
 for _, at in ipairs({4, 5, 6, 9}) do redis.call('HLEN', KEYS[at]) end
-
-local function count(words, sign)
-  counts.count = counts.count + sign
-  local name = string.match(words, '^q%w*$') and 'questions' or string.match(words, '^a%w*$') and 'answers'
-  if name then counts[name] = counts[name] + sign end
-end
 
 -- Returns the facts of the message at a seq, and whether it is current.
 local function facts_at(seq)
@@ -64,7 +57,7 @@ local function supersede(facts)
   if vectors ~= '' then redis.call('ZADD', KEYS[7], seq, facts) end
   sign(seq, '-')
   moved[#moved + 1] = seq
-  count(words, -1)
+  count = count - 1
   forget_title(seq)
 end
 
@@ -82,7 +75,7 @@ local function bring_back(facts)
   redis.call('HSET', KEYS[5], id, table.concat(seqs, ' '))
   sign(seq, string.sub(words, -1) == '!' and '!' or '')
   moved[#moved + 1] = seq
-  count(words, 1)
+  count = count + 1
 end
 
 -- Writes fields of the thread, its counters and its expiry; rows follow their messages.
@@ -90,9 +83,8 @@ local function finish(fields, ttl)
   if #gone > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
   change_rows(gone, true)
   change_rows(moved, false)
-  counts.version = counts.version + 1
-  for at = 1, 4 do fields[#fields + 1], fields[#fields + 2] = counted[at], whole(counts[counted[at]]) end
-  redis.call('HSET', KEYS[1], unpack(fields)) -- in one step, because each makes Search index the thread again
+  version = version + 1
+  redis.call('HSET', KEYS[1], 'count', whole(count), 'version', whole(version), unpack(fields)) -- in one step, because each makes Search index the thread again
   local expiry = ttl and whole(math.min(now / 1000 + ttl, LATEST))
   for at = 1, expiry and #KEYS or 0 do
     if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], expiry) end

@@ -8,6 +8,7 @@
 -- A body is JSON; a superseded one has a - in front, and one that a provider has refused a !.
 -- A reply is a JSON object, and values behind it. {refused = ...} means that nothing was done.
 local FACTS = '^(%d+):([^:]*):(%d+):(%d+):([^:]*):([^:]*):(.*)$'
+local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between: recall reads neighbours by their numbers
 local head = cjson.decode(ARGV[1])
 
 -- Writes a number without an exponent; Lua would round it.

@@ -6,10 +6,10 @@
 --          since (`version`), else the messages
 --   noted  the user knows that a thread with rows goes: without it {rows = owner}, and nothing is done
 -- Reply {deleted, vectors, memories, revisions, is_left}; {} if there is no thread
-local owner, version, left = unpack(redis.call('HMGET', KEYS[1], 'user', 'version', 'ttl'))
+local owner, left = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
 if no and not (no == 'damaged' and head.what == 'thread' and head.user == '') then return {cjson.encode({refused = no})} end
-if head.what == 'undo' then head.noted, head.what = true, head.version and head.version == tonumber(version) and 'thread' or 'messages' end
+if head.what == 'undo' then head.noted, head.what = true, head.version == version and 'thread' or 'messages' end
 if not owner and no ~= 'damaged' or head.what == 'sweep' then
   local gone, is_left = sweep(head.most)
   return {cjson.encode({vectors = gone, is_left = is_left})}
@@ -27,7 +27,7 @@ if head.what == 'messages' then
         local _, words, _, _, _, vectors = string.match(facts, FACTS)
         redis.call('ZREM', is_current and KEYS[2] or KEYS[3], facts)
         if vectors ~= '' then redis.call('ZADD', KEYS[7], seq, facts) end
-        if is_current then count(words, -1) end
+        if is_current then count = count - 1 end
         said = (said == nil or said == words) and words or ''
         forget_title(seq)
         gone[#gone + 1] = seq
@@ -65,7 +65,7 @@ else
     forget_title(title_source)
     redis.call('HINCRBY', KEYS[1], 'edits', 1)
     if last_row then redis.call('HSET', KEYS[9], 'next', last_row) end -- ids of rows are not used twice
-    counts.count, counts.questions, counts.answers = 0, 0, 0
+    count = 0
     finish({'updated_at', whole(now)}, tonumber(left))
   end
 end

@@ -4,13 +4,14 @@
 --           current messages from the first of them on, `others` of the superseded ones among them
 --   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one: where more than one is
 --           unknown, the facts of the newest 200 current and 200 superseded ones are added; `is_all`: these are all current ones
---   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, with the tool traffic between; fewer
---           when they have more than `tokens`; nothing at or behind the message `asked`, nothing in the ranges `without`
+--   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, so that the beginning moves in steps,
+--           with the tool traffic between; fewer when they have more than `tokens`; nothing at or behind the message `asked`, nothing in
+--           the ranges `without`
 --   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows      covered  the same as pairs of seqs
 -- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest, rows_revision}, bodies of
 --       those `shown` (facts) that the caller's list does not have
 -- The cost follows what is shown, and the ids.
-local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at', 'questions', 'answers')
+local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at')
 local no = refusal(head.user, thread[1])
 if no or not thread[1] then return {cjson.encode({refused = no}), {}} end
 local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4]}
@@ -66,33 +67,6 @@ if head.ids then
   found.located, found.deleted, found.rows, found.others = located, deleted, rows, others
 end
 
-local shown = {} -- facts
-local function is_left_out(seq)
-  for _, range in ipairs(head.without or {}) do
-    if seq >= range[1] and seq <= range[2] then return true end
-  end
-end
-
--- Walks back from the newest message until the history begins: with a question, if one is near.
-local GROWTH = 20 -- more questions and answers that are shown at most, to begin with a question
-
-local function counts(words)
-  return words ~= '' and string.find(head.kinds, string.sub(words, 1, 1), 1, true)
-end
-
--- Returns how many questions and answers the history has to show.
-local function wanted_number()
-  if not head.last or head.last == 0 then return head.last or math.huge end
-  local total = (string.find(head.kinds, 'q') and tonumber(thread[5] or 0) or 0) + (string.find(head.kinds, 'a') and tonumber(thread[6]) or 0)
-  local first = math.min(below or math.huge, head.without and head.without[1][1] or math.huge)
-  for _, facts in ipairs(first < math.huge and redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE') or {}) do
-    local seq, words = string.match(facts, FACTS)
-    local is_out = tonumber(seq) >= (below or math.huge) or is_left_out(tonumber(seq))
-    if is_out and counts(words) and string.sub(words, -1) ~= '!' then total = total - 1 end
-  end
-  return head.last + math.max(0, total - head.last) % head.step
-end
-
 local covered = head.covered or {} -- pairs of seqs
 if head.uncovered then
   local kind = head.uncovered
@@ -101,67 +75,75 @@ if head.uncovered then
   for low, high in string.gmatch(ranges or '', '(%d+)-(%d+)') do covered[#covered + 1] = {tonumber(low), tonumber(high)} end
 end
 
-local function read_history()
-  local wanted, said, tokens, traffic, cut = wanted_number(), 0, 0, 0, 0
-  local edge, grown, last_said, has_question = nil, 0, 0, false -- places in `shown`, the newest message first
-  local function is_beginning(facts) -- whether the history begins behind this message
-    local seq, words, size = string.match(facts, FACTS)
-    if is_left_out(tonumber(seq)) or string.sub(words, -1) == '!' then return false end
-    size = tonumber(size)
-    if words == '' then
-      traffic = traffic + size
-      if head.tokens and traffic > head.tokens then cut = cut + 1 return false end
-    else
-      if counts(words) and said >= wanted then
-        edge = edge or #shown
-        if found.cut_at or head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[last_said], '^%d+:q') then return true end
-        grown = grown + 1
-      end
-      tokens = tokens + size
-      if head.tokens and has_question and tokens > head.tokens then found.cut_at = found.cut_at or tonumber(seq) end
-      if counts(words) then said = said + 1 end
-      if not found.cut_at then last_said, has_question = #shown + 1, has_question or string.sub(words, 1, 1) == 'q' end
-    end
-    if found.cut_at then -- what does not fit is only counted
-      if not head.last then cut = cut + redis.call('ZCOUNT', KEYS[2], '-inf', seq) return true end
-      cut = cut + 1
-      return false
-    end
-    shown[#shown + 1] = facts
-    return edge and string.sub(words, 1, 1) == 'q'
-  end
-  local from, is_done, top, at = 0, wanted == 0, below and '(' .. whole(below) or '+inf', #covered
-  while not is_done do
-    local some, next_from = redis.call('ZRANGE', KEYS[2], top, '-inf', 'BYSCORE', 'REV', 'LIMIT', from, 50), from + 50
-    for _, facts in ipairs(some) do
-      local seq = at > 0 and tonumber(string.match(facts, '^%d+'))
+-- Calls `take` with the facts and the seq of each message below `asked` that is not covered, the newest first, until it returns true.
+local function walk(take)
+  local top, at = below and '(' .. whole(below) or '+inf', #covered
+  while true do
+    local seq
+    for _, facts in ipairs(redis.call('ZRANGE', KEYS[2], top, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 50)) do
+      seq = tonumber(string.match(facts, '^%d+'))
       while at > 0 and covered[at][1] > seq do at = at - 1 end
       if at > 0 and seq <= covered[at][2] then -- go on below what is covered
-        top, next_from = '(' .. whole(covered[at][1]), 0
+        seq = covered[at][1]
         break
       end
-      is_done = is_beginning(facts)
-      if is_done then break end
+      if take(facts, seq) then return true end
     end
-    if #some < 50 and next_from > 0 then break end
-    from = next_from
+    if not seq then return false end
+    top = '(' .. whole(seq)
   end
-  local last = #shown
-  if found.cut_at then
-    last = last_said
-  elseif edge and not (is_done and string.match(shown[last_said], '^%d+:q')) then
-    last = edge -- no question is near: an answer with the traffic that led to it
-  elseif is_done and edge then
-    last = last_said
-  end
-  local ordered = {}
-  for at = last, 1, -1 do ordered[#ordered + 1] = shown[at] end
-  shown = ordered
-  if is_done or edge then found.begins = shown[1] and tonumber(string.match(shown[1], '^%d+')) or below or found.next_seq end
-  found.cut = cut
 end
 
-if head.kinds then read_history() end
+local function is_left_out(seq)
+  for _, range in ipairs(head.without or {}) do
+    if seq >= range[1] and seq <= range[2] then return true end
+  end
+end
+
+local GROWTH = 20 -- more questions and answers that are shown at most, to begin with a question
+local shown = {} -- facts, the newest first
+local said, tokens, traffic, cut, grown = 0, 0, 0, 0, 0
+local oldest, edge, step, has_question = 0, nil, nil, false -- places in `shown`: of the oldest that was said, and where enough is
+
+-- Shows a message, or counts what does not fit; returns whether the history begins behind it: with a question, if one is near.
+local function show(facts, seq)
+  local words, size = string.match(facts, '^%d+:([^:]*):(%d+)')
+  if is_left_out(seq) or string.sub(words, -1) == '!' then return false end
+  local is_question = string.sub(words, 1, 1) == 'q'
+  if words == '' then
+    traffic = traffic + size
+    if head.tokens and traffic > head.tokens then cut = cut + 1 return false end
+  else
+    local counts = string.find(head.kinds, string.sub(words, 1, 1), 1, true)
+    local own_step = math.floor(seq / STRIDE / head.step)
+    if counts and said >= (head.last or math.huge) and (edge or own_step < step) then
+      edge = edge or #shown
+      if found.cut_at or head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[oldest], '^%d+:q') then return true end
+      grown = grown + 1
+    end
+    tokens = tokens + size
+    if head.tokens and has_question and tokens > head.tokens then found.cut_at = found.cut_at or seq end
+    if counts then said, step = said + 1, own_step end
+    if not found.cut_at then oldest, has_question = #shown + 1, has_question or is_question end
+  end
+  if found.cut_at then -- what does not fit is only counted
+    cut = cut + (head.last and 1 or redis.call('ZCOUNT', KEYS[2], '-inf', seq))
+    return not head.last
+  end
+  shown[#shown + 1] = facts
+  return edge and is_question
+end
+
+if head.kinds then
+  local is_done = head.last == 0 or walk(show)
+  local is_at_question = shown[oldest] and string.match(shown[oldest], '^%d+:q')
+  local last = (found.cut_at or edge and is_done and is_at_question) and oldest or edge or #shown -- else an answer, with its tool traffic
+  if head.last == 0 then last = 0 end
+  local ordered = {}
+  for at = last, 1, -1 do ordered[#ordered + 1] = shown[at] end
+  shown, found.cut = ordered, cut
+  if is_done or edge then found.begins = shown[1] and tonumber(string.match(shown[1], '^%d+')) or below or found.next_seq end
+end
 -- so that a thread is known not to be empty, also where no id of the list is
 found.newest = redis.call('ZRANGE', KEYS[2], -1, -1)[1]
 found.shown = shown

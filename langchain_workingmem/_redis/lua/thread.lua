@@ -39,8 +39,6 @@ for _, id in ipairs(head.refused or {}) do
     redis.call('ZADD', KEYS[2], seq, seq .. ':' .. words .. '!' .. rest)
     sign(seq, '!')
     forget_title(seq)
-    count(words, -1)
-    count(words .. '!', 1)
   end
 end
 add(head.set or {})

@@ -5,8 +5,8 @@
 -- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), active, shown, replaces (ranges of
 -- ids), by (the row that replaced it).
 -- Always: a row is shown if it is active, all that it cites is current, and the row that replaced it is not shown. Rows of a kind
--- that are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; and with it those
--- of its kind that cover what it cited and cite nothing, so that it is read again.
+-- that are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
+-- nothing only covers it no more, nor what the rows of its kind have cited that go.
 local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
 local function set(...) redis.call('HSET', ROWS, ...) end
@@ -101,13 +101,19 @@ local function rows_at(ranges, by_cover)
   return found
 end
 
-local changes = {} -- by kind: [true] ids and covers of rows that come into sight, [false] of those that are hidden
+local changes = {} -- by kind: [true] ids and covers of what comes into sight, [false] of what is hidden
+local function change_views(row, is_shown, id, covers)
+  local views = changes[row.kind] or {[true] = {'', ''}, [false] = {'', ''}}
+  local change = views[is_shown]
+  change[1], change[2], changes[row.kind] = change[1] .. ',' .. id, change[2] .. ',' .. covers, views
+end
+
 -- Writes what is shown and covered now. A reader keeps the bodies of an epoch: in it rows come only at the end.
 local function write_views()
   for kind, change in pairs(changes) do
     local shown, covered, epoch = get('shown:' .. kind) or '', get('covered:' .. kind) or '', get('epoch:' .. kind)
     local ids, last = combine(shown .. change[true][1], change[false][1]), string.match(shown, '(%d+)$') or 0
-    if not epoch or combine(ids, range(last + 1, 2 ^ 50)) ~= shown then
+    if not epoch or ids == shown or combine(ids, range(last + 1, 2 ^ 50)) ~= shown then
       local time = redis.call('TIME')
       set('epoch:' .. kind, whole(math.max(time[1] * 1000000 + time[2], (epoch or 0) + 1)))
     end
@@ -127,9 +133,7 @@ local function refresh(row)
   row.shown = row.active and is_current(row) and not (above and above.shown)
   write_row(row)
   if row.shown == was_shown then return end
-  changes[row.kind] = changes[row.kind] or {[true] = {'', ''}, [false] = {'', ''}}
-  local change = changes[row.kind][row.shown]
-  change[1], change[2] = change[1] .. ',' .. range(row.id), change[2] .. ',' .. row.covers
+  change_views(row, row.shown, range(row.id), row.covers)
   for _, id in ipairs(numbers_in(row.replaces)) do
     if row_of(id) and row_of(id).by == row.id then refresh(row_of(id)) end
   end
@@ -148,18 +152,22 @@ end
 local function change_rows(seqs, is_gone)
   if #seqs == 0 or redis.call('EXISTS', ROWS) == 0 then return end
   for at, seq in ipairs(seqs) do seqs[at] = range(seq) end
-  local freed = {}
-  for _, row in ipairs(rows_at(table.concat(seqs, ','))) do
-    if is_gone then
-      freed[row.kind] = (freed[row.kind] or '') .. ',' .. row.cites
-      drop_row(row)
-    else
+  local ranges, freed = table.concat(seqs, ','), {}
+  local all = ranges
+  for _, row in ipairs(rows_at(ranges)) do
+    if not is_gone then
       refresh(row)
+    elseif row.number > 0 then -- what it cites may be read again
+      freed[row.kind], all = (freed[row.kind] or '') .. ',' .. row.cites, all .. ',' .. row.cites
+      drop_row(row)
     end
   end
-  for kind, cites in pairs(freed) do -- what a row has cited that goes may be read again
-    for _, row in ipairs(rows_at(cites, true)) do
-      if row.kind == kind and row.number == 0 then drop_row(row) end
+  for _, row in ipairs(is_gone and rows_at(all, true) or {}) do
+    local left = combine(row.covers, ranges .. (freed[row.kind] or ''))
+    if row.number == 0 and left ~= row.covers then
+      if row.shown then change_views(row, false, '', combine(row.covers, left)) end
+      row.covers = left
+      write_row(row)
     end
   end
   write_views()

@@ -18,7 +18,7 @@ from langchain_workingmem.errors import (
     WorkingMemError,
 )
 from langchain_workingmem.faces.for_models import as_tool, for_model
-from langchain_workingmem.faces.ids import Owner, required_ids, resolve
+from langchain_workingmem.faces.ids import required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.faces.tools.searching import searching_tool
 from langchain_workingmem.faces.tools.updating import clearing_tool, reading_tool, updating_tool
@@ -44,16 +44,14 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 def memory_tools(
     core: Core,
+    ids: Mapping[str, Any],
     *,
-    thread_id: str | None,
-    user_id: str | Owner | None,
     include: Sequence[str] | None,
-    trust_client_ids: bool,
     name: str | None = None,
     read_only: bool = False,
     metadata: Mapping[str, Any] | None = None,
 ) -> list[BaseTool]:
-    """Build the tools that `Memory.tools` describes; with `read_only` without those that write."""
+    """Build the tools that `Memory.tools` describes, with `ids` as `resolve` takes them; with `read_only` without those that write."""
     check_name(name)
     if metadata is not None:
         checked_filter(core.state.recalling, metadata, core.state.thread_filters)
@@ -63,7 +61,7 @@ def memory_tools(
             raise OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(MAKERS)}")
         if one.endswith("_working_memory") and core.state.remembering.read_only and one in WRITING:
             raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
-    find_ids = partial(resolve, thread_id=thread_id, user_id=user_id, trust_client_ids=trust_client_ids)
+    find_ids = partial(resolve, **ids)
     chosen = [one for one in chosen if not (read_only and one in WRITING)]
     return [_tool(core, one, name, find_ids, metadata) for one in chosen]
 
