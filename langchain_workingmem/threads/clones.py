@@ -20,7 +20,7 @@ from langchain_workingmem.history import read_page
 from langchain_workingmem.models import ClonedThread, StoredMessage
 from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
 from langchain_workingmem.threads.restoring import BATCH, Row, Writer
-from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_now
+from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -162,7 +162,7 @@ class Copy:
     def _copy_working_memory(self, owner: str) -> Plan[None]:
         """Copy the working memory of the thread. Two round trips, one if it is empty.
 
-        `write_now` does not create the copy again if it was deleted meanwhile.
+        `write_revision` does not create the copy again if it was deleted meanwhile.
         """
         state = self.core.state
         current = yield from read_working_memory(state, self.source, owner)
@@ -170,4 +170,6 @@ class Copy:
             scope_key = yield from find_scope_key(state, self.id, owner)
             kept = current.kept and wing("keeping").moved(current.kept, self.source, self.id)
             beside = ["kept", kept] if kept else None
-            yield from write_now(state, scope_key, NOTHING, "clone", current.text, beside)
+            yield from write_revision(
+                state, scope_key, NOTHING, "clone", current.text, beside=beside, makes_thread=False
+            )

@@ -85,37 +85,26 @@ class TextFormat:
         """Tell whether a document holds nothing, or only lines of the template."""
         return self.read(document).is_empty
 
-    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
-        """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased."""
+    def apply(self, current: str, content: Any, mode: Mode | None, *, seen: str | None = None) -> str:
+        """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased.
+
+        `seen`: the older version for which a whole text was made. What it changes of that is applied to the document, line by line.
+        """
         _check_mode(mode)
+        chosen = mode or self.default_mode
         if not isinstance(content, str):
             raise WorkingMemoryValidationError(
                 f"working memory is text here, the update is of type {type(content).__name__}", remedy="pass a str"
             )
+        if mode != "replace" and not content.strip():
+            raise _erases("is empty", "its whole text")
         if mode != "replace" and self.is_empty(content):
-            if content.strip() and self.is_empty(current):
-                return current  # still nothing is known
-            seen, whole = "is the bare template, which would erase what is known", "the template filled with all of it"
-            if not content.strip():
-                seen, whole = "is empty", "its whole text"
-            raise WorkingMemoryValidationError(
-                f"the update {seen}, so working memory was not changed",
-                remedy=f"send {whole}, or clear it on purpose",
-            )
-        return append_text(current, content) if (mode or self.default_mode) == "append" else content
-
-    def replace(self, current: str, content: str, seen: str | None) -> str:
-        """Apply an update that was made for `seen`, an older version of the document; None: which one is unknown.
-
-        In mode "replace", the changes from `seen` to the update are applied to the document as it is, line by line.
-        """
-        if self.default_mode != "replace" or seen is None:
-            return self.apply(current, content, None)
-        if content.strip() and self.is_empty(content) and self.is_empty(seen):
-            return current  # the update says nothing
-        self.apply(current, content, None)  # refuses what would erase everything
-        merged = merge_text(self._or_template(seen), self._or_template(current), content)
-        return self.apply(current, merged, None)
+            if self.is_empty(current) or (seen is not None and self.is_empty(seen)):
+                return current  # the update says nothing
+            raise _erases("is the bare template, which would erase what is known", "the template filled with all of it")
+        if chosen == "append":
+            return append_text(current, content)
+        return content if seen is None else merge_text(self._or_template(seen), self._or_template(current), content)
 
     def _or_template(self, document: str) -> str:
         return document if document.strip() else self.template
@@ -199,10 +188,18 @@ class JsonFormat:
         """Tell whether a document holds nothing."""
         return not document
 
-    def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
+    def apply(
+        self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = (), *, seen: str | None = None
+    ) -> str:
         """Return the next document, as `TextFormat.apply` does; fields in `clear` are deleted before the update."""
         chosen = mode or self.default_mode
         patch = self.schema.patch(_as_object(content))
+        if chosen == "replace" and seen not in (
+            None,
+            current,
+        ):  # it changes the fields that it changed of the one that was seen
+            base = reduce(without_path, clear, parse_document(seen or ""))
+            chosen, patch = "merge", patch_between(base, patch)
         if chosen == "replace" and (patch or not clear):
             after = patch
         else:
@@ -218,15 +215,6 @@ class JsonFormat:
         if current and is_same(after, parse_json(current)):
             return current  # `after` may have another order of keys
         return self._store(after)
-
-    def replace(self, current: str, patch: dict[str, Any], seen: str | None, clear: Sequence[str] = ()) -> str:
-        """Apply an update of a model that was shown `seen`: a whole document changes what it changed of that one."""
-        if patch and not isinstance(parse_json(current or "{}"), dict):
-            current = ""  # of another format: it stays as a revision
-        if self.default_mode != "replace" or seen in (None, current):
-            return self.apply(current, patch, None, clear)
-        base = reduce(without_path, clear, parse_document(seen or ""))
-        return self.apply(current, patch_between(base, self.schema.patch(patch)), "merge", clear)
 
     def remark(self, patch: Mapping[str, Any], clear: Iterable[str], before: str) -> str:
         """Report what an update could not do: fields to clear that do not exist, and fields that the schema does not have."""
@@ -355,6 +343,12 @@ def _check_json(text: str) -> str:
         return check_depth(text)
     except ValueError as error:
         raise refusal(f"the update is not JSON ({error})", "send fewer levels") from error
+
+
+def _erases(seen: str, remedy: str) -> WorkingMemoryValidationError:
+    return WorkingMemoryValidationError(
+        f"the update {seen}, so working memory was not changed", remedy=f"send {remedy}, or clear it on purpose"
+    )
 
 
 def _check_mode(mode: Mode | None) -> None:
