@@ -31,6 +31,7 @@ _VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
 _JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen, which is harmless
 _RUN = re.compile(f"[{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}]+")
 _VARIATION, _JOINER = re.compile(f"[{_VARIATIONS}]").match, re.compile(f"[{_JOINERS}]").match
+_ACTS = re.compile(f"[{_ACTING}]").match
 # Tags, which spell hidden ASCII, variation selectors of ideographs, and shorthand and music signs without width. A
 # black flag and tags make the flags of England, Scotland and Wales; Unicode recommends no others.
 # These have their own pattern: a character class with them is five times slower.
@@ -118,6 +119,8 @@ def _tags(found: re.Match[str], sign: Callable[[str], str]) -> str:
 
 
 def _run(found: re.Match[str], sign: Callable[[str], str]) -> str:
+    if len(found[0]) == 1 and _ACTS(found[0]):  # a shortcut: a text may hold thousands
+        return sign(found[0])
     before = found.string[found.start() - 1] if found.start() else ""
     if len(found[0]) == 1 and found[0] in _DIRECTIONS:
         return found[0]

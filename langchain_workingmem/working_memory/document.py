@@ -6,7 +6,6 @@ A refused update raises `WorkingMemoryValidationError`, whose message is written
 from __future__ import annotations
 
 import json
-import re
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -53,9 +52,7 @@ DEFAULT_TEMPLATE = """\
 - **Facts**:
 - **Projects**:
 """
-_FENCED = re.compile(r"\s*```[\w-]*\n(.*?)\n?```\s*", re.DOTALL)
-_BLOCK = re.compile(r"\s*<working_memory\b.*?<data>\n?(.*?)\n?</data>.*", re.DOTALL)
-_TAGGED = re.compile(r"\s*<(working_memory|data|template)\b[^>\n]*>\n?(.*?)\n?</\1>\s*", re.DOTALL)
+MOST_WRAPPINGS = 4  # around a text
 _WRAPPERS = {"memory", "working_memory", "content", "text", "data"}
 
 
@@ -109,7 +106,7 @@ class TextFormat:
     def _or_template(self, document: str) -> str:
         return document if document.strip() else self.template
 
-    def edit(self, current: str, edits: Sequence[tuple[str, str]], *, erases: bool = False) -> str:
+    def edit(self, current: str, edits: Iterable[tuple[str, str]], *, erases: bool = False) -> str:
         """Replace each `find`, which must occur exactly once; an empty memory is edited as its template.
 
         Unless it `erases`, something has to be left of what is known. Nothing is replaced where the replacement, which begins with
@@ -283,19 +280,27 @@ def _filled(ours: Any, theirs: Any) -> Any:
 
 
 def unwrapped(text: str) -> str:
-    """Take off what models put around a whole text: code fences, the tags of the block, an object with one text, and \\n as two characters."""
-    while True:
-        inner = text
-        if found := _FENCED.fullmatch(text) or _BLOCK.fullmatch(text):
-            inner = found[1]
-        elif found := _TAGGED.fullmatch(text):
-            inner = found[2]
-        elif isinstance(value := parse_json(text), dict) and len(value) == 1 and value.keys() <= _WRAPPERS:
-            (only,) = value.values()
-            inner = only if isinstance(only, str) else text
-        if inner == text:
-            return text if "\n" in text else text.replace("\\n", "\n")
+    """Take off what models put around a whole text: code fences, the tags of the block, an object with one text."""
+    for _ in range(MOST_WRAPPINGS):
+        inner = _inner(text.strip())
+        if inner is None:
+            break
         text = inner
+    return text
+
+
+def _inner(text: str) -> str | None:
+    first, _, rest = text.partition("\n")
+    if first.startswith("```") and rest.endswith("```") and (first == "```" or first[3:].isalnum()):
+        return rest[:-3].removesuffix("\n")
+    if text.startswith("<working_memory") and "</data>" in text:
+        return text.partition("<data>")[2].rpartition("</data>")[0].strip("\n")
+    for tag in ("working_memory", "data", "template"):
+        if text.startswith((f"<{tag}>", f"<{tag} ")) and text.endswith(f"</{tag}>"):
+            return text.partition(">")[2].rpartition("<")[0].strip("\n")
+    value = parse_json(text) if text.startswith("{") else None
+    only = [*value.values()] if isinstance(value, dict) and value.keys() <= _WRAPPERS else []
+    return only[0] if len(only) == 1 and isinstance(only[0], str) else None
 
 
 def check_size(document: str, limit: int | None) -> str:

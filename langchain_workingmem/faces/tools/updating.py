@@ -25,6 +25,7 @@ from langchain_workingmem.working_memory.store import (
     check_writable,
     find_scope_key,
     read_working_memory,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -94,12 +95,8 @@ def _parsed(value: Any) -> Any:
 def _update_json(
     core: Core, form: JsonFormat, ids: Ids, step: Any, *, memory: Any = None, clear: list[str] | None = None
 ) -> Plan[str]:
-    try:
-        check_nesting(memory)
-    except ValueError as error:
-        raise _no_change(f"the update is not JSON ({error})", "send JSON values") from error
-    # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
-    patch, names = unescape(without_padding(memory or {})), unescape(clear or [])
+    size = size_of((memory, clear))
+    patch, names = yield from compute(partial(_without_padding, memory or {}, clear or []), COST * size)
     if memory and not patch and not names:
         raise _no_change("null deletes nothing", "to delete a field, name it in `clear`")
     if not patch and not names:
@@ -110,7 +107,16 @@ def _update_json(
         is_foreign = bool(patch) and bool(text) and not isinstance(parse_json(text), dict)
         return form.apply("" if is_foreign else text, patch, None, names, seen=seen)
 
-    return (yield from _changed(core, ids, step, change, len(repr(patch)), partial(form.remark, patch, names)))
+    return (yield from _changed(core, ids, step, change, size, partial(form.remark, patch, names)))
+
+
+def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Take out null and empty values, by which a model fills fields that it has nothing to say about: only `clear` deletes."""
+    try:
+        check_nesting(memory)
+    except ValueError as error:
+        raise _no_change(f"the update is not JSON ({error})", "send JSON values") from error
+    return unescape(without_padding(memory)), unescape(clear)
 
 
 def _update_text(
@@ -119,6 +125,8 @@ def _update_text(
     if memory and edits:
         raise _no_change("both `memory` and `edits` were sent", "send one of them")
     whole, refused = unescape(unwrapped(memory or "")), core.state.room(_Refused)
+    if form.default_mode == "replace" and "\n" not in whole:
+        whole = whole.replace("\\n", "\n")  # some models write line ends as two characters
     if not edits and not whole.strip() and form.default_mode == "append":
         raise _no_change()
     scope_key = yield from find_scope_key(core.state, ids.thread_id, ids.user_id)
@@ -126,7 +134,7 @@ def _update_text(
 
     def change(text: str, seen: str | None) -> str:
         if edits:
-            return form.edit(text, [_as_shown(edit, text) for edit in edits])
+            return form.edit(text, (_as_shown(edit, text) for edit in edits))
         after = form.apply(text, whole, None, seen=seen)
         if not is_repeated and (lost := form.lost(text, after)):
             refused.put(scope_key.key, whole)
