@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 
-from langchain_workingmem._engine.refusals import is_refusal
+from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent

@@ -6,11 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.clock import from_micros, to_micros
-from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.derived import Rows, commit, read_work
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted
