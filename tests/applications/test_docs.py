@@ -27,7 +27,7 @@ from langchain_workingmem import FileOptions, WorkingMemoryOptions
 from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.cli import app
 from langchain_workingmem.embedded import chosen_engine
-from langchain_workingmem.users.sections import VERSION
+from langchain_workingmem.users.archive import VERSION
 from langchain_workingmem.working_memory.document import Mode
 from tests.applications.conftest import BLOCK, run_page
 from tests.helpers.embedded import BareServers

@@ -24,7 +24,7 @@ from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis import scripts
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import save
-from langchain_workingmem.threads import restoring
+from langchain_workingmem.threads import copies
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -107,7 +107,7 @@ def test_what_is_larger_than_redis_takes_is_refused(
 def test_a_clone_of_large_messages_goes_in_steps(quick: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[BaseMessage] = [HumanMessage("x" * 3000 + str(at), id=str(at)) for at in range(30)]
     quick.history.append(messages, **IDS)
-    monkeypatch.setattr(restoring, "STEP_BYTES", 10_000)
+    monkeypatch.setattr(copies, "STEP_BYTES", 10_000)
     monkeypatch.setattr(scripts, "MOST_BYTES", 15_000)
     copy = quick.threads.clone("t")
     assert copy.thread.message_count == 30
