@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format, TextFormat
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.faces.tools.searching import Parts
+    from langchain_workingmem.faces.for_models import Parts
     from langchain_workingmem.options import Ids
 
 CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
