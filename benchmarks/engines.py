@@ -31,7 +31,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from langchain_workingmem import IndexOptions, RedisCapabilityError
-from langchain_workingmem._engine.server import BINARY_VARIABLE, find_engine
+from langchain_workingmem.embedded import BINARY_VARIABLE, find_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,8 @@ from langchain_core.language_models import SimpleChatModel
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem import Memory, ObservationOptions
-from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem.chat_models import chat_model_by_name
+from langchain_workingmem._engine.calls import chat_model_by_name
+from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:

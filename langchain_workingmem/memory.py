@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast, get_args
 from uuid import uuid4
 
-from langchain_workingmem._engine.breaker import Breaker
+from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import WINGS, MemoryState, wing
-from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces import Faces
@@ -32,7 +31,7 @@ from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.turn import Turn
 from langchain_workingmem.users import Users
-from langchain_workingmem.working_memory import WorkingMemory
+from langchain_workingmem.working_memory.api import WorkingMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.files import Files
     from langchain_workingmem.models import MemoryContext
@@ -149,8 +148,8 @@ class Memory(Faces, SetUpOnEntry):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # these import redis-py and asyncio, which would make the import of `Memory` slow
-        from langchain_workingmem._engine.clients import runners
-        from langchain_workingmem._engine.embedder import Embedder, name_of
+        from langchain_workingmem._engine.calls import Embedder, name_of
+        from langchain_workingmem._engine.run import runners
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
@@ -189,10 +188,14 @@ class Memory(Faces, SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
-        runner.breaker = async_runner.breaker = breaker = Breaker()
         new_id = lambda: str(uuid4())  # noqa: E731
         self._core = core = Core(
-            state=state, runner=runner, async_runner=async_runner, new_id=new_id, on_error=on_error, breaker=breaker
+            state=state,
+            runner=runner,
+            async_runner=async_runner,
+            new_id=new_id,
+            on_error=on_error,
+            breaker=runner.link.breaker,
         )
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
@@ -243,7 +246,7 @@ class Memory(Faces, SetUpOnEntry):
             server.close()
             raise
         memory._server = server
-        memory._core.runner.revive = memory._core.async_runner.revive = server.start
+        memory._core.runner.link.revive = server.start
         return memory
 
     @operation
@@ -306,9 +309,10 @@ class Memory(Faces, SetUpOnEntry):
         """Check the server, the indexes, the vectors and the model, and say what is wrong and what helps.
 
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
-        settings (of the newest 1,000 threads, their newest 100; the finding says whether these are all), and whether the
+        settings (of the newest 100 threads, their newest 100; the finding says whether these are all), and whether the
         embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user may not read is
-        "unknown". A server that cannot be reached is a finding, not an exception. About eight round trips, with recall twelve, and one call of the embedding model.
+        "unknown". A server that cannot be reached is a finding, not an exception. About ten round trips,
+        and with recall one call of the embedding model.
         """
         return self._core.runner.run(self._diagnosis())
 
@@ -343,7 +347,6 @@ class Memory(Faces, SetUpOnEntry):
         self._core.state.closed = True
         self._core.runner.close()
         if self._server is not None:
-            self._core.runner.revive = self._core.async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:

@@ -16,8 +16,8 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
+from langchain_workingmem._engine.calls import is_overflow
 from langchain_workingmem._engine.plan import Call
-from langchain_workingmem._engine.refusals import is_overflow
 from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem.checks import one_of, wrong_type
 from langchain_workingmem.errors import OptionError
@@ -194,7 +194,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         gathered = run.gathered or Gathered(*required_ids(call.ids))
         marks = self._core.state.marks(*required_ids(call.ids))
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
-        messages = [marks.original(message, own=True) for message in request.messages]
+        messages = [marks.original(message) for message in request.messages]
         shown = Shown(
             read_only=self._read_only or call.limits.read_only,
             for_model=True,

@@ -9,13 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from langchain_workingmem._documents.filters import is_named
-from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
-from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,
-    at_most,
     check_keys,
     check_model,
     check_range,
@@ -28,6 +25,8 @@ from langchain_workingmem.checks import (
     wrong_type,
 )
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.working_memory.document import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
+from langchain_workingmem.working_memory.schema import schema_of
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
@@ -197,7 +196,7 @@ class IndexOptions:
         if self.dtype == "int8" and self.distance != "cosine":
             raise OptionError(f"dtype='int8' with distance={self.distance!r}", remedy="use distance='cosine'")
         for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
-            at_most(at_least(getattr(self, name), 1, name), most, name)
+            at_least(getattr(self, name), 1, name, most)
 
     def attributes(self, dims: int, existing: NumberType = "float16") -> dict[str, Any]:
         """Describe the vector field in the terms of redisvl; the number type is the `existing` one unless one was passed."""
@@ -273,7 +272,7 @@ class RecallOptions:
     when: Callable[[str, datetime], Iterable[tuple[datetime, datetime]]] | None = None
 
     def __post_init__(self) -> None:
-        at_most(at_least(self.top_k, 1, "top_k"), MOST_HITS, "top_k")
+        at_least(self.top_k, 1, "top_k", MOST_HITS)
         check_range(self.message_range)
         one_of(self.scope, get_args(Scope), "scope")
         check_threshold(self.threshold)

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, PutOp, ensure_embeddings
 
-from langchain_workingmem._engine import tracing
+from langchain_workingmem._engine import calls
 from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem._redis.keys import Keys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 
-    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
 
 T = TypeVar("T")
@@ -87,8 +87,8 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # imported here, because redis-py and numpy are slow to import
-        from langchain_workingmem._engine.clients import runners
-        from langchain_workingmem._engine.embedder import Embedder
+        from langchain_workingmem._engine.calls import Embedder
+        from langchain_workingmem._engine.run import runners
 
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)
@@ -137,9 +137,9 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         return self._runner.run(self._ready(run_operations(self._state, ops), ops))
 
     def _ready(self, plan: Plan[T], ops: Sequence[Op]) -> Plan[T]:
-        if tracing.watch is not None:
+        if calls.watch is not None:
             name = "put" if any(isinstance(op, PutOp) for op in ops) else "search"
-            plan = tracing.watch(plan, f"RedisStore.{name}", self._state.keys.prefix)
+            plan = calls.watch(plan, f"RedisStore.{name}", self._state.keys.prefix)
         return plan if self._state.layout_known else with_layout(self._state, plan)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:

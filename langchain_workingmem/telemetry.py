@@ -12,9 +12,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_workingmem import __version__
-from langchain_workingmem._engine import tracing
-from langchain_workingmem._engine.embedder import name_of
-from langchain_workingmem._engine.models import Asked
+from langchain_workingmem._engine import calls
+from langchain_workingmem._engine.calls import Asked, name_of
 from langchain_workingmem._engine.plan import Call, Send, Spawn, with_each
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import RecallResult
@@ -78,7 +77,7 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
     tracer = get_tracer(name, __version__, tracer_provider)
     meter = get_meter(name, __version__, meter_provider)
     own = {"explicit_bucket_boundaries_advisory": _COUNTS}
-    tracing.watch = _Telemetry(
+    calls.watch = _Telemetry(
         start=partial(tracer.start_span, kind=SpanKind.CLIENT),
         enter=lambda span: attach(set_span_in_context(span)),
         leave=detach,
@@ -103,7 +102,7 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
 
 def uninstrument() -> None:
     """End what `instrument` began. Operations that run now report their end."""
-    tracing.watch = None
+    calls.watch = None
 
 
 class WorkingMemoryInstrumentor:
@@ -168,15 +167,15 @@ class _Telemetry:
         return self._spanned(plan, _Run(attributes)) if attributes else plan
 
     def _spanned(self, plan: Plan[T], run: _Run) -> Plan[T]:
-        outer = tracing.found.get()
-        tracing.found.set(run.note)
+        outer = calls.found.get()
+        calls.found.set(run.note)
         try:
             result = yield from self._through(plan, run)
         except BaseException as error:
             self._end(run, _reason(error), None)
             raise
         finally:
-            tracing.found.set(outer)
+            calls.found.set(outer)
         self._end(run, None, result)
         return result
 

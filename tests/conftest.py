@@ -23,8 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem._engine import plan
 from langchain_workingmem._engine.plan import Command, Send
-from langchain_workingmem._engine.run_async import AsyncRunner
-from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore

@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from langchain_workingmem._engine.server import BINARY_VARIABLE, find_engine
+from langchain_workingmem.embedded import BINARY_VARIABLE, find_engine
 from langchain_workingmem.errors import RedisCapabilityError
 
 ROOT = Path(__file__).parents[1]

@@ -1,12 +1,11 @@
-"""Runs a private Redis server as its child, in a session of its own, until its data directory has no user.
+"""Runs a private Redis server, in a process group of its own, until its data directory has no user.
 
     python -I -S child.py <directory> <socket> keep|remove <command> [<argument> ...]
 
-`server.py` runs this file as a script, so it imports the standard library only.
+`embedded.py` runs this file as a script, so it imports the standard library only.
 """
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import shutil
@@ -17,7 +16,6 @@ import time
 from pathlib import Path
 
 POLL_SECONDS = 0.2
-PR_SET_PDEATHSIG = 1  # of Linux
 STOP_SECONDS = 5.0  # a server writes out its file in milliseconds; this limits the wait for one that hangs
 
 
@@ -35,24 +33,6 @@ def locked(lock: int, mode: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def is_current(directory: Path, users: int) -> bool:
-    """Return whether a descriptor of `users.lock` is for the present directory, not for a removed one."""
-    try:
-        return os.path.samestat(os.fstat(users), (directory / "users.lock").stat())
-    except OSError:
-        return False
-
-
-def clean_up(directory: Path, place: Path, *, remove: bool) -> None:
-    """Remove the socket, and with `remove` the directory."""
-    place.unlink(missing_ok=True)
-    if place.parent != directory:
-        with contextlib.suppress(OSError):
-            place.parent.rmdir()
-    if remove:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 def write_out(directory: Path) -> None:
     """Sync the append-only files to the disk."""
     for path in directory.glob("appendonlydir/*.aof"):
@@ -60,49 +40,41 @@ def write_out(directory: Path) -> None:
             os.fsync(file.fileno())
 
 
-def end_with_parent() -> None:
-    """On Linux, let SIGTERM end the calling process when its parent ends in any way."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def main(directory: Path, place: Path, command: list[str], *, remove: bool) -> None:
     """Return to the caller at once, start the server, and stop it after its last user."""
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the caller may block SIGTERM
-    lock = open_lock(directory / "server.lock")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    held = open_lock(directory / "server.lock")
+    fcntl.flock(held, fcntl.LOCK_EX)
     for leftover in directory.glob("temp-rewriteaof-*.aof"):  # from a rewrite that was killed
         leftover.unlink()
     place.unlink(missing_ok=True)
     if os.fork():  # init becomes the parent of the other one
         os._exit(0)
     # SIGXFSZ stays ignored: a file that may not grow is a full disk, not an end
-    server = subprocess.Popen(  # noqa: S603 - the point of this file
-        command,
-        pass_fds=[lock],
-        restore_signals=False,
-        preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has one thread
-    )
-    os.close(lock)
+    server = subprocess.Popen(command, pass_fds=[held], restore_signals=False)  # noqa: S603 - the point of this file
+    os.close(held)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     users, synced = open_lock(directory / "users.lock"), time.monotonic()
-    while server.poll() is None:
-        if not is_current(directory, users):
-            server.kill()  # another server may use these paths now: SIGKILL keeps ours from removing them
-        elif locked(users):
-            server.terminate()
-            try:
-                server.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-            clean_up(directory, place, remove=remove)
-        else:
-            time.sleep(POLL_SECONDS)
-            if time.monotonic() > synced + 1:
-                write_out(directory)
-                synced = time.monotonic()
+    while not locked(users):
+        time.sleep(POLL_SECONDS)
+        if server.poll() is None and time.monotonic() > synced + 1:
+            write_out(directory)
+            synced = time.monotonic()
+    server.terminate()
+    try:
+        server.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    if not locked(open_lock(directory / "server.lock")):
+        return  # ours had died, and another process runs the next one
+    place.unlink(missing_ok=True)
+    if place.parent != directory:
+        with contextlib.suppress(OSError):
+            place.parent.rmdir()
+    if remove:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

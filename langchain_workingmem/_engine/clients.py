@@ -1,34 +1,37 @@
-"""Checks URLs of Redis, and makes the clients and runners for them.
-
-Errors quote only the scheme of a URL: if the URL is not percent-encoded, any other piece may be a part of the password.
-"""
+"""Clients of redis-py: those that we make for a URL, and round trips over those of the caller, also of a cluster."""
 
 from __future__ import annotations
 
-import os
+import random
 import re
+from contextlib import suppress
+from dataclasses import replace
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import redis
 import redis.asyncio
-from redis.exceptions import RedisError
+from redis import exceptions as redis_errors
+from redis.asyncio.cluster import ClusterNode, PipelineCommand
+from redis.client import NEVER_DECODE
 
-from langchain_workingmem._engine.run_async import AsyncRunner
-from langchain_workingmem._engine.run_sync import Runner
-from langchain_workingmem.checks import check_time
-from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
+from langchain_workingmem._engine.exchange import ERRORS, refused
+from langchain_workingmem.errors import OptionError, RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Coroutine, Sequence
     from datetime import timedelta
-    from urllib.parse import SplitResult
 
-    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
+    from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+    from redis.cluster import RedisCluster
+
+    from langchain_workingmem._engine.plan import Command, Send
+
+    SyncClient = redis.Redis | RedisCluster
+    AsyncClient = redis.asyncio.Redis | AsyncRedisCluster
 
 T = TypeVar("T")
-DEFAULT_URL = "redis://localhost:6379"
 _SCHEMES = ("redis://", "rediss://", "unix://")
 _NOT_READ = "percent-encode the characters / # ? @ : in user and password, and check its options"
 _SENTINEL = (
@@ -42,42 +45,38 @@ _CONNECTIONS = 64
 
 
 def check_url(url: str) -> str:
-    """Return the URL if a client can be made from it; else `OptionError`."""
+    """Return the URL if a client can be made from it; else `OptionError`.
+
+    It quotes only the scheme: if the URL is not percent-encoded, any other piece may be a part of the password.
+    """
     if not isinstance(url, str):
-        raise OptionError(
-            f"redis_url is of type {type(url).__name__}",
-            remedy="pass a str, or a client as client=... or async_client=...",
-        )
-    if url.startswith("redis+sentinel://"):
-        raise OptionError("redis_url names Sentinels", remedy=_SENTINEL)
+        remedy = "pass a str, or a client as client=... or async_client=..."
+        raise OptionError(f"redis_url is of type {type(url).__name__}", remedy=remedy)
     if not url.startswith(_SCHEMES):
         scheme = re.match(r"([a-z][a-z+.-]{0,20})://", url, re.IGNORECASE)
         seen = repr(scheme[1]) if scheme else "none"
-        raise OptionError(f"redis_url has the scheme {seen}", remedy=f"use one of {', '.join(_SCHEMES)}")
+        remedy = _SENTINEL if seen == "'redis+sentinel'" else f"use one of {', '.join(_SCHEMES)}"
+        raise OptionError(f"redis_url has the scheme {seen}", remedy=remedy)
     if not _is_readable(url):  # not from the parser's error, which quotes the URL
         raise OptionError("redis_url cannot be read", remedy=_NOT_READ)
     return url
 
 
 def _is_readable(url: str) -> bool:
+    """Return False if redis-py cannot read a URL, or if a character of the password that is not percent-encoded has cut it."""
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
-        redis.BlockingConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]  # reads every option, but does not connect
-        return _is_whole(parts)
-    except (ValueError, TypeError, AttributeError, RedisError):
+        redis.BlockingConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]  # it does not connect
+    except (ValueError, TypeError, AttributeError, redis_errors.RedisError):
         return False
-
-
-def _is_whole(parts: SplitResult) -> bool:
-    """Return False if a character of the password that is not percent-encoded has cut the URL."""
     if parts.fragment or "\0" in unquote(parts.netloc + parts.path):
         return False
     if any(option and "=" not in option for option in parts.query.split("&")):
         return False
-    if parts.scheme in {"redis", "rediss"}:
-        return parts.path.strip("/").isdecimal() or not parts.path.strip("/")
-    return not (parts.netloc and "@" in parts.path)
+    if parts.scheme == "unix":
+        return not (parts.netloc and "@" in parts.path)
+    return parts.path.strip("/").isdecimal() or not parts.path.strip("/")
 
 
 def sync_client_of(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
@@ -87,9 +86,8 @@ def sync_client_of(url: str, timeout: timedelta, connect: timedelta) -> SyncClie
 
 def async_client_of(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
     """Make a client for the running event loop, as `sync_client_of` does."""
-    return redis.asyncio.Redis.from_pool(
-        redis.asyncio.BlockingConnectionPool.from_url(url, **_options(timeout, connect))
-    )
+    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **_options(timeout, connect))
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 def _options(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
@@ -103,32 +101,174 @@ def _options(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
     }
 
 
-def runners(
-    redis_url: str | None,
-    client: SyncClient | None,
-    async_client: AsyncClient | None,
-    timeout: timedelta,
-    connect_timeout: timedelta,
-) -> tuple[Runner, AsyncRunner]:
-    """Make the runners for a URL (None: REDIS_URL of the environment, or localhost), or for clients of the caller."""
-    check_time(timeout, "timeout")
-    check_time(connect_timeout, "connect_timeout")
-    given = client is not None or async_client is not None
-    if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
-        raise OptionError(
-            "redis_url, timeout or connect_timeout beside client or async_client",
-            remedy="pass one or the other, a client has its own timeouts",
-        )
-    url = None if given else check_url((os.environ.get("REDIS_URL") or DEFAULT_URL) if redis_url is None else redis_url)
+# ---------------------------------------------------------------------- clients of the caller
 
-    def connect(make: Callable[[str, timedelta, timedelta], T], calls: str, missing: str) -> T:
-        if url is None:
-            remedy = f"pass {missing}=... as well, or a redis_url instead of clients"
-            raise OptionError(f"no client for {calls} calls", remedy=remedy)
-        return make(url, timeout, connect_timeout)
+_RAW = {NEVER_DECODE: True}  # bytes from every client, also from one that decodes: vectors are not text
 
-    # not partial, whose repr shows the URL with its password
-    return (
-        Runner(lambda: connect(sync_client_of, "sync", "client"), client),
-        AsyncRunner(lambda: connect(async_client_of, "async", "async_client"), async_client),
-    )
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `perform` for a sync client, with which nothing waits for an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError  # it has waited
+
+
+async def _done(found: Any) -> Any:
+    """Return what a call of a sync client returned, or wait for that of an async one."""
+    return await found if isawaitable(found) else found
+
+
+async def perform(client: Any, effect: Send) -> Any:
+    """Perform a `Send` over any client of redis-py, sync or async."""
+    try:
+        if effect.node == "*":
+            return await _everywhere(client, effect)
+        if effect.node:
+            return await _pipelined(_node(client, effect.node), effect.commands)
+        if hasattr(client, "nodes_manager"):
+            if effect.in_order:  # its nodes work in parallel
+                return [(await _pipelined(client, [command]))[0] for command in effect.commands]
+            if any(map(_is_search, effect.commands)):
+                return await _search_whole(client, effect)
+        return await _pipelined(client, effect.commands)
+    except (*ERRORS, AttributeError, RuntimeError) as error:
+        raise refused(lost(error), unsure=effect.at_most_once) from None
+
+
+async def _everywhere(client: Any, effect: Send) -> dict[str, list[Any] | RedisConnectionError]:
+    """Ask every master that a cluster has now; another client is one of the name "". Raise if none has answered."""
+    names = [""]
+    if hasattr(client, "nodes_manager"):
+        await _done(client.nodes_manager.initialize())  # replicas may have taken over, and nodes have joined
+        names = [node.name for node in client.get_primaries()]
+    found: dict[str, list[Any] | RedisConnectionError] = {}
+    for name in names:
+        try:
+            found[name] = await perform(client, replace(effect, node=name))
+        except RedisConnectionError as error:
+            found[name] = error
+    failures = [one for one in found.values() if isinstance(one, RedisConnectionError)]
+    if failures and len(failures) == len(found):
+        raise failures[0]
+    return found
+
+
+def _node(client: Any, name: str) -> Any:
+    """Return what sends commands to one master of a cluster."""
+    node = client.get_node(node_name=name)
+    if node is None:
+        raise RedisConnectionError(f"{name} has left the cluster meanwhile", remedy="call again")
+    return client.get_redis_connection(node) if hasattr(client, "get_redis_connection") else node
+
+
+async def _pipelined(client: Any, commands: Sequence[Command]) -> list[Any]:
+    """Send commands, and return all replies, refusals among them."""
+    replies: list[Any] = []
+    if isinstance(client, ClusterNode):  # of an async cluster
+        todo = [PipelineCommand(at, *command, **_RAW) for at, command in enumerate(commands)]
+        await client.execute_pipeline(todo)
+        replies = [one.result for one in todo]
+    elif len(commands) == 1:
+        options = dict(_RAW)
+        if commands[0][0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):  # it has no key
+            options["target_nodes"] = client.get_default_node()
+        try:
+            replies.append(await _done(client.execute_command(*commands[0], **options)))
+        except redis_errors.ResponseError as error:
+            replies.append(error)
+    else:
+        pipe = client.pipeline(transaction=False)  # `execute` returns the connection: no `with` is needed
+        for command in commands:
+            pipe.execute_command(*command, **_RAW)
+        replies = await _done(pipe.execute(raise_on_error=False))
+    for at, reply in enumerate(replies):
+        if isinstance(reply, redis_errors.ResponseError):
+            replies[at] = refused(reply)
+        elif isinstance(reply, Exception):
+            raise reply
+    return replies
+
+
+def lost(error: Exception) -> Exception:
+    """Return an error of redis-py, also for two others that say that a connection is lost; raise what is none."""
+    if isinstance(error, ERRORS):
+        return error
+    if isinstance(error, RuntimeError) and "handler is closed" in str(error):  # of uvloop, in a handshake
+        return redis_errors.ConnectionError("Connection closed by server.")
+    if isinstance(error, AttributeError) and error.obj is None:  # the missing stream of a closed connection
+        return redis_errors.ConnectionError("another task closed the connection to a node, which had failed")
+    raise error
+
+
+# ---------------------------------------------------------------------- searches in a cluster
+
+_SLOTS = 16_384
+_VIEW = "SEARCH.CLUSTERINFO"
+
+
+def _is_search(command: Command) -> bool:
+    return str(command[0]).startswith("FT.")
+
+
+async def _search_whole(client: Any, effect: Send) -> list[Any]:
+    """Send commands with searches; never return an answer that lacks a master.
+
+    The node that receives a search, its coordinator, asks the masters that it knows, and leaves out silently those that are down. So it
+    is asked, before and after the searches, which slots it searches, and then every master for a PING. After a lost connection the
+    nodes are looked for again, because a replica may have taken over, and the commands are sent again once, where that does no harm.
+    """
+    try:
+        return await _search(client, effect.commands)
+    except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
+        if isinstance(error, redis_errors.MaxConnectionsError):  # the nodes are well
+            raise
+        with suppress(*ERRORS):
+            await _done(client.nodes_manager.initialize())
+        if effect.at_most_once or isinstance(error, redis_errors.TimeoutError):
+            raise
+    return await _search(client, effect.commands)
+
+
+async def _search(client: Any, commands: Sequence[Command]) -> list[Any]:
+    if not hasattr(client, "get_redis_connection"):  # an async one
+        await client.initialize()
+    nodes = client.get_primaries()
+    if not nodes:
+        raise redis_errors.ConnectionError("no node of the cluster is known")
+    asked = _node(client, random.choice(nodes).name)  # noqa: S311 - no secret; as redis-py does it
+    # to the node itself: redis-py's pipeline of a cluster repeats failed commands on another one
+    before, *searched, after = await _pipelined(asked, [(_VIEW,), *filter(_is_search, commands), (_VIEW,)])
+    others = [command for command in commands if not _is_search(command)]
+    replies = await _pipelined(client, others) if others else []
+    for node in nodes:
+        await _pipelined(_node(client, node.name), [("PING",)])  # any answer will do
+    for view in (before, after):
+        if isinstance(view, RedisReplyError):
+            if _VIEW.lower() not in str(view).lower() or "unknown command" not in str(view):
+                searched = [view] * len(searched)  # without the right to ask, no answer is known to be whole
+            continue  # a server without that command
+        slots = _slots(view)
+        if slots < _SLOTS and (slots or view is after):  # Search 8.0 looks for the masters at its first search
+            seen = f"a search would lack data: it reaches {slots:,} of {_SLOTS:,} slots of the cluster"
+            raise redis_errors.ConnectionError(seen)
+    for reply in searched:
+        if isinstance(reply, RedisReplyError) and reply.code == "NOSHARD":
+            raise redis_errors.ConnectionError(str(reply))
+    from_search, from_others = iter(searched), iter(replies)
+    return [next(from_search if _is_search(command) else from_others) for command in commands]
+
+
+def _slots(view: Any) -> int:
+    """Return how many slots a coordinator searches. Search 8.0 says it by slots, later ones by shards."""
+    if isinstance(view, dict):  # RESP3
+        rows = [(row[b"start"], row[b"end"]) for row in view.get(b"slots") or ()]
+        shards = view.get(b"shards") or ()
+    else:
+        rows = [row[:2] for row in view[view.index(b"slots") + 1 :] if row] if b"slots" in view else []
+        lists = view[view.index(b"shards") + 1] or () if b"shards" in view else ()
+        shards = [dict(zip(one[::2], one[1::2], strict=True)) for one in lists]
+    for shard in shards:
+        rows += zip(shard[b"slots"][::2], shard[b"slots"][1::2], strict=True)
+    return sum(int(last) - int(first) + 1 for first, last in rows)

@@ -1,8 +1,8 @@
 """Plans, and the four effects that they yield.
 
 An operation is written once, as a plan: a generator that yields what it needs from outside, receives the result, and returns a
-record. `run_sync.Runner` and `run_async.AsyncRunner` are the only code that touches a socket or a model. They throw errors into
-the plan at its `yield`, and close it when its caller is interrupted.
+record. `Runner` and `AsyncRunner` in `run.py` are the only code that touches a socket or a model. They throw errors into the plan
+at its `yield`, and close it when its caller is interrupted.
 
     def recent(thread: str) -> Plan[list[bytes]]:
         (ids,) = yield from send(("ZRANGE", thread, -10, -1))
@@ -13,6 +13,9 @@ Each effect names the type of its result: `vectors = yield from embedder.embed(t
 
 from __future__ import annotations
 
+import logging
+import random
+import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
@@ -80,6 +83,10 @@ class Sleep(Effect[None]):
     seconds: float
     jitter: bool = False  # wait for a random part of the time, so that competing writers do not meet again
 
+    def duration(self) -> float:
+        """Return how long to wait this time."""
+        return random.uniform(0, self.seconds) if self.jitter else self.seconds  # noqa: S311 - no secret
+
 
 @dataclass(slots=True)
 class Spawn(Effect[None]):
@@ -104,8 +111,6 @@ _NO_SEARCH = (
     "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
     "listings, pass create_index=False"
 )
-_SEARCHES = frozenset({"FT.SEARCH", "FT.AGGREGATE"})
-_TO_READ = (RedisReplyError, dict)  # replies that are looked at: refusals, and those of Search over RESP3
 
 
 def send(
@@ -124,14 +129,12 @@ def send(
     except RedisConnectionError as error:
         replies = yield from persist(effect, error)
     for reply in replies:
-        if isinstance(reply, _TO_READ):
-            replies = yield from _whole(effect, replies)
+        if reply.__class__ is RedisReplyError or (reply.__class__ is dict and b"warning" in reply):
+            replies = yield from _mended(effect, replies)
+            for one in replies:
+                if not refusals and isinstance(one, RedisReplyError):
+                    raise one
             break
-    else:
-        return replies
-    for reply in replies:
-        if not refusals and isinstance(reply, RedisReplyError):
-            raise reply
     return replies
 
 
@@ -186,67 +189,51 @@ def persist(effect: Send, error: RedisConnectionError | None = None) -> Plan[lis
             error = met
 
 
-def _whole(effect: Send, replies: list[Any]) -> Plan[list[Any]]:
+def _mended(effect: Send, replies: list[Any]) -> Plan[list[Any]]:
     """Send again what was refused without being done, and return all replies; those of Search become refusals if they lack data."""
-    waits = iter(PAUSES)
-    while refused := _undone(replies):
-        if "BUSY" in refused.values():
-            if (seconds := next(waits, None)) is None:
-                break
-            yield Sleep(seconds)
-        commands = [
-            ("EVAL", SCRIPT_SOURCES[command[1]], *command[2:]) if refused.get(at) == "NOSCRIPT" else command
-            for at, command in enumerate(effect.commands)
-        ]
-        effect = replace(effect, commands=commands)
-        places = range(min(refused), len(commands)) if effect.in_order else list(refused)
+    commands = list(effect.commands)
+    for pause in (*PAUSES, None):
+        codes = [reply.code if isinstance(reply, RedisReplyError) else "" for reply in replies]
+        undone = [at for at, code in enumerate(codes) if code == "NOSCRIPT" or (code == "BUSY" and pause is not None)]
+        if not undone:
+            break
+        if pause is not None and "BUSY" in codes:
+            yield Sleep(pause)
+        for at in undone:
+            if codes[at] == "NOSCRIPT":
+                commands[at] = ("EVAL", SCRIPT_SOURCES[commands[at][1]], *commands[at][2:])
+        places = range(undone[0], len(commands)) if effect.in_order else undone
         again = yield from persist(replace(effect, commands=[commands[at] for at in places]))
         for at, reply in zip(places, again, strict=True):
             replies[at] = reply
     for at, reply in enumerate(replies):
-        if isinstance(reply, dict):  # not only Search replies with maps
-            if effect.commands[at][0] in _SEARCHES and (warnings := reply.get(b"warning")):
-                replies[at] = incomplete(effect.commands[at][1], warnings) or reply
+        if isinstance(reply, dict) and commands[at][0] in {"FT.SEARCH", "FT.AGGREGATE"}:
+            replies[at] = incomplete(commands[at][1], reply.get(b"warning") or ()) or reply
         elif isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
             raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
     return replies
 
 
-def _undone(replies: list[Any]) -> dict[int, str]:
-    """Return the codes of refusals which say that nothing was done, by the places of their commands."""
-    refused = {at: reply.code for at, reply in enumerate(replies) if isinstance(reply, RedisReplyError)}
-    return {at: code for at, code in refused.items() if code in {"NOSCRIPT", "BUSY"}}
-
-
 def incomplete(index: object, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:
-    """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole.
-
-    Its code is OOM if memory is full, else INCOMPLETE.
-    """
+    """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole."""
     # A cluster may send one warning without a list. Search 8.10 also warns of a limit that it did not reach.
     found = [warnings] if isinstance(warnings, bytes) else warnings
-    decoded = dict.fromkeys(one.decode(errors="replace") for one in found)  # each shard may say the same
-    texts = [text for text in decoded if "timeout was capped" not in text]
+    texts = [text for one in found if "timeout was capped" not in (text := one.decode(errors="replace"))]
     if not texts:
         return None
-    seen = "; ".join(texts)
+    seen = "; ".join(dict.fromkeys(texts))  # each shard may say the same
     if any("memory" in text and "partial data" not in text for text in texts):
         return RedisReplyError(f"OOM {seen}", remedy=ANSWER_WHEN_FULL)
     remedy = "search again; if this stays, the log of Redis may say why"
     if "partial data" in seen:
         remedy = f"raise maxmemory, then FT.DROPINDEX {index} and setup(): documents stay, and are indexed again"
-    elif "timeout" in seen.lower():
-        # searches set no limit; Search 8.10 has one of its own
-        remedy = (
-            "search in one thread instead of all, or set search-workers above 0, which lifts the limit of the server"
-        )
+    elif "timeout" in seen.lower():  # of the server: searches set none
+        remedy = "search in one thread instead of all, or set search-workers above 0, which lifts it"
     return RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
 
 
 # ---------------------------------------------------------------------- around plans
 
-FEW = 2  # repeats for a caller that can go on without memory
-IMPATIENT = 0.3  # seconds of failures, after which nothing is repeated for such a caller
 LONG = 100_000  # characters or bytes that take some milliseconds of work; a thread costs 0.1 ms
 
 
@@ -274,21 +261,54 @@ def with_each(plan: Plan[T], perform: Callable[[Any], Plan[Any]]) -> Plan[T]:
         plan.close()
 
 
-def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
-    """Run a plan for a caller that can go on without memory: few repeats, and none after a timeout.
+# ---------------------------------------------------------------------- for agents, which can go on without memory
 
-    The few that are left replace a connection that the server closed while it was idle.
-    """
-    spent = 0.0
+FEW = 2  # repeats
+COOL_DOWN = 5.0  # seconds without calls of Redis after a failure
+_log = logging.getLogger("langchain_workingmem")
+
+
+def with_few_repeats(plan: Plan[T]) -> Plan[T]:
+    """Run a plan with few repeats, which replace a connection that the server closed while it was idle; none after a timeout."""
 
     def perform(effect: Effect[Any]) -> Plan[Any]:
-        nonlocal spent
-        began = clock()
         try:
             return (yield effect)
         except RedisConnectionError as error:
-            spent += clock() - began
-            error.repeats = 0 if error.timed_out or spent > IMPATIENT else min(error.repeats, FEW)
+            error.repeats = 0 if error.timed_out else min(error.repeats, FEW)
             raise
 
     return with_each(plan, perform)
+
+
+@dataclass(slots=True)
+class Breaker:
+    """The circuit breaker: after a failure, one call every `COOL_DOWN` seconds asks Redis, until any call gets an answer."""
+
+    clock: Callable[[], float] = time.monotonic
+    since: float | None = None  # the time of the failure; None: Redis answers
+    _next: float = 0.0  # the time when a call may ask Redis again
+
+    @property
+    def open_for(self) -> float | None:
+        """The seconds since the failure; None if Redis answers."""
+        return None if self.since is None else self.clock() - self.since
+
+    def admits(self) -> bool:
+        """Return whether a call may ask Redis now."""
+        if self.since is not None and self.clock() < self._next:
+            return False
+        self._next = self.clock() + COOL_DOWN
+        return True
+
+    def fail(self) -> None:
+        """Open, because Redis did not answer a call."""
+        self._next = self.clock() + COOL_DOWN
+        if self.since is None:
+            self.since = self.clock()
+            _log.warning("Redis has failed: agents continue without memory, and ask again every %g s", COOL_DOWN)
+
+    def close(self) -> None:
+        """Close, because Redis has answered."""
+        self.since = None
+        _log.warning("Redis answers again")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
+from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.scripts import DELETE, THREAD
 from langchain_workingmem.errors import (
@@ -55,10 +56,9 @@ def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = ""
         case "message":
             return MessageNotFoundError(missing, thread_id)
         case "damaged":
-            return WorkingMemError(
-                f"a part of thread {thread_id!r} is gone, as when Redis evicts keys, so nobody can say who owns it",
-                remedy=f"threads.delete({thread_id!r}) deletes the rest; set maxmemory-policy noeviction",
-            )
+            seen = f"a part of thread {thread_id!r} is gone, as when Redis evicts keys, so nobody can say who owns it"
+            remedy = f"threads.delete({thread_id!r}) deletes the rest; set maxmemory-policy noeviction"
+            return WorkingMemError(seen, remedy=remedy)
     return ThreadNotFoundError(thread_id)
 
 
@@ -73,8 +73,8 @@ def guarded_write(
 ) -> Plan[tuple[list[Any], UserDeletedError | None]]:
     """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
 
-    The tombstone is in another slot, so it is read after the write: the deletion finds what was written before the tombstone, and a
-    later write sees it. If there is one, the caller has to undo what it has written, and raise the error that comes back.
+    These lie in other slots, so they are read after the write: a deletion finds what was written before its tombstone,
+    a later write sees it. Then the caller has to undo what it has written, and raise the error that comes back.
     """
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
@@ -99,34 +99,25 @@ def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, 
 def change_thread(
     state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any
 ) -> Plan[dict[str, Any]]:
-    """Run `thread.lua`; return HGETALL of the thread by field. Raises `ThreadNotFoundError`, and `UserDeletedError` for its owner."""
+    """Run `thread.lua`; return HGETALL of the thread by field. Raises `ThreadNotFoundError`, `UserDeletedError`."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
     yield from state.indexes.ready()
     owners = [user_id, head["to"] and decode(head["to"])] if "to" in head else [user_id]
-    reply, deleted = yield from guarded_write(
-        state, thread_id, owners, call, at_most_once=what == "create" and "is_own" not in head
-    )
-    row = {name.decode(): value for name, value in pairs(reply[1])}
+    is_once = what == "create" and "is_own" not in head
+    (found, fields), deleted = yield from guarded_write(state, thread_id, owners, call, at_most_once=is_once)
+    row = {name.decode(): value for name, value in as_dict(fields).items()}
     if deleted is not None and row:
         if what == "create":
             yield from undone(state, thread_id, user_id or "", int(row["version"]))
         raise deleted
     if not row:
         raise ThreadNotFoundError(thread_id)
-    return {**row, "is_left": reply[0].get("is_left")}
-
-
-def pairs(reply: Any) -> list[tuple[bytes, Any]]:
-    """Return the fields and values of a hash, of RESP2 or RESP3."""
-    return [*reply.items()] if isinstance(reply, dict) else [*zip(reply[::2], reply[1::2], strict=True)]
+    return {**row, "is_left": found.get("is_left")}
 
 
 def owner_of(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[tuple[str, str]]:
-    """Return thread and user; without a user, read the owner of the thread. A new thread owns itself.
-
-    One round trip without a user, else none.
-    """
+    """Return thread and user; without a user, read who owns the thread in a round trip. A new one owns itself."""
     thread_id = check_id(thread_id, "thread_id")
     if user_id is not None:
         return thread_id, check_id(user_id, "user_id")
@@ -152,8 +143,8 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
 
 
 # ---------------------------------------------------------------------- vectors
-# Deleting or superseding messages takes effect at once; their vectors, which may be many, follow in steps. What is left stands in the
-# set `dropped` of the thread: whoever deletes next, and `reindex`, goes on.
+# Deleting or superseding messages takes effect at once; their vectors, which may be many, follow in steps. What is left
+# stands in the set `dropped` of the thread: whoever deletes next, and `reindex`, goes on.
 
 
 def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
@@ -166,15 +157,6 @@ def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
         gone += sum(int(one.get("vectors", 0)) for one in found)
         waiting = [id for id, one in zip(waiting, found, strict=True) if one.get("is_left")]
     return gone
-
-
-def sweep_now(state: MemoryState, thread_id: str, what: str, remedy: str) -> Plan[int]:
-    """Sweep a thread before the call returns; a note on an error says `what` is done already, and how to go on."""
-    try:
-        return (yield from sweep(state, thread_id))
-    except WorkingMemError as error:
-        error.add_note(f"{what}, but some of its vectors are left: {remedy}")
-        raise
 
 
 def sweep_later(state: MemoryState, thread_id: str) -> Plan[None]:

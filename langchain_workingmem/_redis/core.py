@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-from langchain_workingmem._engine import tracing
-from langchain_workingmem._engine.breaker import PAUSE
-from langchain_workingmem._engine.plan import with_few_repeats
+from langchain_workingmem._engine import calls
+from langchain_workingmem._engine.plan import COOL_DOWN, with_few_repeats
 from langchain_workingmem._redis.indexes import with_layout
-from langchain_workingmem.errors import MemoryClosedError, RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from types import TracebackType
 
-    from langchain_workingmem._engine.breaker import Breaker
-    from langchain_workingmem._engine.plan import Plan, Step
-    from langchain_workingmem._engine.run_async import AsyncRunner
-    from langchain_workingmem._engine.run_sync import Runner
+    from langchain_workingmem._engine.plan import Breaker, Plan, Step
+    from langchain_workingmem._engine.run import AsyncRunner, Runner
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
 
@@ -45,18 +42,19 @@ class Core:
 
     def run(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan now; telemetry calls it by `name`, else by the name of its function."""
-        return self.runner.run(self._ready(plan, name))
+        if calls.watch is not None or not self.state.layout_known:
+            plan = self._ready(plan, name)
+        return self.runner.run(plan)
 
     async def arun(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan in the running event loop."""
-        return await self.async_runner.run(self._ready(plan, name))
+        if calls.watch is not None or not self.state.layout_known:
+            plan = self._ready(plan, name)
+        return await self.async_runner.run(plan)
 
     def _ready(self, plan: Plan[T], name: str) -> Plan[T]:
-        if self.state.closed:
-            plan.close()
-            raise MemoryClosedError
-        if tracing.watch is not None:
-            plan = tracing.watch(plan, name, self.state.keys.prefix)
+        if calls.watch is not None:
+            plan = calls.watch(plan, name, self.state.keys.prefix)
         return plan if self.state.layout_known else with_layout(self.state, plan)
 
     def stream(self, step: Step[T] | None) -> Iterator[T]:
@@ -94,11 +92,11 @@ class Core:
         if not self.breaker.admits():
             plan.close()
             raise RedisConnectionError(
-                f"Redis has failed, and is asked again every {PAUSE:g} s",
+                f"Redis has failed, and is asked again every {COOL_DOWN:g} s",
                 remedy="check that it runs and that the URL is right",
             )
         try:
-            return (yield from with_few_repeats(plan, self.breaker.clock))
+            return (yield from with_few_repeats(plan))
         except RedisConnectionError:
             self.breaker.fail()
             raise

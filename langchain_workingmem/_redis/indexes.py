@@ -1,4 +1,4 @@
-"""What a memory checks and creates on its server: settings and storage layout before its first command, and the search indexes."""
+"""What a memory checks and creates on its server: settings and layout before its first command, and search indexes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, Sleep, attempt, send, with_each
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.queries import built_as, is_stale, threads_schema, vectors_schema
-from langchain_workingmem._text.marks import note_secret
+from langchain_workingmem._text.sending import note_secret
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -25,7 +25,7 @@ from langchain_workingmem.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._engine.plan import Command, Effect
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import NumberType, RecallOptions
@@ -35,7 +35,6 @@ T = TypeVar("T")
 
 LAYOUT = "14"  # the version of the storage layout
 WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
-MOST_DIMS = 32_768
 _INT8 = 80_000  # the first version of Search that has vectors of int8
 _NO_WRITES = frozenset({"OOM", "MISCONF", "NOREPLICAS", "READONLY"})  # codes of servers that only read now
 # what embedding and `vectors_ready` raise; the rest of a call may go on without vectors
@@ -54,10 +53,7 @@ class HasLayout(Protocol):
 
 
 def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
-    """Return the plan with a check of the server before its first command, until a check has succeeded.
-
-    An error of the check is thrown into the plan, like an error of that command.
-    """
+    """Return the plan with a check of the server before its first command, which an error of the check stands for."""
 
     def checked(effect: Effect[Any]) -> Plan[Any]:
         if isinstance(effect, Send) and not state.layout_known:
@@ -68,20 +64,13 @@ def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 
 
 def check_layout(state: HasLayout) -> Plan[None]:
-    """Check the server and the version in the database; write it into a new database. One round trip, without a version two.
-
-    Raises `OptionError` for another version, and `RedisCapabilityError` for a server whose searches may find nothing when memory is
-    full without saying so.
-    """
-    read = ("HMGET", state.keys.layout, "version", "secret")
-    asked: tuple[Command, ...] = (read, WHEN_FULL)
-    # A failed connection is not tried again here: the plan repeats its command, and this check with it. In a cluster each
-    # command is sent alone: its pipelines take commands with a key only.
-    stored, settings = yield from Send(asked, in_order=True)
-    if isinstance(stored, RedisReplyError):  # BUSY, for example
-        stored, settings = yield from attempt(*asked, in_order=True)
-        if isinstance(stored, RedisReplyError):
-            raise stored
+    """Check the server and the version in the database; write it into a new database. One round trip, there two."""
+    read: Command = ("HMGET", state.keys.layout, "version", "secret")
+    # A failed connection is not tried again here: the plan repeats its command, and this check with it. In a cluster
+    # each command is sent alone: its pipelines take commands with a key only.
+    stored, settings = yield from Send((read, WHEN_FULL), in_order=True)
+    if isinstance(stored, RedisReplyError):
+        raise stored
     if hides_when_full(settings):
         raise RedisCapabilityError(
             "search-on-oom is 'return' and maxmemory is set: when memory is full, searches would find nothing",
@@ -89,10 +78,9 @@ def check_layout(state: HasLayout) -> Plan[None]:
         )
     if None in stored:
         # HSETNX: another process may have written them meanwhile
-        new = (
-            ("HSETNX", state.keys.layout, *pair) for pair in (("version", LAYOUT), ("secret", secrets.token_hex(32)))
-        )
-        *_, stored = yield from attempt(*new, read, in_order=True)
+        new = {"version": LAYOUT, "secret": secrets.token_hex(32)}
+        writing = (("HSETNX", state.keys.layout, name, value) for name, value in new.items())
+        *_, stored = yield from attempt(*writing, read, in_order=True)
         if stored[0] is None:  # the server takes no writes, or not from this user: reading does no harm
             return
     compare_layout(state.keys, stored[0])
@@ -104,7 +92,7 @@ def check_layout(state: HasLayout) -> Plan[None]:
 def hides_when_full(settings: Any) -> bool:
     """Tell from the reply to `WHEN_FULL` whether Search (8.4 and later) answers with nothing when memory is full.
 
-    Over RESP3, which replies with a dict, each answer says so itself. Who may not read the settings is believed to have set them.
+    Over RESP3, which replies with a dict, each answer says so itself. Who may not read the settings is believed.
     """
     known = as_dict(settings) if isinstance(settings, list) else {}
     return known.get(b"search-on-oom") == b"return" and known.get(b"maxmemory", b"0") != b"0"
@@ -112,8 +100,7 @@ def hides_when_full(settings: Any) -> bool:
 
 def compare_layout(keys: Keys, stored: bytes) -> None:
     """Raise `OptionError` for another version than ours."""
-    version = stored.decode(errors="replace")
-    if version != LAYOUT:
+    if (version := stored.decode(errors="replace")) != LAYOUT:
         raise OptionError(
             f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses "
             f"{LAYOUT}; nothing was changed",
@@ -170,27 +157,32 @@ class Indexes:
         """
         if self.dims == dims:
             return
-        if self.create and self.options.index.dtype == "int8":
-            yield from _require_int8()
-        read = ("GET", self.keys.vectors_scale)
-        stored, scale = yield from register_index_settings(
-            self.keys.vectors_settings, self.index_settings(dims), read, create=self.create
-        )
-        if scale and (learned := json.loads(scale))["model"] == self.model:
-            self.scale = learned["floor"]
+        if self.create:
+            yield from self._check_engine()
+        key, read, wanted = self.keys.vectors_settings, ("GET", self.keys.vectors_scale), self.index_settings(dims)
+        stored, scale = yield from register_index_settings(key, wanted, read, create=self.create)
         if stored is None:
             raise no_index(f"there is no index {self.keys.vectors_index!r}")
         self.check_index_settings(stored, dims)
         if stored["model"] != self.model:
-            _log.warning(
-                "the vectors were made by %s, the model is now %s: run memory.recall.reindex(), until then recall finds little",
-                stored["model"],
-                self.model,
-            )
+            remedy = "run memory.recall.reindex(), until then recall finds little"
+            _log.warning("the vectors were made by %s, the model is now %s: %s", stored["model"], self.model, remedy)
         if self.create:
             attributes = {name: value for name, value in stored.items() if name != "model"}
             yield from ensure_index(vectors_schema(self.keys, attributes))
+        if scale and (learned := json.loads(scale))["model"] == self.model:
+            self.scale = learned["floor"]
         self.digest, self.dims, self.dtype = self.digest_of(stored), dims, stored["datatype"]
+
+    def _check_engine(self) -> Plan[None]:
+        """Raise `RedisCapabilityError` if the index is to hold int8, and the engine has no such vectors."""
+        if self.options.index.dtype == "int8":
+            (about,) = yield from attempt(("HELLO",))
+            if (search_version(about) or _INT8) < _INT8:  # a hosted server may hide it, and refuses the index then
+                raise RedisCapabilityError(
+                    "the Search of this server has no vectors of int8",
+                    remedy="use IndexOptions(dtype='float16'), or Redis 8",
+                )
 
     def digest_of(self, stored: Mapping[str, Any]) -> str:
         """Return a digest of all settings that decide a message's vectors; `reindex` replaces others."""
@@ -209,8 +201,8 @@ class Indexes:
         wanted = self.index_settings(dims, stored)
         if stored["dims"] != dims:
             raise EmbeddingSizeError(
-                f"the index {self.keys.vectors_index!r} holds vectors of {stored['dims']} dimensions, the model {self.model} "
-                f"gives {dims}",
+                f"the index {self.keys.vectors_index!r} holds vectors of {stored['dims']} dimensions, "
+                f"the model {self.model} gives {dims}",
                 remedy=Remedy("use the model that the index was made with, or embed everything again with {reindex}"),
                 expected=stored["dims"],
                 actual=dims,
@@ -223,19 +215,14 @@ class Indexes:
             )
 
     def rebuild_index(self) -> Plan[None]:
-        """Create the vector index for the options and the model; drop one with other settings.
-
-        Its documents stay until their messages are embedded again.
-        """
+        """Create the vector index for options and model; drop one with other settings, but not its documents."""
         dims = yield from self.embedder.dimensions()
-        if self.options.index.dtype == "int8":
-            yield from _require_int8()
-        (stored,) = yield from send(("GET", self.keys.vectors_settings))
-        (info,) = yield from attempt(("FT.INFO", self.keys.vectors_index))
+        yield from self._check_engine()
+        stored, info = yield from attempt(
+            ("GET", self.keys.vectors_settings), ("FT.INFO", self.keys.vectors_index), in_order=True
+        )
         before = json.loads(stored) if stored else {}
-        built = (
-            {} if isinstance(info, RedisReplyError) else built_as(info)
-        )  # as other settings say, after an interrupted rebuild
+        built = {} if isinstance(info, RedisReplyError) else built_as(info)  # otherwise after an interrupted rebuild
         wanted = self.index_settings(dims, before | built)
         if (before and before != wanted) or not built.items() <= wanted.items():
             # the settings first: whoever searches meanwhile makes the index by them
@@ -245,57 +232,31 @@ class Indexes:
         yield from self.vectors_ready(dims)
 
 
-def _require_int8() -> Plan[None]:
-    """Raise `RedisCapabilityError` if the engine has no vectors of int8. One round trip."""
-    (about,) = yield from attempt(("HELLO",))
-    version = search_version(about)
-    if version is not None and version < _INT8:  # a hosted server may hide it, and refuses the index then
-        raise RedisCapabilityError(
-            "the Search of this server has no vectors of int8", remedy="use IndexOptions(dtype='float16'), or Redis 8"
-        )
-
-
 # ---------------------------------------------------------------------- any index
 
 
 def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Command, create: bool) -> Plan[list[Any]]:
-    """Return the stored settings of an index, None without any, and the replies to the commands `beside`. One round trip.
+    """Return the stored settings of an index, None without any, and the replies to the commands `beside`.
 
-    With `create`, the wanted ones are stored first if there are none.
+    With `create`, the wanted ones are stored in a new database. One round trip, there two.
     """
-    if (dims := wanted["dims"]) > MOST_DIMS:
-        raise EmbeddingSizeError(
-            f"vectors of {dims:,} dimensions",
-            remedy=f"Search takes {MOST_DIMS:,} at most, use another model",
-            expected=MOST_DIMS,
-            actual=dims,
-        )
-    # not SET ... GET: redis-py converts each reply of SET to a bool
-    storing: tuple[Command, ...] = (("SET", key, json.dumps(wanted), "NX"),) if create else ()
-    replies = yield from attempt(*storing, ("GET", key), *beside)
-    stored, *others = replies[len(storing) :]
-    for reply in replies:
-        if isinstance(reply, RedisReplyError) and not (reply.code in _NO_WRITES and stored):
-            raise reply
+    stored, *others = yield from send(("GET", key), *beside)
+    if stored is None and create:
+        _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key), in_order=True)
     return [json.loads(stored) if stored else None, *others]
 
 
 def ensure_index(command: Command) -> Plan[None]:
-    """Create an index unless it exists, and wait until it holds all documents.
-
-    One round trip if it exists; else two, and one every 20 ms while the server indexes documents. A server that takes no
-    writes now does not say whether it exists: the next search does.
-    """
+    """Create an index, and wait until it holds all documents. One round trip if it exists, else two or more."""
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
-        if reply.code == "SEARCH_INDEX_EXISTS" or reply.code in _NO_WRITES:
+        if (
+            reply.code == "SEARCH_INDEX_EXISTS" or reply.code in _NO_WRITES
+        ):  # then the next search says whether it exists
             return
         if reply.code == "NOTDB0":
-            raise RedisCapabilityError(
-                str(reply),
-                remedy="Search works in database 0 only: leave the number out of the URL, and keep applications apart "
-                "by key_prefix=...",
-            )
+            remedy = "leave the number out of the URL, and keep applications apart by key_prefix=..."
+            raise RedisCapabilityError(f"{reply}, Search works in database 0 only", remedy=remedy)
         raise reply
     while True:  # the server indexes existing documents in the background
         (info,) = yield from send(("FT.INFO", command[1]))

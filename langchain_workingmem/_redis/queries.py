@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._documents.filters import EVERYTHING, NOTHING
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem._text.unicode import WORD
+from langchain_workingmem._text.unicode import WORD, as_searched, keep_ends
 from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
 
 if TYPE_CHECKING:
@@ -38,14 +35,41 @@ MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for: the firs
 # Of a longer query (a pasted log with a question) the beginning and the end are used: about 1,000 tokens, more than
 # most embedding models read.
 MAX_QUERY_CHARACTERS = 4_000
-# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at the
-# latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a search
-# that the timeout was capped, also where it was not reached.
+# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at
+# the latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a
+# search that the timeout was capped, also where it was not reached.
 _NO_TIMEOUT = ("TIMEOUT", 0)
 _STALE = {"SEARCH_INDEX_NOT_FOUND", "SEARCH_INDEX_DROPPED_BG", "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"}  # codes of errors
 
 
 # ---------------------------------------------------------------------- indexes
+
+
+def threads_schema(keys: Keys) -> Command:
+    """Build FT.CREATE for the index of threads."""
+    fields = [*_tags("user", "labels"), *_sorted("created_at", "updated_at")]
+    return _create(keys.threads_index, fields, keys.thread_prefix)
+
+
+def vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
+    """Build FT.CREATE for the index of vectors with these attributes of redisvl."""
+    fields = [*_tags("user", "thread", "role", "labels"), {"name": "created_at", "type": "numeric"}]
+    fields += [{"name": "text", "type": "text"}, {"name": "vector", "type": "vector", "attrs": attributes}]
+    return _create(keys.vectors_index, fields, keys.vector_prefix)
+
+
+def items_schema(keys: Keys) -> Command:
+    """Build FT.CREATE for the index of store items."""
+    namespace = {"name": "namespace", "type": "text", "attrs": {"sortable": True, "unf": True, "no_index": True}}
+    fields = [*_tags("within", "labels", "vectors"), namespace, *_sorted("updated_at", "expires_at")]
+    return _create(keys.items_index, fields, keys.item_prefix)
+
+
+def item_vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
+    """Build FT.CREATE for the index of the vectors of store items: the first is in the item itself."""
+    vector = {"name": "vector", "type": "vector", "attrs": attributes}
+    fields = [*_tags("within", "labels"), *_sorted("expires_at"), vector]
+    return _create(keys.item_vectors_index, fields, keys.item_prefix, keys.item_vector_prefix)
 
 
 def _tags(*names: str) -> list[dict[str, Any]]:
@@ -56,37 +80,7 @@ def _sorted(*names: str) -> list[dict[str, Any]]:
     return [{"name": name, "type": "numeric", "attrs": {"sortable": True}} for name in names]
 
 
-def _vector(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": "vector", "type": "vector", "attrs": attributes}
-
-
-def threads_schema(keys: Keys) -> Command:
-    """Build FT.CREATE for the index of threads."""
-    fields = [*_tags("user", "labels"), *_sorted("created_at", "updated_at")]
-    return create_index(keys.threads_index, fields, keys.thread_prefix)
-
-
-def vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
-    """Build FT.CREATE for the index of vectors with these attributes of redisvl."""
-    plain = [{"name": "created_at", "type": "numeric"}, {"name": "text", "type": "text"}]
-    fields = [*_tags("user", "thread", "role", "labels"), *plain, _vector(attributes)]
-    return create_index(keys.vectors_index, fields, keys.vector_prefix)
-
-
-def items_schema(keys: Keys) -> Command:
-    """Build FT.CREATE for the index of store items."""
-    namespace = {"name": "namespace", "type": "text", "attrs": {"sortable": True, "unf": True, "no_index": True}}
-    fields = [*_tags("within", "labels", "vectors"), namespace, *_sorted("updated_at", "expires_at")]
-    return create_index(keys.items_index, fields, keys.item_prefix)
-
-
-def item_vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
-    """Build FT.CREATE for the index of the vectors of store items: the first is in the item itself."""
-    fields = [*_tags("within", "labels"), *_sorted("expires_at"), _vector(attributes)]
-    return create_index(keys.item_vectors_index, fields, keys.item_prefix, keys.item_vector_prefix)
-
-
-def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Command:
+def _create(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Command:
     """Build FT.CREATE over hashes whose keys start with one of the prefixes."""
     from redisvl.schema import IndexSchema
 
@@ -110,19 +104,15 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
     import numpy as np
 
     if dtype != "float32" and distance == "cosine":
-        longest = np.maximum.reduce(np.abs(vectors), axis=1, keepdims=True)
-        is_finite = all(map(isfinite, tops := longest.ravel().tolist()))  # they tell it for all numbers
-        vectors = vectors / (longest if all(tops) else np.maximum(longest, longest == 0))
-        packed = np.rint(vectors * 127) if dtype == "int8" else vectors.astype(dtype)
-    else:
-        with np.errstate(over="ignore"):
-            packed = np.rint(vectors * 127) if dtype == "int8" else vectors.astype(dtype)
-        is_finite = np.isfinite(packed).all()
-    if not is_finite:
+        longest = np.abs(vectors).max(axis=1, keepdims=True)
+        vectors = vectors / np.where(longest == 0, 1, longest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        packed = (np.rint(vectors * 127) if dtype == "int8" else vectors).astype(dtype)
+    if not np.isfinite(vectors if dtype == "int8" else packed).all():
         raise EmbeddingError(
             f"the embedding model gave numbers that {dtype} cannot hold", remedy="use IndexOptions(dtype='float32')"
         )
-    return [row.tobytes() for row in packed.astype(dtype, copy=False)]
+    return [row.tobytes() for row in packed]
 
 
 def build_filter(
@@ -139,11 +129,13 @@ def build_filter(
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
     ids = {"user": user_id, "thread": thread_id}
-    parts: list[object] = [_named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None]
+    parts: list[object] = [
+        f"@{field}:{{{_escaped(check_id(id, f'{field} id'))}}}" for field, id in ids.items() if id is not None
+    ]
     if thread_ids is not None:
-        parts.append(_named("thread", *thread_ids) if thread_ids else NOTHING)
+        parts.append(f"@thread:{{{'|'.join(map(_escaped, thread_ids))}}}" if thread_ids else NOTHING)
     if not_thread_ids:
-        parts.append(f"(-{_named('thread', *not_thread_ids)})")
+        parts.append(f"(-@thread:{{{'|'.join(map(_escaped, not_thread_ids))}}})")
     if roles or since is not None or until is not None:
         from redisvl.query.filter import Num, Tag
 
@@ -156,21 +148,15 @@ def build_filter(
     return f"({' '.join(map(str, parts))})" if parts else "*"
 
 
-def _named(field: str, *ids: str) -> str:
-    """Build the filter for ids in a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
-    return f"@{field}:{{{'|'.join(map(_escaped, ids))}}}"
-
-
 @lru_cache(4096)
 def _escaped(id: str) -> str:
+    """Write an id for a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
     return _NO_WORD.sub(_ESCAPED, encode(id))
 
 
 def vector_search(index: str, vector: bytes, where: str, depth: int, fields: Sequence[str] = ()) -> Command:
-    """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the key it is sorted by.
-
-    A field of each document for the distance would take a fifth more of the server and a third more of the client.
-    """
+    """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the sort key."""
+    # a field of each document for the distance would take a fifth more of the server and a third more of the client
     command = _nearest(index, depth, tuple(fields))
     return (*command[:2], str(command[2]).replace(_FILTER, where, 1), *command[3:], vector)
 
@@ -198,13 +184,11 @@ def words_of(text: str, *, whole: bool = False) -> list[str]:
 
 
 def word_search(index: str, words: Sequence[str], where: str, depth: int, fields: Sequence[str] = ()) -> Command:
-    """Build a BM25 search for any of these words, at least one.
-
-    They are parameters: nothing in a word is syntax, and Search finds nothing for its own stop words. (Written out, two of them at
-    the beginning of a union crash RediSearch 2.10.) Only the words make up the score. The weight of 0 takes the filter out; up to
-    Search 8.0 it works for a group only, so the filter stands there twice. And up to 20 words, those versions count only one or some
-    of them in a filtered union, so each word has a filter of its own.
-    """
+    """Build a BM25 search for any of these words, at least one; only the words make up the score."""
+    # Words are parameters: nothing in them is syntax, and Search finds nothing for its own stop words. (Written out, two of
+    # these at the beginning of a union crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to
+    # Search 8.0 it works for a group only, so the filter stands there twice. And up to 20 words, those versions count only
+    # one or some of them in a filtered union, so each word has a filter of its own.
     owned, names = f"({where}|{where})=>{{$weight:0}}", [f"$w{at}" for at in range(len(words))]
     apart = len(words) <= _COUNTED_APART and len(words) * len(owned) <= _LONGEST_FILTERS
     query = "|".join([f"(@text:({one}) {owned})" for one in (names if apart else ["|".join(names)])])
@@ -234,10 +218,7 @@ def sorted_search(
     after: tuple[int, str] | None = None,
     fields: Sequence[str] = (),
 ) -> Command:
-    """Build a sorted search for documents with these fields, or all; `rows_of` reads the reply.
-
-    Documents of the same time are sorted by key, so `after` is a time and a key.
-    """
+    """Build a sorted search for documents with these fields, or all; `after` is a time, and a key for equal times."""
     alive = "exists(@__key)"  # a document that has just expired would be an empty row
     if after is not None:
         edge, key = after
@@ -277,8 +258,7 @@ def columns(
 ) -> tuple[list[bytes], list[Any], list[Any]]:
     """Return keys, scores or sort keys, and fields of a search reply, of RESP3 (a map) or RESP2 (a flat list).
 
-    Recall reads hundreds of documents a turn, so there is no object for each. The fields are raw: None for a document
-    that was deleted during the search; `numbers` reads the ranks. What was not requested is empty.
+    The fields are raw: None for a document that was deleted during the search. What was not requested is empty.
     """
     if isinstance(reply, dict):
         rows, name = reply[b"results"], (rank or "").encode()

@@ -57,7 +57,7 @@ def chat(
 
     Without a URL or a directory, the memory is a private Redis in your data directory.
     """
-    from langchain_workingmem.chat_models import chat_model_by_name
+    from langchain_workingmem._engine.calls import chat_model_by_name
     from langchain_workingmem.cli.offline import Offline
 
     user = user or "me"

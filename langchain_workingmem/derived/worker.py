@@ -11,8 +11,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
+from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
-from langchain_workingmem._engine.refusals import is_refusal
 from langchain_workingmem.derived.asking import Asking, BadAnswer, ChangedError
 from langchain_workingmem.derived.rows import fail, give, state_command, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError

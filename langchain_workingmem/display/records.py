@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.merging import pretty
+from langchain_workingmem._text.nesting import parse_json
 from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.display.pictures import BLOCK, Block, Picture, Table, clock, counted, excerpt, label, minutes
 from langchain_workingmem.display.safe import cut
 from langchain_workingmem.models import MemoryContext, Page, RecallResult, StoredMessage, Thread, WorkingMemoryState
@@ -14,6 +16,12 @@ from langchain_workingmem.reports import Diagnosis, UserPage
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+
+
+def pretty(text: str) -> str:
+    """Write a JSON object or array over several lines; any other text stays as it is."""
+    found = parse_json(text) if text.lstrip().startswith(("{", "[")) else None
+    return text if found is None else to_utf8(json.dumps(found, ensure_ascii=False, indent=2))
 
 
 @singledispatch

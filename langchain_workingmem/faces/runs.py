@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 
-from langchain_workingmem._engine import tracing
+from langchain_workingmem._engine import calls
+from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Call, Sleep
-from langchain_workingmem._engine.refusals import is_refusal
 from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
@@ -24,7 +24,7 @@ from langchain_workingmem.faces.config import WRITING, Owner, PerCall, outer_run
 from langchain_workingmem.faces.nodes import kind_of
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.turn import Gathered, Turn, question, turn_of
-from langchain_workingmem.working_memory import read_working_memory
+from langchain_workingmem.working_memory.store import read_working_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,7 +141,7 @@ class Runs:
     def prepare(self, call: HookCall, model: BaseChatModel) -> Plan[Run]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
         plan = self._prepared(call, model)
-        return plan if tracing.watch is None else tracing.watch(plan, "prepare", self._core.state.keys.prefix)
+        return plan if calls.watch is None else calls.watch(plan, "prepare", self._core.state.keys.prefix)
 
     def _prepared(self, call: HookCall, model: BaseChatModel) -> Plan[Run]:
         run = self._find_or_begin(call)

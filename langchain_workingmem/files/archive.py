@@ -21,7 +21,7 @@ from langchain_workingmem.files.operations import HISTORY, READ, check_by, check
 from langchain_workingmem.files.paths import MAX_PATH, check_path
 from langchain_workingmem.files.records import Note
 from langchain_workingmem.options import FileOptions
-from langchain_workingmem.users import sections
+from langchain_workingmem.users import archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -218,7 +218,7 @@ def _record(raw: bytes, content: bytes | None, time: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------- files of archives
 
 
-class _Revision(sections.Record):
+class _Revision(archive.Record):
     """A revision of a file; without a content the file was deleted then."""
 
     revision: Annotated[int, Field(ge=1, le=MOST_REVISION)]
@@ -239,22 +239,22 @@ class _Revision(sections.Record):
 
 
 class _Older(_Revision):
-    at: sections.Micros
+    at: archive.Micros
 
 
-class FileRecord(_Revision, kind="file"):
+class FileRecord(_Revision):
     """A file to write, unless there is one, or was."""
 
     path: Annotated[str, AfterValidator(check_path)]
-    created_at: sections.Micros
-    updated_at: sections.Micros
-    revisions: sections.Listed[_Older] = Field(default=[])
+    created_at: archive.Micros
+    updated_at: archive.Micros
+    revisions: archive.Listed[_Older] = Field(default=[])
 
     def model_post_init(self, load: Any, /) -> None:
         """Check the order of the revisions and the size, and count what this owner may have."""
         for last, number in pairwise([*(one.revision for one in self.revisions), self.revision]):
             if number != last + 1:
-                raise OptionError(f"revision {number} follows {last}", remedy=sections.KEEP_ORDER)
+                raise OptionError(f"revision {number} follows {last}", remedy=archive.KEEP_ORDER)
         if any(one.content is not None and one.base64 is not None for one in (self, *self.revisions)):
             raise OptionError("there is content, and base64, too", remedy="leave one out")
         options = load.state.files or FileOptions()
@@ -266,8 +266,8 @@ class FileRecord(_Revision, kind="file"):
         size = sum(len(one.raw() or b"") for one in (self, *self.revisions))
         load.files.setdefault(self.path, (raw is not None, size))
 
-    @classmethod
-    def check(cls, load: Any) -> Plan[None]:
+    @staticmethod
+    def check(load: Any) -> Plan[None]:
         """Raise `FileQuotaError` if the owner would have too much. A round trip per 1,000 files."""
         _, paths, _, notes, _ = load.state.keys.files_of_user(load.owner)
         named, options = [*load.files.items()], load.state.files or FileOptions()

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import (
     FileConflictError,
@@ -176,12 +176,12 @@ def check_text(text: object, name: str) -> str:
 
 
 def _not_once(path: str, old: str, lines: tuple[int, ...]) -> FileEditError:
-    wanted = shorten(old)
+    wanted = shown(old)
     if not lines:
         remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
-        return FileEditError(path, f"{wanted!r} is not in it", remedy=remedy)
+        return FileEditError(path, f"{wanted} is not in it", remedy=remedy)
     where = ", ".join(map(str, lines[:20]))
-    problem = f"{wanted!r} is in it {len(lines)} times, in lines {where}"
+    problem = f"{wanted} is in it {len(lines)} times, in lines {where}"
     return FileEditError(path, problem, remedy="take more of the text around it, or replace all", lines=lines)
 
 

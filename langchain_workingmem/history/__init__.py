@@ -12,7 +12,7 @@ from langchain_workingmem.history.read import (
     selection,
     with_media,
 )
-from langchain_workingmem.history.save import append, embedded, heal, known_in, list_head, save_turn, write
+from langchain_workingmem.history.save import append, heal, known_in, list_head, save_turn, write
 
 __all__ = [
     "AS_STORED",
@@ -23,7 +23,6 @@ __all__ = [
     "Known",
     "PageOfThread",
     "append",
-    "embedded",
     "fill",
     "follow",
     "heal",

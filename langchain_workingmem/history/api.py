@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._redis.access import SWEEP, owner_tag, run_script, sweep_now
+from langchain_workingmem._redis.access import SWEEP, owner_tag, run_script, sweep
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
@@ -208,8 +208,7 @@ class History(Operations):
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         check_id(after, "after")
-        words = "the messages are superseded", "recall.reindex() goes on"
-        gone = yield from _take_away(self._core.state, thread_id, user_id, *words, what="after", after=after)
+        gone = yield from _take_away(self._core.state, thread_id, user_id, what="after", after=after)
         if gone is None:
             raise ThreadNotFoundError(thread_id)
         return gone
@@ -222,20 +221,17 @@ class History(Operations):
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        words = "the messages are deleted", "call history.clear() again"
-        return (yield from _take_away(self._core.state, thread_id, user_id, *words, what="all")) or 0
+        return (yield from _take_away(self._core.state, thread_id, user_id, what="all")) or 0
 
     aclear = twin(clear)
 
 
-def _take_away(
-    state: MemoryState, thread_id: str, user_id: str | None, done: str, again: str, **head: Any
-) -> Plan[int | None]:
+def _take_away(state: MemoryState, thread_id: str, user_id: str | None, **head: Any) -> Plan[int | None]:
     """Run `delete.lua`, and sweep the vectors; return how many messages there were, None without a thread."""
     call = DELETE.on(state.keys.of(check_id(thread_id, "thread_id")), user=owner_tag(user_id), most=SWEEP, **head)
     found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
     if found.get("is_left"):
-        yield from sweep_now(state, thread_id, done, again)
+        yield from sweep(state, thread_id)
     return int(found["deleted"]) if "deleted" in found else None
 
 
@@ -248,7 +244,7 @@ def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequen
         found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
         count, is_left = count + int(found.get("deleted", 0)), bool(found.get("is_left"))
     if is_left:
-        yield from sweep_now(state, thread_id, "the messages are deleted", "call history.delete() again")
+        yield from sweep(state, thread_id)
     return count
 
 

@@ -3,8 +3,6 @@
 from langchain_workingmem.importers.chatgpt import from_chatgpt
 from langchain_workingmem.importers.langchain import from_langchain
 from langchain_workingmem.importers.openai import from_openai
-from langchain_workingmem.users import sections
-
-header = sections.header
+from langchain_workingmem.users.archive import header
 
 __all__ = ["from_chatgpt", "from_langchain", "from_openai", "header"]

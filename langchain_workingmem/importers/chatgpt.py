@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from langchain_workingmem._redis.codec import UNREADABLE
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.importers.records import check_list, message_record, moment
-from langchain_workingmem.users import sections
+from langchain_workingmem.users.archive import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +30,11 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
     image becomes a note with its name, because the export keeps images in other files.
     """
     check_list(conversations, "conversations", "the list that json.load(file) returns")
-    yield sections.header()
+    yield header()
     for number, conversation in enumerate(conversations):
         try:
             yield from list(_thread(conversation))
-        except (*sections.UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
+        except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
             seen = f"conversation {number} is not a valid ChatGPT conversation ({error!r})"
             raise OptionError(seen, remedy="pass the list of conversations.json") from error
 

@@ -8,11 +8,11 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import messages_from_dict
 
-from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.codec import UNREADABLE, is_storable
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.importers.records import check_list, message_record
-from langchain_workingmem.users import sections
+from langchain_workingmem.users.archive import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +28,14 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
     """
     if not isinstance(threads, Mapping):
         raise wrong_type(threads, "threads", "pass a dict of thread ids and lists of messages_to_dict")
-    yield sections.header()
+    yield header()
     for thread_id, messages in threads.items():
         check_list(messages, f"thread {thread_id!r}", "a list of messages_to_dict")
         yield {"kind": "thread", "id": thread_id}
         for position, given in enumerate(messages):
             try:
                 (message,) = messages_from_dict([dict(given)])
-            except sections.UNREADABLE as error:
+            except UNREADABLE as error:
                 seen = f"thread {thread_id!r}, message {position} is not a message of messages_to_dict ({error!r})"
                 raise OptionError(seen, remedy="pass lists of messages_to_dict") from error
             message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))

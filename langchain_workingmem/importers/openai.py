@@ -13,9 +13,10 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 
+from langchain_workingmem._redis.codec import UNREADABLE
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.importers.records import check_list, message_record, moment
-from langchain_workingmem.users import sections
+from langchain_workingmem.users.archive import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,13 +45,13 @@ def from_openai(
     if isinstance(conversations, Mapping):
         conversations = [{"id": id, "messages": messages} for id, messages in conversations.items()]
     check_list(conversations, "conversations", "a list of conversations, or a dict of thread ids and lists of messages")
-    yield sections.header(user_id)
+    yield header(user_id)
     copies: Counter[UUID] = Counter()  # of conversations without an id
     for number, given in enumerate(conversations):
         conversation = _Conversation(given if isinstance(given, Mapping) else {"messages": given})
         try:
             yield from conversation.records(user_id, copies)
-        except (*sections.UNREADABLE, OSError, OutputParserException) as error:
+        except (*UNREADABLE, OSError, OutputParserException) as error:
             seen = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
             remedy = "pass conversations: each a list of messages with role and content, or a dict with messages"
             raise OptionError(seen, remedy=remedy) from error

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
 from langchain_workingmem._documents.filters import Filter
-from langchain_workingmem._documents.messages import dump
 from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._redis.codec import dump
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem.checks import at_least
@@ -120,7 +120,7 @@ def _written(op: PutOp) -> bytes:
         raise OptionError(f"{where} is a {type(op.value).__name__}", remedy="use a dict, or None to delete")
     try:
         check_nesting(op.value)
-        return dump(dict(op.value), allow_nan=False).encode("utf-8", "surrogatepass")
+        return dump(dict(op.value)).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         raise OptionError(
             f"{where} is not JSON ({error})",

@@ -19,8 +19,7 @@ from langgraph.store.base import ListNamespacesOp, SearchItem, SearchOp
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
-from langchain_workingmem._text.chunks import keep_ends
-from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.unicode import keep_ends, to_utf8
 from langchain_workingmem.checks import one_of
 from langchain_workingmem.items.filters import labels_of
 from langchain_workingmem.items.state import FIELDS, Row, StoreState, below, parts_of, read_items

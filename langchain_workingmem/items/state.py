@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langgraph.store.base import GetOp, IndexConfig, PutOp
     from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
-    from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._redis.keys import Keys
 
 _DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's

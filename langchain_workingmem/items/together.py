@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_workingmem._engine.embedder import Texts
+from langchain_workingmem._engine.calls import Texts
 from langchain_workingmem._engine.plan import Call, Effect, Plan, Send, persist
 
 if TYPE_CHECKING:

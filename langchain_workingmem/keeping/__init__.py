@@ -6,11 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.clock import from_micros, to_micros
-from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.derived import Rows, commit, read_work
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted
@@ -20,7 +20,7 @@ from langchain_workingmem.keeping.made import commands_for, form_of, renew, rene
 from langchain_workingmem.keeping.made import verified as verified
 from langchain_workingmem.models import WorkingMemoryValue, unknown_path
 from langchain_workingmem.reports import KeeperReport
-from langchain_workingmem.working_memory import ScopeKey, find_scope_key, read_commands, read_state
+from langchain_workingmem.working_memory.store import ScopeKey, find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Keeping(Part):
 
     def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
         """Read whether the rows of the document have changed."""
-        return commands_for(state, _scope_key(state, thread_id, user_id))
+        return commands_for(state, ScopeKey.of(state, thread_id, user_id))
 
     def gathered(
         self,
@@ -50,7 +50,7 @@ class Keeping(Part):
         replies: list[Any],
     ) -> Plan[bool]:
         """Take values whose messages are gone out of what the model is shown."""
-        scope_key = _scope_key(state, found.thread_id, found.user_id)
+        scope_key = ScopeKey.of(state, found.thread_id, found.user_id)
         if found.working_memory is not None and (found.working_memory.kept or any(replies)):
             found.working_memory = yield from verified(state, scope_key, found.working_memory, asked, replies)
         return False
@@ -58,13 +58,7 @@ class Keeping(Part):
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:  # noqa: ARG002
         """Let the keeper read in the background."""
         if state.remembering.background and user_id is not None:
-            yield from Keeper(state, _scope_key(state, thread_id, user_id), thread_id, user_id).in_background()
-
-
-def _scope_key(state: MemoryState, thread_id: str, user_id: str) -> ScopeKey:
-    if state.remembering.scope == "thread":
-        return ScopeKey(state.keys.of(thread_id), thread_id, user_id)
-    return ScopeKey(state.keys.of_user(user_id), None, user_id)
+            yield from Keeper(state, ScopeKey.of(state, thread_id, user_id), thread_id, user_id).in_background()
 
 
 def install(state: MemoryState) -> None:
@@ -80,7 +74,7 @@ def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Keeper
     if state.remembering.keeper is None:
         raise OptionError("no keeper is on", remedy="pass WorkingMemoryOptions(keeper=...), a model")
     thread_id, owner = yield from owner_of(state, thread_id, user_id)
-    keeper = Keeper(state, _scope_key(state, thread_id, owner), thread_id, owner)
+    keeper = Keeper(state, ScopeKey.of(state, thread_id, owner), thread_id, owner)
     with suppress(ThreadNotFoundError):  # then there is nothing to read
         yield from keeper.run(now=True)
     memory = yield from read(state, thread_id, owner)

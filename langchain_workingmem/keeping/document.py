@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from langchain_workingmem._documents.schemas import check_utf8
 from langchain_workingmem._text.clock import LATEST
 from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem._text.unicode import check_utf8
 from langchain_workingmem.keeping.values import Leaf, changed, leaves
 from langchain_workingmem.options import WorkingMemoryOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_workingmem._documents.formats import Format
     from langchain_workingmem.derived import Rows
+    from langchain_workingmem.working_memory.document import Format
 
 KIND = "keeping"  # of the rows
 

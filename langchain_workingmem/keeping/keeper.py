@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem._text.names import is_memory_tool
+from langchain_workingmem._text.said import is_memory_tool
 from langchain_workingmem.derived import NewRow, commit
 from langchain_workingmem.derived.asking import (
     Unread,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.keeping.values import Leaf
     from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.working_memory import ScopeKey
+    from langchain_workingmem.working_memory.store import ScopeKey
 
 BATCH = 10_000  # tokens of messages in one call of the model
 MOST_READ = 500  # messages: a row that says that so many are read is full

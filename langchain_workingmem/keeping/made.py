@@ -13,21 +13,29 @@ from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.derived import NEWEST, Rows, learn, read_threads, show_command, thread_commands
-from langchain_workingmem.errors import WorkingMemError, WorkingMemoryConflictError, WorkingMemoryValidationError
+from langchain_workingmem.errors import WorkingMemError, WorkingMemoryConflictError
 from langchain_workingmem.keeping.document import KIND, Kept, Made, is_noted, remade
-from langchain_workingmem.working_memory import ScopeKey, pause_after, read_commands, read_state, reader_of, run_memory
+from langchain_workingmem.working_memory.store import (
+    COST,
+    ScopeKey,
+    pause_after,
+    read_commands,
+    read_state,
+    run_memory,
+    state_of,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.working_memory.document import Format
 
 ATTEMPTS = 20  # of a write, where other writers are faster
-_COST = 20  # characters of a message that take as long to read as one of a document
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -167,7 +175,7 @@ def renew(
             keep=state.remembering.revisions,
             origin="keeper",
             document=made.text,
-            expected=f"{found.revision}@{to_micros(found.updated_at) if found.updated_at else ''}",
+            expected=version_of(found),
             beside=["kept", made.kept.write()],
             cut=(made.loses and cuts) or None,
         )
@@ -175,7 +183,7 @@ def renew(
             if sources.expired:
                 tags = [encode(id) for id in sources.expired]
                 yield from send(("ZREM", state.keys.rows_of_user(scope_key.user_id or "", KIND), *tags))
-            return reader_of(state, scope_key)(row)
+            return state_of(state, scope_key, row)
         yield pause_after(attempt)
     raise WorkingMemoryConflictError(expected=found.revision, actual=int(row.get(b"revision", 0)))
 
@@ -200,7 +208,7 @@ def _make(
         proposed=proposed,
         without=without,
     )
-    return (yield from compute(make, _COST * len(found.text)))
+    return (yield from compute(make, COST * len(found.text)))
 
 
 def form_of(state: MemoryState, kept: Kept) -> Format:
@@ -213,8 +221,5 @@ def _with(state: MemoryState, found: WorkingMemoryState, made: Made) -> WorkingM
     text, kept = made.text, made.kept.write()
     if text == found.text:
         return replace(found, kept=kept)
-    try:
-        value = form.value(text)
-    except WorkingMemoryValidationError:  # this process has other options than the keeper
-        value = text
-    return replace(found, text=text, value=value, is_empty=form.is_empty(text), kept=kept)
+    value, is_empty, _ = form.read(text)
+    return replace(found, text=text, value=value, is_empty=is_empty, kept=kept)

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import orjson
 from pydantic import BaseModel, Field
 
-from langchain_workingmem._documents.formats import JsonFormat, check_size
-from langchain_workingmem._documents.merging import parse_json
-from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem._text.nesting import check_depth, parse_json
 from langchain_workingmem._text.rendering import unescape, without_thoughts
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.derived.asking import BadAnswer, check_end
@@ -29,13 +27,14 @@ from langchain_workingmem.keeping.values import (
     remove_at,
     set_at,
 )
+from langchain_workingmem.working_memory.document import JsonFormat, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._documents.formats import Format
+    from langchain_workingmem.working_memory.document import Format
 
 MOST = 100  # operations of an answer
 MOST_VALUES = 200  # that one operation changes

@@ -6,13 +6,12 @@ import json
 from html import escape
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.clock import from_micros, to_minute
 from langchain_workingmem._text.rendering import message_text
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.unicode import keep_ends, visible
 from langchain_workingmem.derived.asking import escaped, role_of
 from langchain_workingmem.keeping.values import leaves
+from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._documents.formats import Format
     from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.working_memory.document import Format
 
 _MOST_EARLIER = 2000  # characters of a message that is shown as reference
 

@@ -11,14 +11,14 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.merging import parse_json
+from langchain_workingmem._text.nesting import parse_json
 from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from langchain_workingmem._documents.formats import Format, TextFormat
+    from langchain_workingmem.working_memory.document import Format, TextFormat
 
 _FIELD = re.compile(r"^(\s*(?:[-*+]\s+)?(?:\*\*|__)?([^:*\n]{1,80}?)(?:\*\*|__)?\s*:(?:\*\*|__)?[ \t]*)(.*)$")
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.messages import AIMessage, HumanMessage
 from mcp import types
 
-from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.unicode import is_utf8
@@ -26,7 +25,7 @@ from langchain_workingmem.mcp.arguments import (
     with_more,
 )
 from langchain_workingmem.options import Ids
-from langchain_workingmem.working_memory import parse_document
+from langchain_workingmem.working_memory.document import TextFormat, parse_document
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem.chat_models import chat_model_by_name
+from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem.checks import check_type
 from langchain_workingmem.observations.api import Observations
 from langchain_workingmem.observations.log import Body

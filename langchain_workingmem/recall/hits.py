@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage
 
-from langchain_workingmem._documents.messages import PLAIN
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.codec import is_readable, read_rows
+from langchain_workingmem._redis.codec import PLAIN, is_readable, read_rows
 from langchain_workingmem._redis.keys import STRIDE, decode, encode
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
-from langchain_workingmem._text.marks import as_shown
-from langchain_workingmem._text.provider_valid import with_calls
-from langchain_workingmem._text.rendering import attachments, message_text, row_text, words_in
-from langchain_workingmem._text.said import structured_text
+from langchain_workingmem._text.rendering import message_text, row_text
+from langchain_workingmem._text.said import attachments, structured_text, words_in
+from langchain_workingmem._text.sending import as_shown, with_calls
+from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
@@ -208,7 +206,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
     """Let the reranker order hits and drop some. No round trip; `RerankerError` if it fails or returns what it was not given."""
     if options.reranker is None or not hits:
         return [*hits]
-    from langchain_workingmem._engine import models  # which imports asyncio
+    from langchain_workingmem._engine import calls
 
     hits = hits[: query.fetched]
     # with what was said before: an answer is understood with its question
@@ -216,7 +214,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
     size = sum(len(str(row.record["data"]["content"])) for row in page.rows.values())
     documents = yield from compute(found.to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
-    returned = yield from models.rerank(options.reranker, query.text, documents, seconds)
+    returned = yield from calls.rerank(options.reranker, query.text, documents, seconds)
     by_id = {(hit.thread_id, hit.message.id): one for hit, one in zip(found.hits, hits, strict=True)}
     scores: dict[Any, Any] = {}
     for one in returned:

@@ -14,7 +14,6 @@ from langchain_workingmem._text.clock import in_zone, to_micros
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,
-    at_most,
     check_declared,
     check_now,
     check_range,
@@ -178,7 +177,7 @@ def _checked_ids(ids: Any, name: str) -> frozenset[str]:
 # what each argument has to be, and becomes
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "scope": lambda value, name: one_of(value, ("user", "thread"), name),
-    "top_k": lambda value, name: at_most(at_least(value, 1, name), MOST_HITS, name),
+    "top_k": lambda value, name: at_least(value, 1, name, MOST_HITS),
     "max_tokens": lambda value, name: at_least(value, 1, name),
     "message_range": lambda value, _: check_range(value),
     "threshold": lambda value, _: check_threshold(value),

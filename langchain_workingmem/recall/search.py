@@ -8,8 +8,8 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import search_with_repair
@@ -24,10 +24,8 @@ from langchain_workingmem._redis.queries import (
     word_search,
     words_of,
 )
-from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.clock import in_zone
-from langchain_workingmem._text.searched import has_digit
-from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.unicode import has_digit, keep_ends, to_utf8
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import fetch_hits
 from langchain_workingmem.recall.question import Authors, apart, named_times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,10 @@ from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError
 from langchain_workingmem.history import selection
 from langchain_workingmem.threads import operations as plans
+from langchain_workingmem.threads.copies import Clone, Saver
+from langchain_workingmem.threads.copies import backfill as plan_backfill
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
-from langchain_workingmem.working_memory import NOTHING, check_document, find_scope_key, write_revision_into
+from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, make_document, size_of, write_now
 
 if TYPE_CHECKING:
     import builtins
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.reports import BackfillReport
     from langchain_workingmem.threads.operations import OrderBy
+
+
+_BACKFILLS = "backfill()", "abackfill()"
 
 
 class Threads(Operations):
@@ -49,19 +54,20 @@ class Threads(Operations):
         """Create a thread; without `thread_id` it gets a random id. One round trip, two with `working_memory`.
 
         `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread
-        or of its
-        user (see `scope`); existing content stays. Raises `ThreadExistsError` if any user has a thread with this id.
+        or of its user (see `scope`); existing content stays. Raises `ThreadExistsError` if any user has a thread with
+        this id.
         """
         state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
         check_id(user_id, "user_id")
         fields = in_pairs(thread_fields(title, metadata))
         if working_memory is None:
             return (yield from changed(state, thread_id, user_id, "create", set=fields))
-        document = check_document(state, state.remembering.format.apply("", working_memory, "replace"))
+        make = partial(state.remembering.format.apply, "", working_memory, "replace")
+        document = yield from make_document(state, make, size_of(working_memory))
         scope_key = yield from find_scope_key(state, thread_id, user_id)
         try:
             thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            yield from write_revision_into(state, scope_key, NOTHING, "seed", document)
+            yield from write_now(state, scope_key, NOTHING, "seed", document)
         except RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise
@@ -90,12 +96,10 @@ class Threads(Operations):
         """List the threads of one user or of all, newest first. One round trip per page.
 
         `metadata` is a filter as in `recall.search`: equality with any key, operators for keys that
-        `Memory(thread_filters=...)`
-        names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), a page costs two round trips and
-        the metadata
-        named of all these threads; more than 500,000 are an `OptionError`. A thread that changes while you page by
-        `updated_at` moves to the newest end. By
-        `created_at` you see each thread exactly once.
+        `Memory(thread_filters=...)` names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), a page
+        costs two round trips and the metadata named of all these threads; more than 500,000 are an `OptionError`. A
+        thread that changes while you page by `updated_at` moves to the newest end. By `created_at` you see each thread
+        exactly once.
         """
         return plans.list_threads(self._core.state, user_id, metadata, limit, cursor, order_by, descending=descending)
 
@@ -131,8 +135,7 @@ class Threads(Operations):
         """Delete a thread with its messages, vectors and working memory; return whether it existed.
 
         Atomic: the thread disappears at once. One round trip, and one for each further 500 vectors. After an error,
-        call it
-        again: it deletes the remaining vectors.
+        call it again: it deletes the remaining vectors.
         """
         return plans.delete(self._core.state, thread_id, user_id)
 
@@ -142,9 +145,9 @@ class Threads(Operations):
     def transfer(self, thread_id: str, *, user_id: str, to: str) -> Plan[Thread]:
         """Give a thread from `user_id` to another user.
 
-        Atomic: the owner changes at once. One round trip, and one for each further 500 vectors; recall of the new
-        owner finds
-        the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `user_id` is not the owner, and
+        Atomic: the owner changes at once. One round trip, and one for each further 500 messages; recall of the new
+        owner finds them after that. After an error, call it again, with the new owner as `user_id` too if the thread
+        is his. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `user_id` is not the owner, and
         `UserDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its
         owner.
         """
@@ -169,30 +172,22 @@ class Threads(Operations):
         """Copy a thread, for its owner; `transfer` gives the copy to another one.
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title,
-        metadata
-        and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a
-        title that
-        a model made only together with the message that it was made from. A message is copied if `last_messages`,
-        `since`,
-        `until` and `message_ids` all select it; superseded ones are not. Three round trips, two per 200 messages, and
-        up to two for
-        thread-scoped working memory. It is not atomic: if the process dies, a part of the copy is left, to be deleted.
-        Raises
-        `ThreadNotFoundError`, `ThreadExistsError` if a thread `new_thread_id` exists, and `UserDeletedError` while the
-        owner is
-        being deleted.
+        metadata and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It
+        has a title that a model made only together with the message that it was made from. A message is copied if
+        `last_messages`, `since`, `until` and `message_ids` all select it; superseded ones are not. Four round trips, one
+        with `last_messages`, two per 200 messages, and up to two for thread-scoped working memory. It is not atomic: if
+        the process dies, a part of the copy is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError`
+        if a thread `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
         """
-        from langchain_workingmem.threads.clones import Copy
-
         if isinstance(message_ids, str):
             raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
         if new_thread_id is not None and new_thread_id == thread_id:
             raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
-        copy = Copy(
+        copy = Clone(
             core=self._core,
-            source=thread_id,
+            source=check_id(thread_id, "thread_id"),
             id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
             is_named=new_thread_id is not None,
             user_id=user_id,
@@ -212,12 +207,14 @@ class Threads(Operations):
 
         The list begins after a source that is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        thread: Thread | None = yield from plans.get_existing_thread(self._core.state, thread_id, user_id)
-        found: dict[str, Thread] = {}
-        while thread is not None and thread.id not in found:
-            found[thread.id] = thread
-            thread = yield from _read_source(self._core.state, thread)
-        return list(found.values())[::-1]
+        found = [(yield from plans.get_existing_thread(self._core.state, thread_id, user_id))]
+        while (source_id := found[0].source_id) is not None:
+            source = yield from plans.get_thread(self._core.state, source_id, None)
+            # one of a later time is another thread, which has got the id since
+            if source is None or source.user_id != found[0].user_id or source.created_at >= found[0].created_at:
+                break
+            found.insert(0, source)
+        return found
 
     alineage = twin(lineage)
 
@@ -232,29 +229,22 @@ class Threads(Operations):
         """Store the conversations of a LangGraph checkpointer: for threads that memory does not know.
 
         `user_id` is the owner of all of them, or a function of the metadata of a thread's checkpoints, where
-        `thread_id`
-        is added; it returns the owner, or None to leave the thread out. Messages are those of the newest state, in its
-        order,
-        and those that were trimmed from its front. They get the times of the first checkpoints that hold them, and no
-        message gets a new id. Subgraphs are left out.
+        `thread_id` is added; it returns the owner, or None to leave the thread out. Messages are those of the newest
+        state, in its order, and those that were trimmed from its front. They get the times of the first checkpoints
+        that hold them, and no message gets a new id. Subgraphs are left out.
 
         It is idempotent by message id: call it again after an interruption, or when threads have grown in the
-        checkpointer. `left`
-        of the report names threads of another owner, and those of which memory lacks messages that do not belong at
-        their end. End the
-        runs of a thread before: what an agent stores meanwhile may stand between older messages.
+        checkpointer. `left` of the report names threads of another owner, and those of which memory lacks messages that
+        do not belong at their end. End the runs of a thread before: what an agent stores meanwhile may stand between
+        older messages.
 
         Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread
-        and one
-        per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors,
-        then
-        `EmbeddingError` is raised, or logged with on_error="log".
+        and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
+        vectors, then `EmbeddingError` is raised, or logged with on_error="log".
         """
-        from langchain_workingmem.threads.backfill import Saver, backfill
-
-        saver = Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=False, needed=True)
+        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=False, needed=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
-            return self._core.run(backfill(self._core, saver, thread_ids, user_id, advance))
+            return self._core.run(plan_backfill(self._core, saver, thread_ids, user_id, advance))
 
     async def abackfill(
         self,
@@ -265,18 +255,6 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        from langchain_workingmem.threads.backfill import Saver, backfill
-
-        saver = Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=True, needed=True)
+        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=True, needed=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
-            return await self._core.arun(backfill(self._core, saver, thread_ids, user_id, advance))
-
-
-def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
-    """Read the source of a clone; None if it is deleted, has another owner, or is a later thread with the same id."""
-    if thread.source_id is None or thread.source_id == thread.id:
-        return None
-    found = yield from plans.get_thread(state, thread.source_id, None)
-    if found is None or found.user_id != thread.user_id or found.created_at > thread.created_at:
-        return None
-    return found
+            return await self._core.arun(plan_backfill(self._core, saver, thread_ids, user_id, advance))

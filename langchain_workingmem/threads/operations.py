@@ -9,13 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._documents.filters import Filter, top_of
-from langchain_workingmem._documents.metadata import (
-    canonical_json,
-    check_key,
-    labels_of,
-    metadata_filter,
-    metadata_in,
-)
+from langchain_workingmem._documents.metadata import canonical_json, check_key, labels_of, metadata_filter, metadata_in
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.access import (
     SWEEP,
@@ -24,13 +18,12 @@ from langchain_workingmem._redis.access import (
     guarded_write,
     owner_tag,
     run_script,
-    sweep_now,
+    sweep,
 )
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (
-    aggregate,
     build_filter,
     count_search,
     read_cursor,
@@ -42,27 +35,23 @@ from langchain_workingmem._redis.scripts import DELETE, THREAD
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.checks import at_least, at_most, check_declared, one_of
+from langchain_workingmem.checks import at_least, check_declared, one_of
 from langchain_workingmem.derived import note_deleted, note_given
-from langchain_workingmem.errors import (
-    OptionError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    UserDeletedError,
-    WorkingMemError,
-)
+from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, UserDeletedError
 from langchain_workingmem.models import Page, Thread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-    from langchain_workingmem._engine.plan import Argument, Command
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
 
-
 OrderBy = Literal["updated_at", "created_at"]
-MOST_ROWS = 500_000  # threads per page; Search refuses to return more than a million rows
+MOST_ROWS = 500_000  # threads of a page, and threads whose metadata is compared: Search returns no more than a million
 CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and an id
+
+
+# ---------------------------------------------------------------------- one thread
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
@@ -81,6 +70,23 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
         message_count=int(row[b"count"]),
         source_id=decode(source) if source is not None else None,
     )
+
+
+def get_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread | None]:
+    """Read a thread, None if it does not exist. One round trip."""
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    owner_tag(user_id)
+    (reply,) = yield from send(("HGETALL", keys.thread))
+    check_owner(as_dict(reply).get(b"user"), thread_id, user_id)
+    return read_thread(thread_id, reply)
+
+
+def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread]:
+    """Read a thread; `ThreadNotFoundError` if it does not exist. One round trip."""
+    thread = yield from get_thread(state, thread_id, user_id)
+    if thread is None:
+        raise ThreadNotFoundError(thread_id)
+    return thread
 
 
 def changed(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[Thread]:
@@ -115,132 +121,8 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return metadata or {}
 
 
-def get_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread | None]:
-    """Read a thread, None if it does not exist. One round trip."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner_tag(user_id)
-    (reply,) = yield from send(("HGETALL", keys.thread))
-    thread = read_thread(thread_id, reply)
-    check_owner(as_dict(reply).get(b"user"), thread_id, user_id)
-    return thread
-
-
-def list_threads(
-    state: MemoryState,
-    user_id: str | None,
-    metadata: Mapping[str, Any] | None,
-    limit: int,
-    cursor: str | None,
-    order_by: OrderBy,
-    *,
-    descending: bool,
-) -> Plan[Page[Thread]]:
-    """List threads, sorted and filtered by the server. One round trip; two with a filter that labels do not decide.
-
-    The cursor is the time and the id of the last thread of a page, not a number of rows. So a thread whose time stays
-    is
-    listed exactly once, whatever others write, and the last page costs as little as the first.
-    """
-    at_least(limit, 1, "limit")
-    at_most(limit, MOST_ROWS, "limit")
-    one_of(order_by, ("updated_at", "created_at"), "order_by")
-    index = state.keys.threads_index
-    wanted = metadata_filter(metadata)
-    _check_declared(wanted, state.thread_filters)
-    condition, is_decided = wanted.condition(labels_of)
-    chosen = partial(build_filter, user_id=user_id, metadata=condition)
-    where = page = chosen()
-    after = None
-    if cursor is not None:
-        time, last = read_cursor(cursor, CURSOR)
-        after = int(time), state.keys.of(decode(last)).thread
-        since, until = (None, int(time)) if descending else (int(time), None)
-        page = chosen(time=order_by, since=since, until=until)
-    if is_decided:
-        sort = partial(sorted_search, index, page, order_by, descending=descending, after=after, limit=limit + 1)
-        reply, count = yield from search_threads(state, sort(), count_search(index, where))
-        rows, total = rows_of(reply), total_of(count)
-    else:
-        every = partial(sorted_search, index, where, order_by, descending=descending, limit=MOST_ROWS)
-        (reply,) = yield from search_threads(state, every(fields=_fields(wanted)))
-        rows = rows_of(reply)
-        if len(rows) == MOST_ROWS:
-            seen = f"metadata={shown(metadata)} has to be compared with more than {MOST_ROWS:,} threads"
-            raise OptionError(seen, remedy="name a user_id")
-        found = [row for row, _ in (yield from _passing(rows, wanted))]
-        total, sign = len(found), -1 if descending else 1
-        if after is not None:
-            edge = sign * after[0], after[1].encode()
-            found = [row for row in found if (sign * int(row[order_by.encode()]), row[b"__key"]) > edge]
-        rows = found[: limit + 1]
-        replies = (yield from send(*(("HGETALL", row[b"__key"]) for row in rows[:limit]))) if rows else []
-        rows = [{**row, **as_dict(reply)} for row, reply in zip(rows, [*replies, *rows[limit:]], strict=True)]
-    threads = [read_thread(state.keys.thread_of(row[b"__key"]), row) for row in rows[:limit]]
-    next_cursor = None
-    if len(rows) > limit:
-        row = rows[limit - 1]
-        next_cursor = f"{int(row[order_by.encode()])},{encode(state.keys.thread_of(row[b'__key']))}"
-    return Page(items=[thread for thread in threads if thread], total=total, next_cursor=next_cursor)
-
-
-def find_threads(state: MemoryState, user_id: str, wanted: Filter) -> Plan[list[str]]:
-    """Find the threads of a user that pass a filter.
-
-    One round trip, at once right when metadata changes. Of threads that labels cannot exclude it reads the metadata
-    named.
-    """
-    condition, is_decided = wanted.condition(labels_of)
-    load: list[Argument] = ["LOAD", 1, "@__key"]
-    if not is_decided:
-        fields = _fields(wanted)
-        load += ["LOAD", len(fields), *(f"@{name}" for name in fields)] if fields else ["LOAD", "*"]
-    where = build_filter(user_id=user_id, metadata=condition)
-    (reply,) = yield from search_threads(
-        state, aggregate(state.keys.threads_index, where, *load, "FILTER", "exists(@__key)")
-    )
-    found = yield from _passing([row for row in rows_of(reply) if row], Filter() if is_decided else wanted)
-    return [state.keys.thread_of(row[b"__key"]) for row, _ in found]
-
-
-def _passing(
-    rows: Sequence[dict[bytes, bytes]], wanted: Filter
-) -> Plan[list[tuple[dict[bytes, bytes], dict[str, Any]]]]:
-    """Keep the threads that pass, each with its metadata; many are tested without blocking an event loop."""
-    size = sum(wanted.work + sum(map(len, row.values())) for row in rows)
-    return (yield from compute(lambda: [(row, own) for row in rows if wanted.matches(own := metadata_in(row))], size))
-
-
-def search_threads(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
-    """Search the index of threads, which is made or repaired if need be. One round trip."""
-    yield from state.indexes.ready()
-    return (yield from search_with_repair(partial(send, *searches), state.indexes.refresh, create=state.indexes.create))
-
-
-def _check_declared(wanted: Filter, declared: Collection[str]) -> None:
-    """Raise `OptionError` for a key that is not declared; equality with any key needs no declaration."""
-    check_declared(wanted.keys_beyond_equality, declared, "Memory(thread_filters=...)")
-
-
-def _fields(wanted: Filter) -> list[str]:
-    """Return the fields of a thread's hash that a filter reads, none for all of them: Search cannot name one with a NUL."""
-    fields = [f"metadata:{key}" for key in sorted({*wanted.keys, *map(top_of, wanted.keys)})]
-    return [] if any("\0" in name for name in fields) else fields
-
-
-def all_threads(state: MemoryState, user_id: str | None) -> Plan[list[Thread]]:
-    """List all threads, oldest first. A round trip per 1,000."""
-    found: list[Thread] = []
-    cursor = None
-    while True:
-        page = yield from list_threads(state, user_id, None, 1000, cursor, "created_at", descending=False)
-        found += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
-
-
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
-    """Delete a thread with all of its data. One round trip, four where it has rows, and one for each further 500 vectors."""
+    """Delete a thread and all of its data. One round trip, four where it has rows, one for each further 500 vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     head = {"user": owner_tag(user_id), "what": "thread", "most": SWEEP}
     (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head), at_most_once=True)
@@ -249,7 +131,7 @@ def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool
         (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head, noted=True), at_most_once=True)
         yield from note_deleted(state, decode(owner), thread_id)  # rows may have come in between
     if found.get("is_left"):
-        yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
+        yield from sweep(state, thread_id)
     return "deleted" in found
 
 
@@ -273,31 +155,119 @@ def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, mergi
 
 
 def _give(
-    state: MemoryState, thread_id: str, owner: str, to: str, alive: list[str]
+    state: MemoryState, thread_id: str, owner: str, to: str, alive: Sequence[str]
 ) -> Plan[tuple[Any, bool, UserDeletedError | None]]:
-    """Change the owner of a thread in the first step, and of the vectors of 500 messages in each; stop if one of `alive` is deleted.
+    """Change the owner of a thread in the first step, and that of 500 messages' vectors in each, while `alive` are.
 
-    Return HGETALL of the thread, whether it has rows, and the error of that deletion.
+    Return HGETALL of the thread, whether it has rows, and the error of a deletion of one of `alive`.
     """
     keys, after = state.keys.of(thread_id), 0
     while True:
         user = encode(to if after else owner)
         call = THREAD.on(keys, user=user, what="transfer", to=encode(to), after=after, most=SWEEP, ttl=state.ttl_ms)
-        try:
-            (found, row), deleted = yield from guarded_write(state, thread_id, alive, call, at_most_once=not after)
-        except WorkingMemError as error:
-            if after:
-                again = f"threads.transfer({thread_id!r}, user_id={to!r}, to={to!r})"
-                error.add_note(f"the thread belongs to {to!r} now; {again} lets recall find all of it")
-            raise
+        (found, row), deleted = yield from guarded_write(state, thread_id, alive, call, at_most_once=not after)
         after = found.get("is_left")
         if deleted is not None or not after:
             return row, bool(found.get("has_rows")), deleted
 
 
-def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread]:
-    """Read a thread; `ThreadNotFoundError` if it does not exist. One round trip."""
-    thread = yield from get_thread(state, thread_id, user_id)
-    if thread is None:
-        raise ThreadNotFoundError(thread_id)
-    return thread
+# ---------------------------------------------------------------------- many threads
+
+
+def list_threads(
+    state: MemoryState,
+    user_id: str | None,
+    metadata: Mapping[str, Any] | None,
+    limit: int,
+    cursor: str | None,
+    order_by: OrderBy,
+    *,
+    descending: bool,
+) -> Plan[Page[Thread]]:
+    """List threads, sorted and filtered by the server. One round trip; two with a filter that labels do not decide.
+
+    The cursor is the time and the id of the last thread of a page, not a number of rows. So a thread whose time stays
+    is listed exactly once, whatever others write, and the last page costs as little as the first.
+    """
+    at_least(limit, 1, "limit", MOST_ROWS)
+    time = one_of(order_by, ("updated_at", "created_at"), "order_by").encode()
+    wanted = metadata_filter(metadata)
+    # equality with any key needs no declaration
+    check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
+    after = None
+    if cursor is not None:
+        micros, last = read_cursor(cursor, CURSOR)
+        after = int(micros), state.keys.of(decode(last)).thread
+    condition, is_decided = wanted.condition(labels_of)
+    if is_decided:
+        chosen, index = partial(build_filter, user_id=user_id, metadata=condition), state.keys.threads_index
+        at = None if after is None else after[0]
+        where = chosen(time=order_by, until=at) if descending else chosen(time=order_by, since=at)
+        page = sorted_search(index, where, order_by, descending=descending, after=after, limit=limit + 1)
+        reply, count = yield from search_threads(state, page, count_search(index, chosen()))
+        rows, total = rows_of(reply), total_of(count)
+    else:
+        rows = yield from _matching(state, user_id, wanted, order_by, descending=descending)
+        total, sign = len(rows), -1 if descending else 1
+        if after is not None:
+            edge = sign * after[0], after[1].encode()
+            rows = [row for row in rows if (sign * int(row[time]), row[b"__key"]) > edge]
+        some = rows[:limit]
+        replies = (yield from send(*(("HGETALL", row[b"__key"]) for row in some))) if some else []
+        for row, reply in zip(some, replies, strict=True):
+            row.update(as_dict(reply))
+    threads = [read_thread(state.keys.thread_of(row[b"__key"]), row) for row in rows[:limit]]
+    next_cursor = None
+    if len(rows) > limit:
+        row = rows[limit - 1]
+        next_cursor = f"{int(row[time])},{encode(state.keys.thread_of(row[b'__key']))}"
+    return Page(items=[thread for thread in threads if thread], total=total, next_cursor=next_cursor)
+
+
+def find_threads(state: MemoryState, user_id: str, wanted: Filter) -> Plan[list[str]]:
+    """Find the threads of a user that pass a filter. One round trip, at once right when metadata changes."""
+    rows = yield from _matching(state, user_id, wanted, "created_at")
+    return [state.keys.thread_of(row[b"__key"]) for row in rows]
+
+
+def _matching(
+    state: MemoryState, user_id: str | None, wanted: Filter, order_by: OrderBy, *, descending: bool = False
+) -> Plan[list[dict[bytes, bytes]]]:
+    """Return key, time and the metadata named of all threads that pass a filter, which Python tests. One round trip."""
+    condition, is_decided = wanted.condition(labels_of)
+    fields = (
+        [order_by] if is_decided else [f"metadata:{key}" for key in sorted({*wanted.keys, *map(top_of, wanted.keys)})]
+    )
+    if any("\0" in name for name in fields):
+        fields = []  # all: Search cannot name one with a NUL
+    where = build_filter(user_id=user_id, metadata=condition)
+    search = sorted_search(
+        state.keys.threads_index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields
+    )
+    (reply,) = yield from search_threads(state, search)
+    rows = rows_of(reply)
+    if len(rows) == MOST_ROWS:
+        seen = f"the filter has to be compared with more than {MOST_ROWS:,} threads"
+        raise OptionError(seen, remedy="name a user_id")
+    if is_decided:
+        return rows
+    size = sum(wanted.work + sum(map(len, row.values())) for row in rows)
+    return (yield from compute(lambda: [row for row in rows if wanted.matches(metadata_in(row))], size))
+
+
+def search_threads(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
+    """Search the index of threads, which is made or repaired if need be. One round trip."""
+    yield from state.indexes.ready()
+    return (yield from search_with_repair(partial(send, *searches), state.indexes.refresh, create=state.indexes.create))
+
+
+def all_threads(state: MemoryState, user_id: str | None) -> Plan[list[Thread]]:
+    """List all threads, oldest first. A round trip per 1,000."""
+    found: list[Thread] = []
+    cursor = None
+    while True:
+        page = yield from list_threads(state, user_id, None, 1000, cursor, "created_at", descending=False)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found

@@ -11,15 +11,15 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import ShownMessages
-from langchain_workingmem._text.provider_valid import provider_valid
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import is_blank
+from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.turn.fit import fit, fit_present, history_slice, is_sliced
 from langchain_workingmem.turn.messages import in_order, is_users, media_begin, turn_of, with_names
 from langchain_workingmem.usage import Counting
-from langchain_workingmem.working_memory import working_memory_block
+from langchain_workingmem.working_memory.prompt import working_memory_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem._text.marks import Marks
+    from langchain_workingmem._text.sending import Marks
     from langchain_workingmem.options import HistoryOptions
     from langchain_workingmem.turn.gather import Gathered
 
@@ -153,20 +153,14 @@ def _as_said(message: BaseMessage) -> str:
     return f"<said_by_assistant>\n{message.text}\n</said_by_assistant>"
 
 
-def _marked(found: Sequence[BaseMessage], originals: Sequence[BaseMessage], marks: Marks) -> list[BaseMessage]:
+def _marked(found: list[BaseMessage], originals: Sequence[BaseMessage], marks: Marks) -> list[BaseMessage]:
     """Mark the copies among the messages, so that whoever saves them saves what they stand for."""
-    known = {id(message) for message in originals}
-    by_id = {message.id: message for message in originals if message.id}
-    if all(id(message) in known for message in found):
-        return list(found)
-    shown = []
-    for message in found:
-        original = by_id.get(message.id or "")
-        if id(message) in known or original is None or not is_storable(message):
-            shown.append(message)
-        else:
-            shown.append(marks.put(message, {}, content=original.content, name=original.name))
-    return shown
+    known, by_id = {id(message) for message in originals}, {one.id: one for one in originals if one.id}
+    for at, message in enumerate(found):
+        original = None if id(message) in known else by_id.get(message.id or "")
+        if original is not None and is_storable(message):
+            found[at] = marks.put(message, {}, content=original.content, name=original.name)
+    return found
 
 
 def _note(state: MemoryState, gathered: Gathered, found: Sequence[BaseMessage], asked: int | None) -> None:
@@ -200,7 +194,7 @@ def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[
             blocks[state.recall.placement].append(block)
     if gathered.working_memory is not None:
         block = working_memory_block(
-            state,
+            state.remembering,
             gathered.working_memory,
             read_only=shown.read_only,
             tools=shown.tools,

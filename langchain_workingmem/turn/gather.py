@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import SystemMessage
 
+from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import LONG, Call, send
-from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ
-from langchain_workingmem._text.marks import has_mark
+from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.said import structured_answers, words_of
+from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, list_head, readable
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, recall_for_turn, search, words_in_row
 from langchain_workingmem.turn.fit import fit, history_slice
 from langchain_workingmem.turn.messages import in_order, is_users, media_begin, named
-from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state, verified
+from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -119,13 +120,16 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
     calls = [READ.on(state.keys.of(turn.thread_id), **head)]
     scope_key = None
     if state.working_memory is not None and turn.working_memory:
-        scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
+        scope_key = ScopeKey.of(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
     at = len(calls)
     asked = [part.commands(state, turn.thread_id, turn.user_id) for part in state.parts]
     for some in asked:
         calls += some
-    query, ranking, replies = yield from _searched(state, turn, head, calls)
+    last = turn.history.last_messages or 0
+    # more hits than are wanted, as the model is shown some messages anyway
+    spare = min(last + (turn.history.step or last) + len(turn.messages), MOST_SPARE)
+    query, ranking, replies = yield from _searched(state, turn, head, calls, spare)
     reply = read_reply(replies[0], turn.thread_id, turn.user_id)
     _follow_list(found, turn, entries, listed, reply)
     rows = _rows(found, turn, listed, reply, replies[0][1])
@@ -136,23 +140,25 @@ def gather(state: MemoryState, turn: Request) -> Plan[Gathered]:
         is_other |= yield from part.gathered(state, found, head, reply, some, replies[at : at + len(some)])
         at += len(some)
     if scope_key and found.working_memory and found.working_memory.kept and state.remembering.keeper is None:
-        found.working_memory = yield from verified(state, scope_key, found.working_memory)
+        found.working_memory = yield from wing("keeping").verified(state, scope_key, found.working_memory)
     if is_other:  # without what the list has left behind
         head |= {"without": sorted([*found.gone, *head.get("without", ())]) or None, "said": 0}
         (again,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
         found.seqs = {one.id: found.seqs[one.id] for one, _ in entries if one.id in found.seqs}
         rows = _rows(found, turn, listed, read_reply(again, turn.thread_id, turn.user_id), again[1])
     if query is not None and ranking is not None and len(ranking):
-        found.recalled = yield from _recalled(state, found, turn, query, ranking, rows)
+        found.recalled = yield from _recalled(state, found, turn, query, ranking, rows, spare)
     elif ranking is not None:
         _warn_without_vectors(state, turn, reply)
-    if rows:
+    if found.size > LONG or any("media" in row.record for row in rows):
         found.history = yield from _messages_of(state, found, turn, rows)
+    else:
+        found.history = [row.message for row in rows]
     return found
 
 
 def _searched(
-    state: MemoryState, turn: Request, head: dict[str, Any], calls: list[Command]
+    state: MemoryState, turn: Request, head: dict[str, Any], calls: list[Command], spare: int
 ) -> Plan[tuple[Query | None, Ranking | None, list[Any]]]:
     """Search for the question, and send the calls beside; return the query, what it finds, and the replies to the calls."""
     query = turn.query
@@ -164,19 +170,13 @@ def _searched(
         query = query.without(turn.thread_id)
     try:
         query = yield from among_threads(state, query)
-        ranking, replies = yield from search(state, query, calls, spare=_spare(turn))
+        ranking, replies = yield from search(state, query, calls, spare=spare)
     except NO_VECTORS as error:
         if turn.on_error == "raise":
             raise
         _log.warning("%s; this turn goes without recall", error)
         return None, None, (yield from send(*calls))
     return query, ranking, replies
-
-
-def _spare(turn: Request) -> int:
-    """Return how many more hits are searched than are wanted, because the model is shown some messages anyway."""
-    last = turn.history.last_messages or 0
-    return min(last + (turn.history.step or last) + len(turn.messages), MOST_SPARE)
 
 
 def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry]]:
@@ -281,6 +281,7 @@ def _recalled(
     query: Query,
     ranking: Ranking,
     history: Sequence[StoredMessage],
+    spare: int,
 ) -> Plan[RecallResult]:
     """Fetch the best hits, without what the model is shown anyway. Messages are compared by seq."""
     here, end = encode(turn.thread_id).encode(), found.end
@@ -297,7 +298,7 @@ def _recalled(
         ranking,
         is_hidden=is_hidden,
         before=partial(_said_before, state, turn, found.known, query.text, history),
-        spare=_spare(turn),
+        spare=spare,
         on_error=turn.on_error,
     )
     result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
@@ -346,7 +347,7 @@ def _messages_of(
     if not short:
         return [row.message for row in rows]
     marks = state.marks(turn.thread_id, turn.user_id)
-    return [marks.put(named(row.message), {}, short=True) if row.place in short else row.message for row in rows]
+    return [marks.put(named(row.message), {}) if row.place in short else row.message for row in rows]
 
 
 def _with_media(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[set[int]]:

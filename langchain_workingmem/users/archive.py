@@ -1,156 +1,179 @@
-"""The plan that exports all data of a user as records: dicts of JSON values with a `kind`."""
+"""Archives: all data of a user as records, dicts of JSON values with a `kind`, one for each line of a file.
+
+An export writes them, an import checks all of them before it writes the first. An archive may come from anywhere, so the models
+of the records refuse what a script, a message or a prompt cannot hold.
+"""
 
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
-from langchain_core.messages import message_to_dict
+from langchain_core.messages import message_to_dict, messages_from_dict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator
 
-from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._documents.metadata import label
+from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
+from langchain_workingmem._redis.access import check_owner
+from langchain_workingmem._redis.codec import UNREADABLE, as_dict, as_messages, drafts, is_storable
+from langchain_workingmem._redis.indexes import NO_VECTORS
+from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import from_micros
-from langchain_workingmem.derived import export_rows
-from langchain_workingmem.errors import ThreadOwnershipError
+from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
+from langchain_workingmem._text.sending import MARK
+from langchain_workingmem.derived import export_rows, restore_rows
+from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
-from langchain_workingmem.threads import list_threads, read_thread
-from langchain_workingmem.users.sections import END, header
+from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.options import WorkingMemoryOptions
+from langchain_workingmem.recall import reindex_messages
+from langchain_workingmem.reports import ImportReport
+from langchain_workingmem.threads import Writer, all_threads, read_thread, thread_fields
+from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from langchain_workingmem._engine.plan import Command, Step
+    from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import StoredMessage
 
     Records: TypeAlias = "list[dict[str, Any]]"
     # A part of an export: it gives records, and the parts that come next, before all others.
-    Part: TypeAlias = "Callable[[], Plan[tuple[Records, list[Part]]]]"
+    Part: TypeAlias = "Plan[tuple[Records, list[Part]]]"
 
-BATCH = 200  # messages of one round trip
+T = TypeVar("T")
+
+FORMAT, VERSION = "langchain-workingmem", 1
+END = "end"  # kind of the last record, which says how many there are of each other one
+KEEP_ORDER = "keep the order of the export"
+BATCH = 200  # messages or owners of one round trip
+PAUSES = 20  # records that are checked before others in the event loop run, 4 ms
+
+
+def header(user_id: str | None = None) -> dict[str, Any]:
+    """Return the first record; without a user, the caller of the import names it."""
+    return {"kind": "header", "format": FORMAT, "version": VERSION, "user_id": user_id}
+
+
+# ---------------------------------------------------------------------- export
 
 
 def export(state: MemoryState, user_id: str, *, vectors: bool) -> Step[dict[str, Any]]:
-    """Return all data of a user, step by step. A round trip per 100 threads, and one per thread and 200 messages."""
+    """Return all data of a user, step by step. A round trip per 1,000 threads, and one per thread and 200 messages."""
     yield from state.indexes.ready()
-    head = header(check_id(user_id, "user_id"))
-    this = _Export(state, user_id, vectors)
-    return [{**head, "ends": True}], _steps([this.user], Counter())  # an archive without its last record is not whole
+    head = {**header(check_id(user_id, "user_id")), "ends": True}  # without its last record the archive is not whole
+    return [head], _steps([_Export(state, user_id, vectors).user()], Counter())
 
 
 def _steps(parts: list[Part], counts: Counter[str]) -> Step[dict[str, Any]]:
-    records, more = yield from parts[0]()
+    records, more = yield from parts.pop()
     counts.update(record["kind"] for record in records)
-    left = [*more, *parts[1:]]
-    if left:
-        return records, _steps(left, counts)
+    parts += reversed(more)
+    if parts:
+        return records, _steps(parts, counts)
     return [*records, {"kind": END, "records": {**counts}}], None
 
 
+@dataclass(frozen=True, slots=True)
 class _Export:
     """The parts of an export."""
 
-    def __init__(self, state: MemoryState, user_id: str, vectors: bool) -> None:  # noqa: FBT001 - as `export` has it
-        self.state, self.user_id, self.vectors = state, user_id, vectors
+    state: MemoryState
+    user_id: str
+    vectors: bool
 
-    def user(self) -> Plan[tuple[Records, list[Part]]]:
+    def user(self) -> Part:
         """Return what the user has beside threads; they follow."""
         keys = self.state.keys
         _, *memory = keys.of_user(self.user_id)
-        *stored, has_files = yield from send(
-            *_memory_commands(*memory), ("EXISTS", *keys.files_of_user(self.user_id)[1:])
-        )
-        parts: list[Part] = [partial(self.page, None)]
-        if has_files:
-            parts.append(lambda: self.wing(wing("files").exported(self.state, self.user_id)))
+        has_files = ("EXISTS", *keys.files_of_user(self.user_id)[1:])
+        *stored, found = yield from send(*_memory_commands(*memory), has_files)
+        parts = [self.thread(thread.id) for thread in (yield from all_threads(self.state, self.user_id))]
+        if found:
+            parts.append(self.wing(wing("files").exported(self.state, self.user_id)))
         return _memory_records(None, *stored), parts
 
-    def wing(self, step: Step[dict[str, Any]]) -> Plan[tuple[Records, list[Part]]]:
+    def wing(self, step: Step[dict[str, Any]]) -> Part:
         """Return a step of what a wing exports."""
         records, rest = yield from step
-        return [*records], [] if rest is None else [partial(self.wing, rest)]
+        return [*records], [] if rest is None else [self.wing(rest)]
 
-    def page(self, cursor: str | None) -> Plan[tuple[Records, list[Part]]]:
-        """List 100 threads."""
-        page = yield from list_threads(self.state, self.user_id, None, 100, cursor, "created_at", descending=False)
-        parts: list[Part] = [partial(self.thread, thread.id) for thread in page]
-        return [], parts if page.next_cursor is None else [*parts, partial(self.page, page.next_cursor)]
-
-    def thread(self, id: str) -> Plan[tuple[Records, list[Part]]]:
-        """Return a thread, its working memory and its first messages; nothing if it is deleted or has another owner by now."""
+    def thread(self, id: str) -> Part:
+        """Return a thread and its working memory; nothing if it is deleted or has another owner by now."""
         keys = self.state.keys.of(id)
-        fields, ids, *memory = yield from send(
-            ("HGETALL", keys.thread), ("HGETALL", keys.ids), *_memory_commands(keys.memory, keys.revisions)
-        )
+        memory = _memory_commands(keys.memory, keys.revisions)
+        fields, ids, *stored = yield from send(("HGETALL", keys.thread), ("HGETALL", keys.ids), *memory)
         thread = read_thread(id, fields)
         if thread is None or thread.user_id != self.user_id:
             return [], []
-        is_made = b"title_source" in as_dict(
-            fields
-        )  # by a model: the title comes with the message that it was made from
-        names = ("id", "metadata", "created_at", "updated_at", "source_id")
-        record = {"kind": "thread", **{name: _plain(getattr(thread, name)) for name in names}}
-        record["title"] = None if is_made else thread.title
+        is_made = b"title_source" in as_dict(fields)  # by a model: it stands at the message that it was made from
+        record: dict[str, Any] = {
+            "kind": "thread",
+            "id": id,
+            "title": None if is_made else thread.title,
+            "metadata": thread.metadata,
+            "created_at": thread.created_at.isoformat(),
+            "updated_at": thread.updated_at.isoformat(),
+            "source_id": thread.source_id,
+        }
         if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
             record["deleted"] = deleted
-        return [record, *_memory_records(id, *memory)], [partial(self.messages, id, thread.title)]
+        return [record, *_memory_records(id, *stored)], [self.messages(id, thread.title)]
 
-    def messages(self, id: str, title: str | None, above: int | None = None) -> Plan[tuple[Records, list[Part]]]:
+    def messages(self, id: str, title: str | None, above: int | None = None) -> Part:
         """Return about 200 messages, the superseded ones where they were. One round trip, one more if some have media."""
         wanted = {"limit": BATCH, "above": above, "vectors": self.vectors}
-        kinds: tuple[dict[str, bool], ...] = ({}, {"superseded": True})
-        replies = yield from send(*(page_command(self.state, id, self.user_id, {**wanted, **kind}) for kind in kinds))
+        wanted_too = {**wanted, "superseded": True}
+        replies = yield from send(*(page_command(self.state, id, self.user_id, one) for one in (wanted, wanted_too)))
         try:
-            pages = [
-                PageOfThread.read(reply, id, self.user_id, superseded=bool(kind))
-                for reply, kind in zip(replies, kinds, strict=True)
-            ]
+            pages = [PageOfThread.read(one, id, self.user_id, superseded=bool(at)) for at, one in enumerate(replies)]
         except ThreadOwnershipError:  # transferred meanwhile
             return [], []
         end = min((page.facts[-1].seq for page in pages if len(page.facts) == BATCH), default=None)
-        rows = yield from made(
-            self.state, [row for page in pages for row in page.rows() if end is None or row.place <= end]
-        )
+        rows = [row for page in pages for row in page.rows() if end is None or row.place <= end]
+        rows = yield from made(self.state, rows)
         facts = {one.seq: one for page in pages for one in page.facts}
-        stored = {one.seq: them for page in pages for one, them in zip(page.facts, page.vectors, strict=False)}
-        source = pages[0].title_source
+        vectors = {one.seq: them for page in pages for one, them in zip(page.facts, page.vectors, strict=False)}
+        titles = {pages[0].title_source: title}
 
         def records() -> Records:
-            found = []
-            for row in sorted(rows, key=lambda row: row.place):
-                record = _message(row, facts[row.place], [as_dict(one) for one in stored.get(row.place, ())])
-                found.append(record | ({"title": title} if source == str(row.place) else {}))
-            return found
+            rows.sort(key=lambda row: row.place)
+            return [_message(row, facts[row.place], vectors.get(row.place, ()), titles) for row in rows]
 
         size = sum(len(str(row.record["data"]["content"])) for row in rows)
-        next_part = partial(self.rows, id) if end is None else partial(self.messages, id, title, end)
+        next_part = self.rows(id) if end is None else self.messages(id, title, end)
         return (yield from compute(records, size)), [next_part]
 
-    def rows(self, id: str) -> Plan[tuple[Records, list[Part]]]:
+    def rows(self, id: str) -> Part:
         """Return what models have made of the messages. One round trip, two if there is something."""
         found = yield from export_rows(self.state, id)
         return [{"kind": "rows", "thread_id": id, "rows": found}] if found else [], []
 
 
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _message(row: StoredMessage, facts: Facts, vectors: Sequence[Mapping[bytes, bytes]]) -> dict[str, Any]:
+def _message(row: StoredMessage, facts: Facts, stored: Sequence[Any], titles: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the record of a message; `stored` are its vectors, `titles` what models made from one of the thread."""
     # stored messages may hold NaN, which is not JSON
     message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
-    record = {"kind": "message", "thread_id": row.thread_id, "stored_at": _plain(row.stored_at), "message": message}
-    flags = {"superseded": not facts.is_current, "refused": facts.is_refused, "structured": facts.is_structured}
-    record |= {name: True for name, is_set in flags.items() if is_set}
-    if facts.writer:
-        record["writer"] = facts.writer
+    record = {"kind": "message", "thread_id": row.thread_id, "stored_at": row.stored_at.isoformat(), "message": message}
+    optional = {
+        "superseded": not facts.is_current,
+        "refused": facts.is_refused,
+        "structured": facts.is_structured,
+        "writer": facts.writer,
+        "title": titles.get(str(row.place)),
+    }
+    record |= {name: value for name, value in optional.items() if value}
+    vectors = [as_dict(one) for one in stored]
     if facts.settings and all(vectors) and len(vectors) == int(facts.vectors.rpartition("/")[2]):  # none is evicted
         data = [b64encode(vector[b"vector"]).decode() for vector in vectors]
         record["vectors"] = {"settings": facts.settings, "data": data}
@@ -177,3 +200,339 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
         "updated_at": from_micros(row[b"updated_at"]).isoformat(),
         "origin": row[b"origin"].decode(),
     }
+
+
+# ---------------------------------------------------------------------- import
+
+
+def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
+    """Check all records, then write what is not stored yet.
+
+    A round trip per 200 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those of `reindex`.
+    """
+    if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable):
+        seen = f"records is of type {type(source).__name__}"
+        raise OptionError(seen, remedy="pass dicts, such as map(json.loads, file)")
+    this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
+    records = yield from this.read_all(source)
+    yield from this.check_owners()
+    if this.files:
+        yield from wing("files").record.check(this)
+    with suppress(*NO_VECTORS):  # messages can be embedded later
+        yield from state.indexes.setup()
+    for record in records:
+        yield from record.write(this)
+    yield from this.begin(None)
+    try:
+        for thread_id in this.threads if state.recall is not None else ():
+            with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
+                yield from reindex_messages(state, this.owner, thread_id)
+    except NO_VECTORS as error:
+        error.add_note("everything is imported, some messages have no vectors yet: memory.recall.reindex() adds them")
+        raise
+    return ImportReport(user_id=this.owner, files_left=this.files_left, **this.counts)
+
+
+@dataclass(slots=True)
+class Import:
+    """Checks records one by one, and has what they need to be written; it is the context of their models."""
+
+    state: MemoryState
+    owner: str  # empty: the user whom the header names
+    ends: bool = False  # the archive has a last record
+    is_over: bool = False  # that was read
+    number: int = 0  # of the record that was read last
+    kinds: Counter[str] = field(default_factory=Counter)  # how many there are of each
+    thread: str | None = None  # of the next message
+    threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
+    files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
+    writer: Any = None  # the `Writer` of that thread
+    counts: Counter[str] = field(default_factory=Counter)  # fields of the report
+    files_left: list[str] = field(default_factory=list)  # paths where another file is stored
+
+    def read_all(self, source: Iterable[Any]) -> Plan[list[Any]]:
+        """Check all records, and return them."""
+        records, lines = list[Any](), iter(source)
+        while True:
+            self.number += 1
+            try:
+                records += self.read(next(lines))
+            except StopIteration:
+                break
+            except UNREADABLE as error:  # also of the caller's json.loads
+                raise _refusal(self.number, error) from error
+            if self.number % PAUSES == 0:
+                yield Sleep(0)
+        if self.number == 1:
+            raise OptionError("there is no record", remedy="an export begins with a header")
+        if self.ends and not self.is_over:
+            seen = "the archive is not whole: its last record is missing; nothing was imported"
+            raise OptionError(seen, remedy="export again")
+        return records
+
+    def read(self, given: object) -> list[Any]:
+        """Check a record, and return it; nothing for the header and the last one."""
+        if not isinstance(given, Mapping):
+            remedy = "pass a dict, json.loads(line) of each line"
+            raise OptionError(f"the record is of type {type(given).__name__}", remedy=remedy)
+        kind: Any = given.get("kind")
+        if self.number == 1:
+            if kind != "header" or given.get("format") != FORMAT or given.get("version") != VERSION:
+                remedy = "pass all records of users.export() or of an importer, from the first; of `workingmem import`, name --from"
+                raise OptionError(f"this is not a header of {FORMAT!r} in version {VERSION}", remedy=remedy)
+            self.owner = check_id(self.owner or given.get("user_id"), "user_id")
+            self.ends = bool(given.get("ends"))
+        elif self.is_over:
+            raise OptionError("it stands behind the last record", remedy=KEEP_ORDER)
+        elif self.ends and kind == END:
+            if (promised := given.get("records")) != self.kinds:
+                seen = f"the archive is not whole: it had {promised}, there are {dict(self.kinds)}"
+                raise OptionError(seen, remedy="export again")
+            self.is_over = True
+        elif kind not in KINDS:
+            raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
+        else:
+            self.kinds[kind] += 1
+            model = KINDS[kind] or wing("files").record
+            record = model.model_validate(dict(given), context=self)
+            if (named := getattr(record, "thread_id", None)) is not None and named != self.thread:
+                seen = f"thread_id is {named!r}, the thread before it is {self.thread!r}"
+                raise OptionError(seen, remedy=KEEP_ORDER)
+            return [record]
+        return []
+
+    def check_owners(self) -> Plan[None]:
+        """Raise `ThreadOwnershipError` when a thread has another owner. A round trip per 200 threads."""
+        names = list(self.threads)
+        for start in range(0, len(names), BATCH):
+            some = names[start : start + BATCH]
+            owners = yield from send(*(("HGET", self.state.keys.of(name).thread, "user") for name in some))
+            for name, owner in zip(some, owners, strict=True):
+                try:
+                    check_owner(owner, name, self.owner)
+                except ThreadOwnershipError as error:
+                    error.add_note(f"record {self.threads[name]} names it; nothing was imported")
+                    raise
+
+    def begin(self, writer: Writer | None) -> Plan[None]:
+        """Finish the present thread, and begin another one."""
+        if (done := self.writer) is not None:
+            yield from done.finish()
+            self.counts.update(threads=int(done.is_new), messages=done.written, skipped=done.skipped)
+        self.writer = writer
+
+
+def _refusal(number: int, error: Exception) -> OptionError:
+    """Return the error that names a record, and the field of its model."""
+    where = ""
+    while isinstance(error, ValidationError):  # also that of a message, within that of its record
+        first = error.errors(include_url=False)[0]
+        where += "".join(f"{part}." for part in first["loc"])
+        inner = first.get("ctx", {}).get("error")
+        error = inner if isinstance(inner, Exception) else ValueError(first["msg"])
+    what = str(error) if isinstance(error, ValueError) else repr(error)
+    what = " ".join(f"{where[:-1]}: {what}".removeprefix(": ").split())[:500]
+    return OptionError(f"record {number}: {what}; nothing was imported", remedy=getattr(error, "remedy", None))
+
+
+# ---------------------------------------------------------------------- records
+
+
+class Record(BaseModel):
+    """A record of an archive, or a part of one. Validation is the check of an import; its context is the `Import`.
+
+    `write(load)` of a whole record writes what is not stored yet.
+    """
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+
+def _micros(time: Any) -> int:
+    if not isinstance(time, str):
+        raise OptionError(f"{time!r} is not a time", remedy="use ISO 8601")
+    micros = to_micros(datetime.fromisoformat(time))
+    if not 0 < micros < LATEST:
+        raise OptionError(f"{time!r} cannot be stored", remedy="use a time from 1970 to 2249")
+    return micros
+
+
+Id = Annotated[str, PlainValidator(partial(check_id, name="id"))]
+Micros = Annotated[int, PlainValidator(_micros)]  # from a time in ISO 8601
+Listed = Annotated[list[T], Field(strict=False)]  # or a tuple
+
+
+class _Thread(Record):
+    """A thread to create, unless it exists."""
+
+    id: Id
+    title: Any = None
+    metadata: Any = None
+    created_at: Micros | None = None
+    updated_at: Micros | None = None
+    source_id: Annotated[Id, AfterValidator(encode)] | None = None
+    deleted: Listed[Id] = Field(default=[])  # ids of messages, which the thread does not take again
+
+    def model_post_init(self, load: Import, /) -> None:
+        self._fields()
+        load.thread = self.id
+        load.threads.setdefault(self.id, load.number)
+
+    def _fields(self) -> dict[str, str]:
+        fields = thread_fields(self.title, self.metadata)
+        fields["labels"] = ",".join(label(key, value) for key, value in (self.metadata or {}).items())
+        named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
+        return fields | {name: str(one) for name, one in named.items()}
+
+    def write(self, load: Import) -> Plan[None]:
+        state, fields = load.state, self._fields()
+        writer = Writer(state=state, thread_id=self.id, owner=load.owner, fields=fields, deleted=self.deleted)
+        yield from load.begin(writer)
+
+
+class _Vectors(Record):
+    settings: str  # the index digest
+    data: Listed[Annotated[bytes, PlainValidator(partial(b64decode, validate=True))]]
+
+    def are_usable(self, state: MemoryState, chunks: int) -> bool:
+        """Tell whether they are those that this memory would make of so many chunks."""
+        indexes = state.indexes
+        if state.recall is None or indexes.dims is None or self.settings != indexes.digest:
+            return False
+        import numpy as np
+
+        dtype = np.dtype(indexes.dtype)
+        size = indexes.dims * dtype.itemsize
+        return len(self.data) == chunks and all(
+            len(one) == size and np.isfinite(np.frombuffer(one, dtype)).all() for one in self.data
+        )
+
+
+class _Message(Record):
+    """A message of the thread before it."""
+
+    thread_id: str
+    stored_at: Micros | None = None  # None: now
+    superseded: bool | None = None
+    refused: bool | None = None
+    writer: Annotated[str, Field(pattern="^(l|b|s[0-9]{1,16})?$")] = ""  # see `Facts.writer`
+    structured: bool | None = None
+    title: str | None = None  # that a model has made from it
+    vectors: _Vectors | None = None
+    message: Any  # becomes a draft
+
+    @field_validator("message", mode="plain")
+    @classmethod
+    def _draft(cls, given: Any, info: Any) -> Draft:
+        if not isinstance(given, Mapping) or not isinstance(given.get("data"), Mapping):
+            remedy = "use message_to_dict of langchain_core"
+            raise OptionError("message is not a dict with type and data", remedy=remedy)
+        (message,) = as_messages(messages_from_dict([dict(given)]))
+        for mark in (MARK, "lc_source"):  # whoever wrote the archive may have written it: it is a message as any other
+            message.additional_kwargs.pop(mark, None)
+        if message.id is None:
+            remedy = "give it one, so that a second import does not store it again"
+            raise OptionError("the message has no id", remedy=remedy)
+        if not is_storable(message):
+            raise OptionError("it is a system message, which history does not store", remedy="leave it out")
+        structured = {id(message)} if info.data.get("structured") else ()
+        (draft,) = drafts([message], info.context.state.recall, str, structured)
+        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0, make=True)  # it can be read back
+        return draft
+
+    def model_post_init(self, _: Any, /) -> None:
+        thread_fields(self.title, None)
+        draft = self.message
+        draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)
+        draft.words += "!" * bool(self.refused)
+
+    def write(self, load: Import) -> Plan[None]:
+        draft, vectors, writer = self.message, self.vectors, load.writer
+        if self.superseded or not (vectors and vectors.are_usable(load.state, len(draft.chunks))):
+            vectors = None
+        yield from (writer.add(draft, vectors.settings, vectors.data) if vectors else writer.add(draft, "", ()))
+        if self.title is not None:
+            writer.title = self.title, draft.id
+
+
+class _Revision(Record):
+    document: str
+    revision: Annotated[int, Field(ge=1, le=2**48)]  # later ones rise from here, and a double holds 2**53 exactly
+    updated_at: Micros
+    origin: Annotated[str, Field(max_length=64)]  # ours have six characters
+
+    @field_validator("document")
+    @classmethod
+    def _check_document(cls, document: str, info: Any) -> str:
+        limit = (info.context.state.working_memory or WorkingMemoryOptions).max_bytes
+        if (size := len(document.encode())) > limit:
+            remedy = Remedy("shorten it, or {import_bytes}")
+            raise OptionError(f"document has {size:,} bytes, the limit is {limit:,}", remedy=remedy)
+        return document
+
+    def fields(self) -> list[str]:
+        """Return names and values."""
+        return [part for name in _Revision.model_fields for part in (name, str(getattr(self, name)))]
+
+
+class _Memory(_Revision):
+    """A working memory to write, unless there is one."""
+
+    thread_id: str | None = None
+    revisions: Annotated[Listed[_Revision], Field(max_length=50_000)] = Field(default=[])  # which one step takes
+    # what a keeper has noted beside it
+    kept: Annotated[str, AfterValidator(lambda text: wing("keeping").checked(text))] | None = None
+
+    def model_post_init(self, _: Any, /) -> None:
+        for last, number in pairwise([0, *(one.revision for one in self.revisions)]):
+            if not last < number <= self.revision:
+                seen = f"revision {number} follows {last}, the newest is {self.revision}"
+                raise OptionError(seen, remedy=KEEP_ORDER)
+
+    def write(self, load: Import) -> Plan[None]:
+        keys: tuple[str, ...] = load.state.keys.of_user(load.owner)
+        if self.thread_id is not None:
+            keys = load.state.keys.of(self.thread_id)
+            yield from load.writer.flush()  # the thread has to be there
+        revisions = [[str(one.revision), one.fields()] for one in self.revisions]
+        fields = [*self.fields(), *(("kept", self.kept) if self.kept else ())]
+        scope_key = ScopeKey(keys, self.thread_id, load.owner)
+        status, _ = yield from run_memory(load.state, scope_key, fields=fields, revisions=revisions)
+        if status == "written":
+            load.counts.update(working_memories=1, revisions=len(revisions))
+
+
+class _Row(Record):
+    """What a model has made of messages."""
+
+    id: int
+    row: Literal["observations", "keeping"]  # which wing it belongs to
+    cites: Listed[str]
+    covers: Listed[str]
+    replaces: Listed[int]
+    waits: bool
+    body: dict[str, Any]
+
+    def model_post_init(self, _: Any, /) -> None:
+        wing(self.row).Body.model_validate(self.body)
+
+
+class _Rows(Record):
+    """The rows of the thread before it, unless it has some."""
+
+    thread_id: str
+    rows: Listed[_Row]
+
+    def write(self, load: Import) -> Plan[None]:
+        yield from load.writer.flush()  # they stand behind the messages
+        rows = [row.model_dump() for row in self.rows]
+        with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
+            yield from restore_rows(load.state, self.thread_id, load.owner, rows)
+
+
+KINDS: dict[Any, Any] = {  # of the records between header and end
+    "thread": _Thread,
+    "message": _Message,
+    "rows": _Rows,
+    "working_memory": _Memory,
+    "file": None,  # the wing of files has its model
+}

@@ -1,41 +1,54 @@
-"""The plans that list users, and delete all data of one."""
+"""The plans that list users, delete all data of one, and give all of it to another one."""
 
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
+from langchain_workingmem._counting import count_command
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis.access import SWEEP, sweep
-from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.queries import aggregate, is_stale, read_cursor, rows_of
+from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
+from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import from_micros
-from langchain_workingmem.checks import at_least, at_most
-from langchain_workingmem.derived import ROW_KINDS
-from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
+from langchain_workingmem.checks import at_least
+from langchain_workingmem.errors import (
+    IdError,
+    OptionError,
+    RedisCapabilityError,
+    RedisReplyError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    UserDeletedError,
+    WorkingMemError,
+)
+from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
-from langchain_workingmem.reports import DeletionReport, UserPage, UserSummary
-from langchain_workingmem.threads import CURSOR, list_threads, search_threads
+from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
+from langchain_workingmem.threads import CURSOR, all_threads, search_threads, transfer
+from langchain_workingmem.working_memory.document import Format, joined
+from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.reports import CheckpointsOutcome
     from langchain_workingmem.threads import Saver
 
 TOMBSTONE = Script("tombstone")
 
-BATCH = 100  # threads of one round trip
 MOST = 10_000  # users of a page
-PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
-PAUSE = 0.05  # seconds between passes
+BATCH = 100  # threads that one round trip deletes
+LOOKS = 100  # at all keys at most; without parallel writers the first or second finds nothing
+PAUSE = 0.05  # seconds between looks
 Key = TypeVar("Key", bytes, str)
 
 
@@ -44,8 +57,7 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
 
     The cursor is the time and the id of the last user of a page, as that of `threads.list`.
     """
-    at_least(limit, 1, "limit")
-    at_most(limit, MOST, "limit")
+    at_least(limit, 1, "limit", MOST)
     steps: list[Argument] = ["LOAD", 3, "@__key", "@user", "@count"]
     steps += ["FILTER", "exists(@__key)"]  # a thread that has just expired would be of no user
     steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]
@@ -75,35 +87,37 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
 # ---------------------------------------------------------------------- deletion
 
 
-def claim(state: MemoryState, user_id: str, start: str, token: str) -> Command:
-    """Return the command that says that a user is being deleted (`start` is empty), or merged (`merge_mark`)."""
-    return TOMBSTONE.call(state.keys.of_user(user_id)[:1], "claim", start, token)
+def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
+    return TOMBSTONE.call(state.keys.of_user(user_id)[:1], *arguments)
 
 
-def lift(state: MemoryState, user_id: str, start: str, token: str) -> Command:
-    """Return the command that says it no more."""
-    return TOMBSTONE.call(state.keys.of_user(user_id)[:1], "lift", start, token)
+def delete(state: MemoryState, user_id: str, token: str, saver: Saver | None = None) -> Plan[DeletionReport]:
+    """Delete what a user has, then look through all keys until a look finds nothing of it.
 
-
-def delete(
-    state: MemoryState,
-    user_id: str,
-    deletion_id: str,
-    saver: Saver | None = None,
-) -> Plan[DeletionReport]:
-    """Delete threads, working memory and files of a user, then look through all keys for what still names it.
-
-    A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is
-    interrupted
-    leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its
-    own.
+    A tombstone with `token` refuses writers until then. A deletion that is interrupted leaves it, and the next one takes over.
     """
-    check_id(user_id, "user_id")
-    this = _Deletion(state, user_id, deletion_id, saver)
-    if saver is not None:
-        this.outcome = "deleted"
-    verified = yield from this.run()
-    return DeletionReport(user_id=user_id, checkpoints=this.outcome, verified=verified, **this.counts)
+    this = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
+    earlier, verified = b"", False
+    try:
+        (earlier,) = yield from send(_tombstone(state, user_id, "claim", "", token))
+        yield from this.delete_listed()
+        for _ in range(LOOKS):
+            verified = not (yield from this.look())
+            if verified:
+                yield from send(_tombstone(state, user_id, "lift", "", token))
+                break
+            yield Sleep(PAUSE)
+    except Exception as error:
+        if earlier is None and isinstance(error, RedisReplyError) and not this.has_begun:
+            yield from attempt(_tombstone(state, user_id, "lift", "", token))
+        else:
+            error.add_note(
+                f"the deletion of user {user_id!r} is not finished, and writes for it may be refused until it is: "
+                "call users.delete() again"
+            )
+        raise
+    state.room(Authors).pop(user_id)
+    return DeletionReport(user_id=user_id, checkpoints=this.checkpoints, verified=verified, **this.counts)
 
 
 @dataclass(slots=True)
@@ -112,95 +126,42 @@ class _Deletion:
 
     state: MemoryState
     user_id: str
-    token: str  # what the tombstone holds
-    saver: Saver | None  # of checkpoints that go with the threads
-    outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
-    counts: Counter[str] = field(init=False, default_factory=Counter)
-
-    @property
-    def unfinished(self) -> str:
-        """Return the note of an error."""
-        return (
-            f"the deletion of user {self.user_id!r} is not finished, and writes for it may be refused until it is: "
-            "call users.delete() again"
-        )
-
-    def run(self) -> Plan[bool]:
-        """Delete, then look through all keys until none names the user; return whether that came about."""
-        earlier, verified, user_id = b"", False, self.user_id
-        try:
-            (earlier,) = yield from send(claim(self.state, user_id, "", self.token))
-            yield from self.delete_listed()
-            yield from self.delete_memory()
-            for _ in range(PASSES):
-                verified = not (yield from self.delete_found())
-                if verified:
-                    yield from send(lift(self.state, user_id, "", self.token))
-                    break
-                yield Sleep(PAUSE)
-        except WorkingMemError as error:
-            # where Redis refuses the first step, writers need not wait for another call
-            if earlier is None and isinstance(error, RedisReplyError) and not self.counts.total():
-                yield from attempt(lift(self.state, user_id, "", self.token))
-            else:
-                error.add_note(self.unfinished)
-            raise
-        self.state.room(Authors).pop(self.user_id)
-        return verified
+    saver: Saver | None  # of the checkpoints that go with the threads
+    checkpoints: CheckpointsOutcome
+    counts: Counter[str] = field(default_factory=Counter)  # fields of the report
+    has_begun: bool = False  # something may be deleted
 
     def delete_listed(self) -> Plan[None]:
-        """Delete the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
-        owner, cursor = self.user_id, None
+        """Delete the threads that the index lists."""
         try:
-            while True:
-                page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
-                yield from self.delete_threads([thread.id for thread in page])
-                cursor = page.next_cursor
-                if cursor is None:
-                    return
-        except (OptionError, RedisCapabilityError):
+            threads = yield from all_threads(self.state, self.user_id)
+        except (OptionError, RedisCapabilityError, RedisReplyError):  # no index, or no answer: `look` finds them
             return
-        except RedisReplyError as error:
-            if not is_stale(error) and error.code != "OOM":
-                raise
+        ids = [thread.id for thread in threads]
+        for start in range(0, len(ids), BATCH):
+            yield from self.delete_threads(ids[start : start + BATCH])
 
-    def _owned(self, keys: Sequence[Key]) -> Plan[tuple[list[Key], list[Key]]]:
-        """Return the keys of threads and vectors that name the user, and those that name nobody. One round trip, none without keys."""
-        replies = (yield from attempt(*(("HGET", key, "user") for key in keys))) if keys else []
-        owner = encode(self.user_id).encode()
-        pairs = list(zip(keys, replies, strict=True))
-        return [key for key, named in pairs if named == owner], [key for key, named in pairs if named is None]
-
-    def delete_found(self) -> Plan[int]:
-        """Look at every key that may name the user, delete what does, and return how much that was.
-
-        Independent of the indexes. Two round trips per 1,000 keys of the node, and those that delete.
-        """
-        keys = self.state.keys
-        thread, vector, dropped = (
-            one.encode() for one in (keys.thread_prefix, keys.vector_prefix, keys.dropped_prefix)
-        )
-        own = {key.encode() for key in keys.all_of_user(self.user_id)}
-        files, found = {key.encode() for key in keys.files_of_user(self.user_id)[1:]}, 0
-        pattern, cursors = f"{keys.prefix}:*:{{*", None
+    def look(self) -> Plan[int]:
+        """Delete what names the user, found without indexes, and return how much that was. Two round trips per 1,000 keys of a node."""
+        keys, found, cursors = self.state.keys, 0, None
+        thread, vector = keys.thread_prefix.encode(), keys.vector_prefix.encode()
         while cursors != {}:
-            seen, cursors = yield from scan(pattern, cursors)
-            ours, _ = yield from self._owned([key for key in seen if key.startswith((thread, vector))])
-            yield from self.delete_threads(list({keys.thread_of(key) for key in ours}))
-            # an expired thread leaves its vectors for a while
-            orphans, _ = yield from self._owned([key for key in ours if key.startswith(vector)])
+            seen, cursors = yield from scan(f"{keys.prefix}:*:{{*", cursors)
+            # prefixes are compared whole: the pattern also takes keys of a Memory whose `key_prefix` begins with ours
+            named = yield from self.owned([key for key in seen if key.startswith((thread, vector))])
+            yield from self.delete_threads(list({keys.thread_of(key): None for key in named}))
+            # a thread that has expired leaves its vectors for a while
+            orphans = yield from self.owned([key for key in named if key.startswith(vector)])
             if orphans:
                 self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
-            left = {keys.of(keys.thread_of(key)).thread: keys.thread_of(key) for key in seen if key.startswith(dropped)}
-            _, gone = yield from self._owned([*left])
-            yield from self.sweep([left[key] for key in gone])
-            again = own.intersection(seen)
-            if again - files:
-                yield from self.delete_memory()
-            if again & files:
-                yield from self.delete_files()
-            found += len(ours) + len(again)
-        return found
+            found += len(named)
+        return found + (yield from self.delete_beside_threads())
+
+    def owned(self, keys: Sequence[Key]) -> Plan[list[Key]]:
+        """Return those keys of threads and vectors that name the user. One round trip, none without keys."""
+        owners = (yield from attempt(*(("HGET", key, "user") for key in keys))) if keys else []
+        own = encode(self.user_id).encode()
+        return [key for key, owner in zip(keys, owners, strict=True) if owner == own]
 
     def delete_threads(self, ids: Sequence[str]) -> Plan[None]:
         """Delete threads, each in one atomic step, unless they have another owner by now.
@@ -211,56 +172,97 @@ class _Deletion:
             return
         keys, owner = self.state.keys, encode(self.user_id)
         if self.saver is not None:  # first: a deletion that is called again still knows the threads
-            ours, _ = yield from self._owned([keys.of(id).thread for id in ids])
-            yield from self._delete_checkpoints(self.saver, [id for id in ids if keys.of(id).thread in ours])
+            own = yield from self.owned([keys.of(id).thread for id in ids])
+            try:
+                for id in ids:
+                    if keys.of(id).thread in own:
+                        yield from self.saver.call("delete_thread", id)
+            except NotImplementedError:
+                self.checkpoints = "not implemented"
+        self.has_begun = True
         most = max(1, SWEEP // len(ids))
         calls = [DELETE.on(keys.of(id), user=owner, what="thread", most=most, noted=True) for id in ids]
-        unfinished, refused = [], None
-        for id, reply in zip(ids, (yield from attempt(*calls)), strict=True):
-            if isinstance(reply, RedisReplyError):
-                refused = refused or reply
-                continue
+        unfinished = []
+        for id, reply in zip(ids, (yield from send(*calls)), strict=True):
             found = orjson.loads(reply[0])
             if "deleted" in found:
                 named = {"messages": "deleted", "working_memories": "memories", "revisions": "revisions"}
-                self.counts.update(threads=1, **{name: found[field] for name, field in named.items()})
+                self.counts.update(threads=1, **{name: found[reported] for name, reported in named.items()})
             self.counts["vectors"] += found.get("vectors", 0)
             if found.get("is_left"):
                 unfinished.append(id)
-        if refused is not None:
-            raise refused
-        yield from self.sweep(unfinished)
+        self.counts["vectors"] += yield from sweep(self.state, *unfinished)
 
-    def sweep(self, ids: Sequence[str]) -> Plan[None]:
-        """Delete the vectors that are left of threads."""
-        if ids:
-            self.counts["vectors"] += yield from sweep(self.state, *ids)
+    def delete_beside_threads(self) -> Plan[int]:
+        """Delete the keys that are the user's own, also those of wings, and return how many there were. One round trip."""
+        keys, self.has_begun = self.state.keys, True
+        _, memory, revisions = keys.of_user(self.user_id)
+        counting = ("EXISTS", memory), ("XLEN", revisions), ("ZCARD", keys.files_of_user(self.user_id)[1])
+        deleting = ("UNLINK", *keys.all_of_user(self.user_id))
+        *counted, number = yield from send(*counting, deleting, in_order=True)
+        self.counts.update(dict(zip(("working_memories", "revisions", "files"), counted, strict=True)))
+        return int(number)
 
-    def _delete_checkpoints(self, saver: Saver, ids: Sequence[str]) -> Plan[None]:
-        try:
-            for id in ids:
-                yield from saver.call("delete_thread", id)
-        except NotImplementedError:
-            self.outcome = "not implemented"
-        except Exception as error:
-            error.add_note(self.unfinished)
-            raise
 
-    def delete_memory(self) -> Plan[None]:
-        """Delete all that the user has beside threads. One round trip, and those of the rooms that have something."""
-        keys, owner = self.state.keys, self.user_id
-        _, memory, revisions = keys.of_user(owner)
-        own = [memory, revisions, keys.usage_of_user(owner)[1], *(keys.rows_of_user(owner, kind) for kind in ROW_KINDS)]
-        found, entries, _, has_files = yield from send(
-            ("EXISTS", memory),
-            ("XLEN", revisions),
-            ("DEL", *own),
-            ("EXISTS", *keys.files_of_user(owner)[1:]),
-            in_order=True,
-        )
-        self.counts.update(working_memories=found, revisions=entries)
+# ---------------------------------------------------------------------- merges
+
+
+def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeReport]:
+    """Give the working memory, threads and files of a user to another one.
+
+    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was interrupted.
+    """
+    if check_id(source, "source") == check_id(into, "into"):
+        raise IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")
+    keys, mark = state.keys, merge_mark(into)
+    claiming = _tombstone(state, source, "claim", mark, token)
+    earlier, deleting = yield from send(claiming, ("GET", keys.of_user(into)[0]), in_order=True)
+    if earlier is not None and not earlier.startswith(mark.encode()):
+        raise UserDeletedError(source)
+    counts: Counter[str] = Counter()
+    moved: dict[str, Any] = {}  # fields of the report
+    try:
+        if deleting is not None:
+            raise UserDeletedError(into)
+        yield from _merge_memory(state, source, into, counts)
+        for thread in (yield from all_threads(state, source)):
+            try:
+                given = yield from transfer(state, thread.id, source, into, merging=True)
+            except (ThreadOwnershipError, ThreadNotFoundError):  # it was given away or deleted meanwhile
+                continue
+            counts.update(threads=1, messages=given.message_count)
+        (has_files,) = yield from send(("EXISTS", *keys.files_of_user(source)[1:]))
         if has_files:
-            yield from self.delete_files()
+            moved = yield from wing("files").merged_into(state, source, into)
+    except WorkingMemError as error:
+        yield from attempt(_tombstone(state, source, "lift", mark, token))
+        if counts.total():
+            error.add_note(f"a part is merged: call users.merge({source!r}, into={into!r}) again for the rest")
+        raise
+    yield from send(_tombstone(state, source, "lift", mark, token))
+    for one in (source, into):
+        state.room(Authors).pop(one)
+    return MergeReport(source=source, into=into, **{**counts, **moved})
 
-    def delete_files(self) -> Plan[None]:
-        self.counts.update((yield from wing("files").erased(self.state, self.user_id)))
+
+def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
+    """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips."""
+    if state.working_memory is None:  # the stored one is merged all the same
+        state = copy(state)
+        state.working_memory = WorkingMemoryOptions(template="")
+    _, memory, revisions = state.keys.of_user(source)
+    usage = state.keys.usage_of_user(source)[1]
+    (document, kept), taken = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
+    if document and kept:  # values of rows come with these
+        document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
+    if document:
+        where = ScopeKey(state.keys.of_user(into), None, into)
+
+        def join(form: Format, text: str) -> str:
+            return joined(form, text, document.decode())
+
+        yield from change_document(state, where, join, "merge", size=len(document))
+        counts["working_memories"] += 1
+    numbers = {name.decode(): int(number) for name, number in as_dict(taken).items()}
+    counting = [count_command(state, into, numbers)] if numbers else []
+    yield from send(*counting, ("DEL", memory, revisions, usage), at_most_once=bool(numbers))

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import RevisionNotFoundError, ThreadNotFoundError
-from langchain_workingmem.working_memory.operations import (
-    change_working_memory,
+from langchain_workingmem.working_memory.document import Mode
+from langchain_workingmem.working_memory.store import (
+    change_document,
     check_writable,
     find_scope_key,
     read_working_memory,
-    reader_of,
     revisions_of,
     run_memory,
+    size_of,
+    state_of,
     write_revision,
 )
 
 if TYPE_CHECKING:
-    from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.reports import KeeperReport
+    from langchain_workingmem.working_memory.document import Format
 
 
 class WorkingMemory(Operations):
@@ -83,11 +84,11 @@ class WorkingMemory(Operations):
         update that would erase everything (the bare template, empty text, nulls only) is refused.
         Atomic: a concurrent write is merged, not lost. Two round trips without concurrent writers. Errors:
         `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or
-        after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply
-        was
-        lost, and the update may or may not be stored; a second call with the same `expected_revision` is safe.
+        after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. An update whose reply was lost is sent
+        again, and stored once; `OutcomeUnknownError` if nobody can tell any more whether it was stored.
         """
-        check_writable(self._core.state)
+        state = self._core.state
+        check_writable(state)
         if mode is not None:
             one_of(mode, get_args(Mode), "mode")
         if expected_revision is not None:
@@ -96,8 +97,9 @@ class WorkingMemory(Operations):
         def change(form: Format, text: str) -> str:
             return form.apply(text, content, mode)
 
-        state = self._core.state
-        _, after = yield from change_working_memory(state, thread_id, user_id, change, "update", expected_revision)
+        scope_key = yield from find_scope_key(state, thread_id, user_id)
+        size = size_of(content)
+        _, after = yield from change_document(state, scope_key, change, "update", size=size, expected=expected_revision)
         return after
 
     aupdate = twin(update)
@@ -105,10 +107,11 @@ class WorkingMemory(Operations):
     @operation
     def clear(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Empty working memory; `revert` restores it. One round trip."""
-        check_writable(self._core.state)
-        scope_key = yield from find_scope_key(self._core.state, thread_id, user_id)
-        _, row = yield from write_revision(self._core.state, scope_key, None, "clear", "")
-        return reader_of(self._core.state, scope_key)(row)
+        state = self._core.state
+        check_writable(state)
+        scope_key = yield from find_scope_key(state, thread_id, user_id)
+        _, row = yield from write_revision(state, scope_key, None, "clear", "")
+        return state_of(state, scope_key, row)
 
     aclear = twin(clear)
 
@@ -127,13 +130,12 @@ class WorkingMemory(Operations):
     ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`.
 
-        One of another format, from before the options changed, is the document again: `value` is its text, this is
-        logged, and agents
-        are asked to bring it into the present format.
+        One of another format, from before the options changed, is the document again: `value` is its text, and agents are
+        asked to bring it into the present format.
         """
-        check_writable(self._core.state)
-        at_least(revision, 1, "revision")
         state = self._core.state
+        check_writable(state)
+        at_least(revision, 1, "revision")
         scope_key = yield from find_scope_key(state, thread_id, user_id)
         head = {"revert": str(revision), "keep": state.remembering.revisions, "origin": "revert"}
         try:
@@ -142,7 +144,7 @@ class WorkingMemory(Operations):
             raise RevisionNotFoundError(revision) from error
         if status == "missing":
             raise RevisionNotFoundError(revision)
-        return reader_of(state, scope_key)(row)
+        return state_of(state, scope_key, row)
 
     arevert = twin(revert)
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._text.clock import from_micros, to_minute
+from langchain_workingmem._text.nesting import parse_json
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.options import WorkingMemoryOptions
+    from langchain_workingmem.working_memory.document import Format
 
 _PURPOSE = "This is your working memory{named}: facts about {subject}, kept between turns. Use it; do not recite it."
 _SUBJECT = {"user": "the user, in all of their conversations", "thread": "this conversation and its user"}
@@ -33,9 +33,8 @@ _CLEAR = "To delete fields, name them in `clear`; null deletes nothing."
 _WHOLE = "it replaces everything, so include all that is still true."
 _EDIT_OR_REPLACE = f"Change single places with `edits`, or send the whole text as `memory`: {_WHOLE}"
 _APPEND = "Send new text as `memory`: it is added at the end. Change single places with `edits`."
-_LISTS = "Lists are replaced as a whole."
 UPDATE_RULES = {  # by format and mode
-    ("json", "merge"): f"Send only new or changed fields; the others stay. {_LISTS} {_CLEAR}",
+    ("json", "merge"): f"Send only new or changed fields; the others stay. Lists are replaced as a whole. {_CLEAR}",
     ("json", "append"): f"Send only new facts; the rest stays, and lists grow. {_CLEAR}",
     ("json", "replace"): f"Send the whole document: {_WHOLE} {_CLEAR}",
     ("markdown", "replace"): f"{_EDIT_OR_REPLACE} Keep the template's form.",
@@ -51,58 +50,8 @@ _OTHER_FORM = "The data has another form. Once, send everything in it that still
 UPDATE = "update_working_memory"  # the tool; the name of a memory may follow in its name
 
 
-def render_working_memory(
-    form: Format,
-    document: str,
-    scope: str,
-    *,
-    update: str | None,
-    instructions: str | None = None,
-    name: str | None = None,
-    since: str = "",
-) -> str:
-    """Render working memory for a prompt: what never changes first, so that prompt caches keep it, data last.
-
-    `update` is the name of the tool that changes it, None where there is none. `name` is the name of the memory, where
-    an agent has several. `since` says which value is known since when.
-    """
-    data = _EMPTY if form.is_empty(document) else escape(visible(document), quote=False)
-    head = _head(form, scope, update, instructions, name)
-    after = f"</data>\n<known_since>\n{escape(visible(since), quote=False)}\n</known_since>" if since else "</data>"
-    is_object = isinstance(parse_json(document), dict)
-    if update and document and ((form.name == "json" and not is_object) or (form.name == "markdown" and is_object)):
-        return f"{head}\n{data}\n{after}\n{_OTHER_FORM}\n</working_memory>"
-    return f"{head}\n{data}\n{after}\n</working_memory>"
-
-
-@lru_cache(64)
-def _head(form: Format, scope: str, update: str | None, instructions: str | None, name: str | None) -> str:
-    rules = _READ_ONLY
-    if update:
-        rules = f"{instructions or _RULES.format(update=update)}\n- {update_rules(form)}"
-    purpose = _PURPOSE.format(
-        subject=_OF_SEVERAL if name and scope == "user" else _SUBJECT[scope],
-        named=f" {name!r}" * bool(name),
-    )
-    described = _describe_form(form) if update else ()
-    return "\n".join([opening_tag("working_memory", name), purpose, rules, *described, _ESCAPES, "<data>"])
-
-
-def update_rules(form: Format) -> str:
-    """Tell a model how to update a document."""
-    return UPDATE_RULES[form.name, form.default_mode]
-
-
-def _describe_form(form: Format) -> list[str]:
-    if isinstance(form, JsonFormat):
-        return ["<schema>", escape(form.described, quote=False), "</schema>"]
-    if form.template.strip():
-        return ["<template>", escape(form.template.strip("\n"), quote=False), "</template>"]
-    return []
-
-
 def working_memory_block(
-    state: MemoryState,
+    options: WorkingMemoryOptions,
     current: WorkingMemoryState,
     *,
     read_only: bool = False,
@@ -110,25 +59,53 @@ def working_memory_block(
     name: str | None = None,
     zone: ZoneInfo | None = None,
 ) -> str:
-    """Render working memory for a prompt that mentions only tools that the model has.
+    """Render working memory for a prompt that mentions only tools that the model has: what never changes first, data last.
 
-    `tools` are the names of these tools, of which other middleware may still take some away; None: those of the
-    options. `name`: see
-    `render_working_memory`.
+    `tools` are the names of these tools, of which other middleware may still take some away; None: those of the options. `name` is that
+    of the memory, where an agent has several.
     """
-    options = state.remembering
     if tools is None:
         tools = [f"{tool}_working_memory{f'_{name}' if name else ''}" for tool in options.tools]
-    update = next((tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")), None)
-    return render_working_memory(
-        options.format,
-        current.text,
-        options.scope,
-        update=None if read_only or options.read_only else update,
-        instructions=options.instructions,
-        name=name,
-        since=_days(current.kept, zone) if options.show_since and current.kept else "",
-    )
+    update = None
+    if not (read_only or options.read_only):
+        update = next((tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")), None)
+    form, text = options.format, current.text
+    lines = [
+        _head(form, options.scope, update, options.instructions, name),
+        _EMPTY if current.is_empty else escape(visible(text), quote=False),
+        "</data>",
+    ]
+    if options.show_since and current.kept:
+        lines += ["<known_since>", escape(visible(_days(current.kept, zone)), quote=False), "</known_since>"]
+    may_be_foreign = isinstance(current.value, str) if form.name == "json" else text.startswith("{")
+    if (
+        update
+        and may_be_foreign
+        and form.name != "text"
+        and isinstance(parse_json(text), dict) != (form.name == "json")
+    ):
+        lines.append(_OTHER_FORM)
+    return "\n".join([*lines, "</working_memory>"])
+
+
+@lru_cache(64)
+def _head(form: Format, scope: str, update: str | None, instructions: str | None, name: str | None) -> str:
+    subject = _OF_SEVERAL if name and scope == "user" else _SUBJECT[scope]
+    lines = [opening_tag("working_memory", name), _PURPOSE.format(subject=subject, named=f" {name!r}" if name else "")]
+    if update is None:
+        lines.append(_READ_ONLY)
+    else:
+        lines += [instructions or _RULES.format(update=update), f"- {update_rules(form)}"]
+        if isinstance(form, JsonFormat):
+            lines += ["<schema>", escape(form.described, quote=False), "</schema>"]
+        elif form.template.strip():
+            lines += ["<template>", escape(form.template.strip("\n"), quote=False), "</template>"]
+    return "\n".join([*lines, _ESCAPES, "<data>"])
+
+
+def update_rules(form: Format) -> str:
+    """Tell a model how to update a document."""
+    return UPDATE_RULES[form.name, form.default_mode]
 
 
 def _days(kept: str, zone: ZoneInfo | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.server import chosen_engine
+from langchain_workingmem.embedded import chosen_engine
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 STORES_JSON = "langgraph.checkpoint.redis"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.server import chosen_engine
+from langchain_workingmem.embedded import chosen_engine
 
 Run = Callable[..., str]
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

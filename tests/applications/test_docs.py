@@ -24,11 +24,11 @@ from playwright.sync_api import sync_playwright
 
 import langchain_workingmem
 from langchain_workingmem import FileOptions, WorkingMemoryOptions
-from langchain_workingmem._documents.formats import Mode
-from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.cli import app
-from langchain_workingmem.users.sections import VERSION
+from langchain_workingmem.embedded import chosen_engine
+from langchain_workingmem.users.archive import VERSION
+from langchain_workingmem.working_memory.document import Mode
 from tests.applications.conftest import BLOCK, run_page
 from tests.helpers.embedded import BareServers
 from tests.helpers.types import Make

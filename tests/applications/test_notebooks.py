@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine import server
+from langchain_workingmem import embedded as server
 from tests.applications.test_docs import LINK
 from tests.helpers.examples import sample
 

@@ -23,7 +23,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Scripted]:
 
     def use(*script: Any) -> Scripted:
         model = Scripted.says(*script)
-        monkeypatch.setattr("langchain_workingmem.chat_models.chat_model_by_name", lambda _: model)
+        monkeypatch.setattr("langchain_workingmem._engine.calls.chat_model_by_name", lambda _: model)
         return model
 
     return use

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from langchain_workingmem._documents.formats import JsonFormat, Mode
-from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.working_memory.document import JsonFormat, Mode
+from langchain_workingmem.working_memory.schema import schema_of
 
 
 class Mood(Enum):
@@ -78,4 +78,4 @@ def refused(schema: Any, current: dict[str, Any], patch: Any) -> WorkingMemoryVa
 
 
 def value(schema: Any, document: dict[str, Any]) -> Any:
-    return JsonFormat(schema_of(schema)).value(json.dumps(document))
+    return JsonFormat(schema_of(schema)).read(json.dumps(document)).value

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, RootModel
 from typing_extensions import TypedDict
 
-from langchain_workingmem._documents.formats import JsonFormat, Mode, TextFormat
-from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.options import WorkingMemoryOptions
+from langchain_workingmem.working_memory.document import JsonFormat, Mode, TextFormat
+from langchain_workingmem.working_memory.schema import schema_of
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
 FILLED = "# User\n- **Name**: Ann\n- **City**: Ulm\n"

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem.working_memory.document import JsonFormat
+from langchain_workingmem.working_memory.schema import schema_of
 
 
 class Car(BaseModel):
@@ -52,5 +52,5 @@ class Owner(BaseModel):
 def test_an_instance_keeps_the_tag_of_a_union(owner: Owner, stored: Any) -> None:
     form = JsonFormat(schema_of(Owner))
     document = form.apply('{"name": "Ann"}', owner, None)
-    assert form.value(document) == owner.model_copy(update={"name": "Ann"})
+    assert form.read(document).value == owner.model_copy(update={"name": "Ann"})
     assert document == form.apply('{"name": "Ann"}', stored, None)

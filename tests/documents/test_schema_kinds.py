@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import OptionError
-from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem.working_memory.schema import schema_of
 from tests.documents.samples import Tree, refused, stored, value
 
 # ---------------------------------------------------------------------- Pydantic: other shapes

@@ -8,8 +8,8 @@ from typing import Any, Self
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem.working_memory.document import JsonFormat
+from langchain_workingmem.working_memory.schema import schema_of
 from tests.documents.samples import Mood, Person, refused, stored, value
 
 # ---------------------------------------------------------------------- Pydantic: what is kept
@@ -112,7 +112,7 @@ def test_a_field_validator_refuses_and_normalises() -> None:
     assert "do not shout" in str(error)
     # what was sent is stored, and normalised whenever it is read
     assert stored(Doubtful, {}, {"word": "  yes "}) == {"word": "  yes "}
-    assert JsonFormat(schema_of(Doubtful)).value('{"word": "  yes "}').word == "yes"
+    assert JsonFormat(schema_of(Doubtful)).read('{"word": "  yes "}').value.word == "yes"
 
 
 class Strict(BaseModel):

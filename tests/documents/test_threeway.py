@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._documents.threeway import MergeConflictError, merge_text
 from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.working_memory.patch import MergeConflictError, merge_text
 
 lines = st.sampled_from(["a", "b", "a: 1", "a: 2", "b: 1", "", " ", "  a", "# c"])
 texts = st.lists(lines, max_size=8).map("\n".join) | st.text("ab:\n ", max_size=20)

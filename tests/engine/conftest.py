@@ -16,8 +16,7 @@ import redis
 import redis.asyncio
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem._engine.server import socket_of
-from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.embedded import EmbeddedRedis, socket_of
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.everywhere import Data

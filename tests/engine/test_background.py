@@ -15,10 +15,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.models import ask
+from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
-from langchain_workingmem._engine.run_async import AsyncRunner
-from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem.errors import MemoryClosedError
 from tests.helpers.types import Make
 

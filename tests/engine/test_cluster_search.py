@@ -15,8 +15,8 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
-from langchain_workingmem._engine.cluster import asearch
-from langchain_workingmem._engine.cluster import search as search_now
+from langchain_workingmem._engine import clients
+from langchain_workingmem._engine.plan import Send
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, wait_until
@@ -138,28 +138,27 @@ def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, ma
 
 
 def test_a_master_that_dies_during_a_search_is_noticed(
-    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data], runner: asyncio.Runner | None
+    cluster: RealCluster,
+    connect: Connect,
+    make_data: Callable[..., Data],
+    runner: asyncio.Runner | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client = connect(cluster.ports[0], protocol=2)
     make_data(**client).fill()
-    dead = cluster.ports[1]
+    dead, pipelined = cluster.ports[1], clients._pipelined
 
-    def meanwhile(_: object) -> list[Any]:
-        time.sleep(0.2)  # the search has its answer, but it is not read
-        cluster.kill(dead)
-        return [None]
+    async def meanwhile(target: Any, commands: Any) -> list[Any]:
+        if commands == [("GET", "x")]:  # the search has its answer
+            await asyncio.sleep(0.2) if runner else time.sleep(0.2)  # noqa: ASYNC251
+            cluster.kill(dead)
+            return [None]
+        return await pipelined(target, commands)
 
-    async def ameanwhile(commands: object) -> list[Any]:
-        return meanwhile(commands)
-
-    def ask() -> list[Any]:
-        commands = [("FT._LIST",), ("GET", "x")]
-        if runner is None:
-            return search_now(client["client"], commands, meanwhile, again=False)
-        return runner.run(asearch(client["async_client"], commands, ameanwhile, again=False))
-
-    with pytest.raises(redis.ConnectionError):
-        ask()
+    monkeypatch.setattr(clients, "_pipelined", meanwhile)
+    asking = clients.perform(next(iter(client.values())), Send([("FT._LIST",), ("GET", "x")], at_most_once=True))
+    with pytest.raises(RedisConnectionError):
+        clients.at_once(asking) if runner is None else runner.run(asking)
 
 
 def test_an_agent_goes_on_without_a_master(

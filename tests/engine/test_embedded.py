@@ -1,16 +1,14 @@
 """The embedded server: real servers, their data, their errors."""
 
 import os
-import shutil
 import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from langchain_workingmem._engine import child, server
+from langchain_workingmem import embedded as server
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
 from tests.helpers.embedded import (
@@ -118,8 +116,7 @@ def test_a_temporary_directory_goes_even_if_its_server_crashed() -> None:
         assert embedded.path
         directory = embedded.path
         os.kill(server_pid(directory), signal.SIGKILL)
-        wait_until(lambda: is_stopped(directory))
-    assert not directory.exists()
+    wait_until(lambda: not directory.exists(), seconds=2)
 
 
 @pytest.mark.parametrize("name", ["with space", "100%41?x=1#y", "quo'te\"s", "späße-記憶", "x" * 120])
@@ -156,30 +153,6 @@ def test_options_that_cannot_work_are_refused() -> None:
         _ = EmbeddedRedis().url
 
 
-def test_a_directory_that_was_removed_is_made_again(data: Path) -> None:
-    with EmbeddedRedis(data) as embedded:
-        old = server_pid(data)
-        shutil.rmtree(data)
-        embedded.start()
-        assert server_pid(data) != old
-        with connect(embedded) as client:
-            assert client.dbsize() == 0
-
-
-def test_a_claim_that_waited_for_a_directory_that_went_is_one_of_the_new_directory(data: Path) -> None:
-    data.mkdir(mode=0o700)
-    last = child.open_lock(data / "users.lock")
-    assert child.locked(last)  # as a server that shuts down
-    with ThreadPoolExecutor(1) as pool:
-        claiming = pool.submit(server.claim, data, time.monotonic() + 10)
-        time.sleep(0.1)
-        shutil.rmtree(data)
-        os.close(last)
-        directory, claim = claiming.result()
-    assert child.is_current(directory, claim)
-    os.close(claim)
-
-
 # --- Errors
 
 
@@ -202,13 +175,6 @@ def test_a_server_that_does_not_answer_says_why(data: Path, scratch: Path, monke
     with pytest.raises(RedisConnectionError, match=r"(?s)does not answer.*thinking"):
         EmbeddedRedis(data).start()
     wait_until(lambda: is_stopped(data))
-
-
-def test_a_server_without_search_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bare = server.Engine(server.chosen_engine().binary, ())
-    monkeypatch.setattr(server, "chosen_engine", lambda: bare)
-    with pytest.raises(RedisCapabilityError, match="no Search"):
-        EmbeddedRedis(data).start()
 
 
 def test_without_any_server_the_error_names_both_remedies(scratch: Path) -> None:

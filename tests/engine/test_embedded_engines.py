@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_workingmem._engine import server
+from langchain_workingmem import embedded as server
 from langchain_workingmem.errors import RedisCapabilityError
 from tests.helpers.embedded import executable
 

@@ -151,18 +151,6 @@ def test_start_brings_back_a_killed_server_with_its_data(data: Path) -> None:
             assert again.get("key") == "value"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
-def test_a_server_ends_with_the_process_that_watches_it(data: Path) -> None:
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        client.set("key", "value")
-        os.kill(parent_pid(data), signal.SIGKILL)
-        wait_until(lambda: is_free(data / "server.lock"), seconds=2)
-        embedded.start()
-        with connect(embedded) as again:
-            assert again.get("key") == "value"
-    wait_until(lambda: is_stopped(data), seconds=2)
-
-
 @pytest.mark.parametrize("victims", ["parent first", "server first"])
 def test_nothing_that_killed_processes_leave_blocks_the_next_start(data: Path, victims: str) -> None:
     with EmbeddedRedis(data) as embedded, connect(embedded) as client:
@@ -171,6 +159,7 @@ def test_nothing_that_killed_processes_leave_blocks_the_next_start(data: Path, v
         for pid in pids if victims == "parent first" else reversed(pids):
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: is_stopped(data))
+    (data / "redis.sock").unlink(missing_ok=True)
     (data / "redis.sock").write_text("stale")
     (data / "temp-rewriteaof-bg-1.aof").write_text("stale")
     with EmbeddedRedis(data) as embedded, connect(embedded) as client:

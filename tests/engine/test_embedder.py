@@ -10,7 +10,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import LocalEmbeddings
-from langchain_workingmem._engine.embedder import Embedder
+from langchain_workingmem._engine.calls import Embedder
 
 pytestmark = pytest.mark.in_turn("face")
 

@@ -18,8 +18,7 @@ import redis
 from langchain_workingmem import RedisConnectionError
 from langchain_workingmem._engine import clients
 from langchain_workingmem._engine.plan import Command, Send, attempt, send
-from langchain_workingmem._engine.run_async import AsyncRunner
-from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OutcomeUnknownError
 from tests.helpers.embedded import wait_until
@@ -173,11 +172,11 @@ def test_an_idle_connection_that_the_server_closed_is_found_before_anything_is_s
 def test_a_server_that_is_restarted_loses_no_call(face: str) -> None:
     with EmbeddedRedis() as server:
         runner = sync_runner(server.url)
-        runner.revive = server.start
+        runner.link.revive = server.start
 
         async def talk() -> None:
             async with running(server.url) as other:
-                other.revive = server.start
+                other.link.revive = server.start
                 await echo(other, b"x")
                 stop(server)
                 found = await asyncio.gather(*(echo(other, number(place)) for place in range(20)))

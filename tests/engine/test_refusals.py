@@ -11,7 +11,7 @@ import openai
 import pytest
 from langchain_core import exceptions
 
-from langchain_workingmem._engine.refusals import is_overflow, is_refusal
+from langchain_workingmem._engine.calls import is_overflow, is_refusal
 
 
 def response(status: int) -> Any:  # of the httpx that the packages have, whichever that is

@@ -11,7 +11,7 @@ import redis.exceptions
 import redis.sentinel
 
 from langchain_workingmem import Memory, RedisConnectionError
-from langchain_workingmem._engine.replies import refused, reply_of
+from langchain_workingmem._engine.exchange import refused
 from langchain_workingmem.embedded import EmbeddedRedis
 
 LOGIN = "username=ann,password=hunter2"
@@ -73,7 +73,7 @@ def test_what_a_server_says_of_a_login_is_passed_on() -> None:
     ],
 )
 def test_a_server_that_does_not_know_how_one_logs_in_shows_no_login(reply: str) -> None:
-    text = str(reply_of(redis.exceptions.ResponseError(reply)))
+    text = str(refused(redis.exceptions.ResponseError(reply)))
     assert text.startswith("unknown command")
     assert "hunter2" not in text
     assert "ann" not in text

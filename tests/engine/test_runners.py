@@ -7,17 +7,15 @@ import threading
 from typing import Any
 
 import pytest
+import redis
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, Step, attempt, everywhere, scan, send
-from langchain_workingmem._engine.run_async import AsyncRunner
-from langchain_workingmem._engine.run_sync import Runner
-from langchain_workingmem._redis.access import sweep_now
-from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem._redis.scripts import DELETE
-from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import MemoryClosedError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
+from tests.helpers.types import Make
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Any], Any]:
@@ -66,15 +64,6 @@ def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
 # ---------------------------------------------------------------------- slices
 
 
-def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
-    with pytest.raises(RedisConnectionError) as caught:
-        drive(
-            sweep_now(MemoryState(keys=Keys(), embedder=Embedder()), "t", "it is deleted", "do it again"),
-            RedisConnectionError("gone"),
-        )
-    assert caught.value.__notes__ == ["it is deleted, but some of its vectors are left: do it again"]
-
-
 # ---------------------------------------------------------------------- steps
 
 
@@ -119,7 +108,7 @@ async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> Non
     def plan() -> Plan[str]:
         return (yield from Call(lambda: threading.current_thread().name))
 
-    assert (await AsyncRunner(no_client).run(plan())).startswith("workingmem-async")
+    assert await AsyncRunner(no_client).run(plan()) != threading.current_thread().name
 
 
 def counting(log: list[int], number: int = 0) -> Step[int]:
@@ -193,3 +182,17 @@ def test_a_plan_is_closed_when_its_task_is_cancelled() -> None:
 
     asyncio.run(main())
     assert log == ["closed"]
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_after_close_every_call_says_that_the_memory_is_closed(
+    make_memory: Make, server: EmbeddedRedis, face: str, borrowed: bool
+) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        memory = make_memory(**({"client": client} if borrowed and face == "sync" else {}))
+        memory.threads.get("t")
+        memory.close()
+        memory.close()
+        with pytest.raises(MemoryClosedError):
+            memory.threads.get("t")

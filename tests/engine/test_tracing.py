@@ -16,7 +16,7 @@ ASKED = [f"{owner}_TRACING{version}" for owner in ("LANGSMITH", "LANGCHAIN") for
 
 def answers(code: str, asked: dict[str, str] | None = None, *, forked: bool = False) -> str:
     """Run code in a process of its own; the environment is that of the test without what asks for traces."""
-    start = "import sys\nfrom langchain_workingmem._engine.tracing import _is_in_a_run, _is_traced\n"
+    start = "import sys\nfrom langchain_workingmem._engine.calls import is_heard\n"
     environment = {name: value for name, value in os.environ.items() if name not in ASKED} | (asked or {})
     words = [sys.executable, "-c", start + code]
     if forked:
@@ -28,26 +28,26 @@ def answers(code: str, asked: dict[str, str] | None = None, *, forked: bool = Fa
 
 
 def test_nothing_is_imported_to_learn_that_nobody_listens() -> None:
-    code = "print(_is_in_a_run(), _is_traced(), *({'langchain_core', 'langsmith'} & {*sys.modules}))"
-    assert answers(code) == "False False"
+    code = "print(is_heard(), *({'langchain_core', 'langsmith'} & {*sys.modules}))"
+    assert answers(code) == "False"
 
 
 @pytest.mark.parametrize("name", sample(ASKED, 2))
 @pytest.mark.parametrize(("value", "expected"), [("true", "True"), ("false", "False"), ("", "False")])
 def test_the_environment_may_ask_for_traces(name: str, value: str, expected: str) -> None:
-    assert answers("print(_is_traced())", {name: value}) == expected
+    assert answers("print(is_heard())", {name: value}) == expected
 
 
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("import langsmith\nprint(_is_traced())", "False"),
-        ("import langsmith; langsmith.configure(enabled=True)\nprint(_is_traced())", "True"),
-        ("import langsmith\nwith langsmith.tracing_context(enabled=True): print(_is_traced())", "True"),
-        ("import langsmith\nwith langsmith.tracing_context(enabled=False): print(_is_traced())", "False"),
+        ("import langsmith\nprint(is_heard())", "False"),
+        ("import langsmith; langsmith.configure(enabled=True)\nprint(is_heard())", "True"),
+        ("import langsmith\nwith langsmith.tracing_context(enabled=True): print(is_heard())", "True"),
+        ("import langsmith\nwith langsmith.tracing_context(enabled=False): print(is_heard())", "False"),
         (
             "from langchain_core.runnables import RunnableLambda\n"
-            "RunnableLambda(lambda _: print(_is_in_a_run())).invoke(1); print(_is_in_a_run())",
+            "RunnableLambda(lambda _: print(is_heard())).invoke(1); print(is_heard())",
             "True\nFalse",
         ),
     ],

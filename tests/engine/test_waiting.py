@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import EmbeddingError, Memory, RecallOptions, RedisConnectionError
-from langchain_workingmem._engine import embedder
+from langchain_workingmem._engine import calls
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -40,7 +38,7 @@ class Hanging(WordEmbeddings):
 
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Hanging:
-    monkeypatch.setattr(embedder, "SECONDS_A_TEXT", 0.0)
+    monkeypatch.setattr(calls, "SECONDS_A_TEXT", 0.0)
     return Hanging()
 
 
@@ -98,11 +96,11 @@ async def test_a_hanging_model_is_an_error_that_names_the_option(
     async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=recall) as memory:
         await memory.asetup()
         hanging.hangs = True
-        calls: list[Callable[[], Any]] = [
+        asking: list[Callable[[], Any]] = [
             lambda: memory.recall.asearch("hello", user_id="u"),
             lambda: memory.history.aappend([HELLO], thread_id="t", user_id="u"),
         ]
-        for call in calls:
+        for call in asking:
             with pytest.raises(EmbeddingError, match=r"did not answer within 0\.1 s.*embedding_timeout") as caught:
                 await call()
         assert "reindex" in caught.value.__notes__[0]
@@ -126,22 +124,3 @@ async def test_with_on_error_log_a_hanging_model_costs_the_vectors_only(
         hanging.hangs = False
         assert await memory.recall.areindex(progress=False) == 1
         assert (await memory.recall.asearch("hello", user_id="u")).hits[0].message == HELLO
-
-
-async def test_hanging_sync_models_do_not_keep_the_threads_that_read(server: EmbeddedRedis, prefix: str) -> None:
-    over, most = threading.Event(), min(32, (os.cpu_count() or 1) + 4)  # threads of a loop
-    async with Memory(server.url, key_prefix=prefix) as memory:
-        long = HumanMessage("y" * 300_000, id="1")
-        await memory.history.aappend([long], thread_id="t", user_id="u")
-        hung = [asyncio.create_task(asyncio.to_thread(over.wait, 60)) for _ in range(most)]
-        try:
-            await asyncio.sleep(0)
-            assert await asyncio.wait_for(memory.history.amessages("t"), 10) == [long]
-            threads = [one for one in threading.enumerate() if one.name.startswith("workingmem-async")]
-            assert threads
-        finally:
-            over.set()
-            await asyncio.gather(*hung)
-    for thread in threads:
-        thread.join(10)
-        assert not thread.is_alive()

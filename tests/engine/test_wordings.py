@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem._engine.replies import reply_of
+from langchain_workingmem._engine import exchange
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.engine.conftest import to_socket
 from tests.helpers.examples import sample
@@ -47,7 +47,7 @@ SAID = {
 
 @pytest.mark.parametrize("reply", SAID)
 def test_one_code_stands_for_every_wording(reply: str) -> None:
-    assert reply_of(redis.ResponseError(reply)).code == SAID[reply]
+    assert exchange.refused(redis.ResponseError(reply)).code == SAID[reply]
 
 
 # ------------------------------------------------------------------ the engine of this run
@@ -56,7 +56,7 @@ def test_one_code_stands_for_every_wording(reply: str) -> None:
 def refused(client: Any, *command: Any) -> str:
     with pytest.raises(redis.ResponseError) as caught:
         client.execute_command(*command)
-    return reply_of(caught.value).code
+    return exchange.refused(caught.value).code
 
 
 def test_the_codes_of_a_missing_index_and_of_one_that_exists(raw: Any, prefix: str) -> None:

@@ -19,8 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langchain_workingmem._engine import child
-from langchain_workingmem._engine.server import chosen_engine
-from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.embedded import EmbeddedRedis, chosen_engine
 
 
 def read(process: subprocess.Popen[str]) -> str:

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.run_async import AsyncRunner
-from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem.store import RedisMemoryStore
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.run_async import AsyncRunner
+from langchain_workingmem._engine.run import AsyncRunner
 
 PATIENCE = 1.0  # seconds between two looks, while something is under way outside of the loop
 

@@ -23,8 +23,8 @@ SCRIPT = Path(forks.__file__)
 PLACE = "WORKINGMEM_TEST_FORKS"  # the directory of the servers, for all processes of a run
 CONNECTED = (
     "langchain_workingmem._engine.clients",
-    "langchain_workingmem._engine.embedder",
-    "langchain_workingmem._engine.server",
+    "langchain_workingmem._engine.run",
+    "langchain_workingmem.embedded",
     "numpy",
     "redisvl.query",
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from langchain_workingmem._engine.server import chosen_engine
+from langchain_workingmem.embedded import chosen_engine
 from tests.helpers.embedded import BareServers, free_port, wait_until
 from tests.helpers.network import Network
 

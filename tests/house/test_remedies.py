@@ -8,8 +8,8 @@ import pickle
 from typing import Any
 
 from langchain_workingmem import errors
-from langchain_workingmem._documents.threeway import MergeConflictError
 from langchain_workingmem.errors import Remedy, WorkingMemError
+from langchain_workingmem.working_memory.patch import MergeConflictError
 
 CLASSES = {name: one for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, WorkingMemError)}
 OWN: dict[str, tuple[Any, ...]] = {  # classes that know their remedy, with arguments for them

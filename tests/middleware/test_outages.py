@@ -16,8 +16,7 @@ from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem._engine.breaker import PAUSE
-from langchain_workingmem._engine.plan import FEW
+from langchain_workingmem._engine.plan import COOL_DOWN, FEW
 from langchain_workingmem.faces.for_models import AWAY
 from tests.helpers.embedded import free_port
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
@@ -118,7 +117,7 @@ def test_a_turn_waits_once_and_the_next_one_not_at_all(
     agent = agent_of(model, memory, tools=[weather])
     assert attempts.of(lambda: bench.run(agent, ask("pears"))) == once
     assert attempts.of(lambda: bench.run(agent, ask("pears"))) == 0
-    clock.now += PAUSE
+    clock.now += COOL_DOWN
     assert attempts.of(lambda: bench.run(agent, ask("pears"))) == once
     assert len(bench.embeddings.calls) == 1  # what is remembered is not asked for, and nothing else is embedded
     assert said(model.seen[0]) == ["human: pears"]
@@ -157,7 +156,7 @@ def test_the_first_turn_behind_the_pause_finds_memory_again(
     fail(present)
     bench.run(agent, ask("first"))
     assert "Redis has failed, and is asked again every 5 s" in caplog.text
-    clock.now += PAUSE
+    clock.now += COOL_DOWN
     bench.run(agent, ask("second"))
     assert "Redis answers again" in caplog.text
     assert stored(present) == ["human: second", "ai: two"]
@@ -205,6 +204,6 @@ def test_nodes_go_without_memory_as_well(
         assert attempts.of(lambda: bench.run(graph, ask("hello"))) == once
     assert "the graph goes on without memory" in caplog.text
     assert "the turn is not saved" in caplog.text
-    clock.now += PAUSE
+    clock.now += COOL_DOWN
     assert attempts.of(lambda: bench.run(graph, ask("hello"))) == once
     assert [said(seen) for seen in model.seen] == [["human: hello"]] * 2

@@ -9,7 +9,7 @@ from langgraph.store.base import SearchOp
 
 from langchain_workingmem import Memory
 from langchain_workingmem._documents.filters import Filter
-from langchain_workingmem._engine.embedder import Embedder, Texts
+from langchain_workingmem._engine.calls import Embedder, Texts
 from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.replies import reply_of
+from langchain_workingmem._engine.exchange import refused as read_refusal
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.store import RedisMemoryStore
@@ -84,4 +84,4 @@ def test_it_reaches_no_keys_of_others_and_no_settings(grant: Grant, raw: Any, pr
         for command in attempts:
             with pytest.raises(redis.ResponseError) as refused:
                 user.execute_command(*command)
-            assert reply_of(refused.value).code == "NOPERM", command
+            assert read_refusal(refused.value).code == "NOPERM", command

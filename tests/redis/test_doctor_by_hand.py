@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.embedder import Embedder
+from langchain_workingmem._engine.calls import Embedder
 from langchain_workingmem._engine.plan import Send
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.indexes import LAYOUT

@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from langchain_workingmem import Memory, ThreadOwnershipError, TitleOptions
 from langchain_workingmem import telemetry as ours
-from langchain_workingmem._engine import tracing
+from langchain_workingmem._engine import calls
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
@@ -243,7 +243,7 @@ def test_every_operation_of_the_public_contract_has_a_name_of_the_conventions() 
 def test_it_is_off_until_it_is_asked_for_and_off_again_afterwards(plain: Memory, seen: Seen) -> None:
     ours.uninstrument()
     plain.save_turn(TURN, **IDS)
-    assert (seen.spans(), tracing.watch) == ([], None)
+    assert (seen.spans(), calls.watch) == ([], None)
     instrumentor = ours.WorkingMemoryInstrumentor()
     instrumentor.instrument(tracer_provider=seen.tracers, raise_exception_on_conflict=True)
     plain.threads.list()

@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._text.rendering import recalled_block
-from langchain_workingmem._text.unicode import replace_hidden, stored_quote, visible
-from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.working_memory.prompt import render_working_memory
+from langchain_workingmem._text.unicode import replace_hidden, visible
+from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage, WorkingMemoryState
+from langchain_workingmem.options import WorkingMemoryOptions
+from langchain_workingmem.working_memory.prompt import working_memory_block
 
 
 def tags(words: str) -> str:
@@ -55,7 +55,7 @@ HIDDEN = {
     "signs of music": ("a\U0001d173\U0001d17ab", "ab"),
     "signs of shorthand": ("a\U0001bca0\U0001bca3b", "ab"),
     "marks of direction in a row": ("a\u200e\u200f\u061c\u200eb", "a\u200eb"),
-    "marks of direction around others": ("a\u200e\u200c\u200f\U000e0041\u200eb", "a\u200e\u200cb"),
+    "marks of direction around others": ("a\u200e\u200c\u200f\U000e0041\u200eb", "a\u200eb"),
     "overrides": ("a\u202egnp.exe\u202c", "agnp.exe"),
     "isolates": ("\u2066a\u2069", "a"),
     "zero-width spaces": ("pass\u200bword\ufeff \u2060x", "password x"),
@@ -109,6 +109,11 @@ def test_no_invisible_character_of_unicode_is_forgotten() -> None:
             assert (replace_hidden(f"ä{one}ö", lambda _: "?") == "ä?ö") is not is_written(one), hex(code)
 
 
+def block_of(text: str) -> str:
+    state = WorkingMemoryState(value=text, text=text, revision=1, updated_at=None, is_empty=False)
+    return working_memory_block(WorkingMemoryOptions(template=""), state)
+
+
 @pytest.mark.parametrize(("text", "shown"), HIDDEN.values(), ids=HIDDEN)
 def test_blocks_hide_nothing(text: str, shown: str) -> None:
     message = HumanMessage(f"1{text}2", name=f"3{text}4")
@@ -117,7 +122,7 @@ def test_blocks_hide_nothing(text: str, shown: str) -> None:
     found: Any = {"message": message, "thread_id": "t", "stored_at": at, "thread_title": title}
     hit = RecallHit(score=1.0, similarity=1.0, before=[], after=[], **found)
     result = RecallResult(hits=[hit], rows=[row])
-    memory = render_working_memory(TextFormat(""), f"1{text}2", "user", update=None)
+    memory = block_of(f"1{text}2")
     for block in (recalled_block(result, None) or "", result.as_text()):
         assert f">{visible(f'1{text}2')}<" in block
         assert visible(block) == block
@@ -133,21 +138,4 @@ def test_blocks_keep_what_people_write(text: str) -> None:
     row = StoredMessage(message=HumanMessage(text), thread_id="t", seq=1, stored_at=datetime(2026, 5, 17, tzinfo=UTC))
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert f">{escaped}<" in (recalled_block(RecallResult(rows=[row]), None) or "")
-    assert f"\n{escaped}\n" in render_working_memory(TextFormat(""), text, "user", update=None)
-
-
-@pytest.mark.parametrize(
-    ("text", "quoted", "stored"),
-    [
-        ("a pass\u200bword is", "password", "pass\u200bword"),
-        ("one\r\ntwo\u2028three", "one\ntwo\nthree", "one\r\ntwo\u2028three"),
-        ("red \x1b[31m", "␛[31m", "\x1b[31m"),
-        (f"a{ORDER}b c", "ab", f"a{ORDER}b"),
-        ("pass\u200bword pass\u200bword", "password", "password"),  # which of them?
-        ("plain", "words", "words"),
-        ("plain", "lain", "lain"),
-        ("\u200bplain", "", ""),
-    ],
-)
-def test_a_quotation_of_what_is_shown_is_found_in_what_is_stored(text: str, quoted: str, stored: str) -> None:
-    assert stored_quote(text, quoted) == stored
+    assert f"\n{escaped}\n" in block_of(text)

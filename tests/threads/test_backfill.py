@@ -16,10 +16,9 @@ from langchain_core.messages import (
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import IdError, Memory, OptionError, RecallOptions
+from langchain_workingmem import Memory, OptionError, RecallOptions
 from langchain_workingmem.reports import BackfillReport
-from langchain_workingmem.threads import backfill as plans
-from langchain_workingmem.threads import restoring
+from langchain_workingmem.threads import copies
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
@@ -153,14 +152,18 @@ def test_messages_that_memory_has_deleted_do_not_come_back(plain: Memory) -> Non
 def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     make_memory: Make, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restoring, "BATCH", 2)
+    monkeypatch.setattr(copies, "BATCH", 2)
     saver = InMemorySaver()
     put_states(saver, "t", growing(talk(*"abcde")), user_id="ann")
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = plans.backfill(
-            memory._core, plans.Saver(saver, "list", ("", ""), is_async=False, needed=True), None, by_user
+        plan = copies.backfill(
+            memory._core,
+            copies.Saver(saver, "list", ("", ""), is_async=False, needed=True),
+            None,
+            by_user,
+            lambda *_: None,
         )
         is_over = ends_within(memory, plan, after)
         report = fill(memory, saver)
@@ -187,9 +190,8 @@ def test_what_is_no_use_is_refused(plain: Memory, loop_runner: Any, monkeypatch:
         fill(plain, Bare())
     with pytest.raises(OptionError, match=r"Bare has no alist\(\).*in a thread"):
         loop_runner.run(plain.threads.abackfill(Bare(), user_id="ann"))
-    with pytest.raises(IdError, match="returned a value of type int"):
-        fill(plain, saver)
-    monkeypatch.setattr(plans, "MOST", 1)
+    assert "user_id is of type int" in fill(plain, saver).left["t"]
+    monkeypatch.setattr(copies, "MOST", 1)
     with pytest.raises(OptionError, match="pass thread_ids"):
         fill(plain, saver)
     assert plain.threads.get("t") is None

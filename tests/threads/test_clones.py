@@ -18,7 +18,7 @@ from langchain_workingmem import (
     WorkingMemError,
 )
 from langchain_workingmem._engine.plan import Send
-from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem._engine.run import Runner
 from langchain_workingmem.threads import Threads
 from tests.helpers.plans import plan_of
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors

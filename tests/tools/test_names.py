@@ -43,7 +43,7 @@ def test_the_block_orders_only_tools_that_there_are(
 ) -> None:
     memory = with_memory(make_memory, template=TEMPLATE)
     state = memory.working_memory.get(user_id="ann")
-    block = rendered(memory._core.state, state, tools=tools)
+    block = rendered(memory._core.state.remembering, state, tools=tools)
     assert word in block
     assert absent not in block
 

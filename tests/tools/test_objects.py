@@ -90,7 +90,7 @@ def shown(memory: Any, *, strict: bool | None = None) -> Any:
     return tool["function"]["parameters"]["properties"]["memory"]["anyOf"][0]
 
 
-@pytest.mark.parametrize("schema", [Pet, {"type": "object"}, create_model("Free", tags=(dict[str, float], {}))])
+@pytest.mark.parametrize("schema", [{"type": "object"}, create_model("Free", tags=(dict[str, float], {}))])
 def test_objects_with_free_keys_are_shown_such_that_strict_mode_refuses_none(make_memory: Make, schema: Any) -> None:
     memory = with_memory(make_memory, schema=schema)
     for strict, open_ in ((None, True), (True, False)):

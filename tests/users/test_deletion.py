@@ -10,7 +10,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import FileOptions, Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -99,8 +99,8 @@ def test_a_deletion_that_cannot_begin_locks_nobody_out(
     stocked: Memory, make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str, interrupted: bool
 ) -> None:
     bare: Any = raw
-    bare.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">pw", "~*", "+@all", "-ft.aggregate")
-    clerk = make_memory(f"{server.url}?username={prefix}&password=pw")  # who may not list threads
+    bare.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">pw", "~*", "+@all", "-ft.aggregate", "-scan")
+    clerk = make_memory(f"{server.url}?username={prefix}&password=pw")  # who may not look for threads
     if interrupted:  # an earlier deletion, which may have taken something
         raw.set(f"{prefix}:tombstone:{{u}}", "its mark")
     before = set(tracks(raw, prefix, "u"))
@@ -141,6 +141,35 @@ def test_similar_names_are_left_alone(make_memory: Make) -> None:
     assert {thread.user_id for thread in memory.threads.list(limit=1000)} == left
     for name in left:
         assert secrets_in(memory.recall.search("the pin of mine", user_id=name)) == {name}
+
+
+@pytest.mark.parametrize("name", ["memory", "thread", "vector", "files", "memory:u", "tombstone"])
+@pytest.mark.parametrize("is_inner_first", [False, True])
+def test_a_memory_whose_prefix_begins_with_another_one_has_nothing_to_do_with_it(
+    make_memory: Make, raw: redis.Redis, prefix: str, name: str, is_inner_first: bool
+) -> None:
+    """As `app` and `app:memory`: their keys look alike."""
+    stored: list[tuple[Memory, dict[bytes, Any]]] = []
+    for key_prefix in (prefix, f"{prefix}:{name}"):
+        before = set(raw.scan_iter(f"{prefix}:*"))
+        memory = full(make_memory, key_prefix=key_prefix, files=FileOptions())
+        for user in ("u", "v"):
+            memory.files.write("/tea.md", f"of {user}", user_id=user)
+        stored.append((memory, {key: raw.dump(key) for key in raw.scan_iter(f"{prefix}:*") if key not in before}))
+    (first, mine), (second, others) = reversed(stored) if is_inner_first else stored
+    report = first.users.delete("u")
+    assert (report.threads, report.messages, report.vectors, report.files, report.verified) == (2, 4, 4, 1, True)
+    assert {key: raw.dump(key) for key in others} == others
+    left = set(raw.scan_iter(f"{prefix}:*")) - others.keys() - {f"{prefix}:layout".encode()}
+    assert left < mine.keys()
+    assert not [key for key in left if b"{u}" in key or b"{u1}" in key or b"{u2}" in key]
+    for memory in (first, second):  # nobody is locked out
+        memory.history.append([HumanMessage("back")], thread_id="u3", user_id="u")
+        memory.working_memory.update("back", user_id="u")
+    found = [{hit.message.text for hit in one.recall.search("the tea", user_id="u").hits} for one in (first, second)]
+    assert ["the tea of u" in texts for texts in found] == [False, True]
+    assert second.users.delete("u").verified
+    assert first.threads.list(user_id="u").total == 1
 
 
 def test_without_an_index_the_keys_are_looked_through(make_memory: Make, raw: redis.Redis, prefix: str) -> None:

@@ -68,9 +68,7 @@ def test_a_line_that_is_no_json_is_refused_by_its_number(
     plain: Memory, raw: redis.Redis, prefix: str, lines: list[Any], later: bool
 ) -> None:
     given = map(json.loads, [json.dumps(HEADER), json.dumps(THREAD), *lines] if later else lines)
-    with pytest.raises(
-        OptionError, match=f"record {3 if later else 1}: the record cannot be read .*; nothing was imported"
-    ):
+    with pytest.raises(OptionError, match=f"record {3 if later else 1}: .*; nothing was imported"):
         plain.users.load(given)
     assert not list(raw.scan_iter(f"{prefix}:*{{*"))
 

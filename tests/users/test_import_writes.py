@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis.scripts import WRITE, count_bytes
-from langchain_workingmem.threads import restoring
+from langchain_workingmem.threads import copies
 from tests.users.samples import HEADER, MEMORY, THREAD, message
 
 pytestmark = pytest.mark.in_turn("face")
@@ -39,7 +39,7 @@ def test_revisions_are_counted_on_from_the_highest(make_memory: Make) -> None:
 def test_messages_that_are_too_large_for_one_step_are_written_in_several(
     plain: Memory, commands: list[Command], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restoring, "STEP_BYTES", 10_000)
+    monkeypatch.setattr(copies, "STEP_BYTES", 10_000)
     bodies = [
         message(message={"type": "human", "data": {"content": "x" * 3000, "id": f"{number}"}}) for number in range(9)
     ]

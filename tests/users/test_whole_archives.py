@@ -30,7 +30,7 @@ def exported(memory: Memory) -> Records:
 @pytest.mark.parametrize("cut", CUTS)
 def test_an_archive_that_lacks_something_is_refused(plain: Memory, make_memory: Make, prefix: str, cut: str) -> None:
     records, other = CUTS[cut](exported(plain)), make_memory(key_prefix=f"{prefix}b")
-    with pytest.raises(OptionError, match=r"the archive is not whole: .*nothing was imported: export again"):
+    with pytest.raises(OptionError, match=r"the archive is not whole: .*nothing was imported"):
         other.users.load(records)
     assert other.threads.get("t") is None
 

@@ -15,7 +15,7 @@ from langchain_workingmem._documents.filters import both
 from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._text.clock import aware, zone_name
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem._text.said import words_in
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError

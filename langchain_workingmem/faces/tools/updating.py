@@ -8,35 +8,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
-from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.merging import parse_json, patch_between, without_padding, without_paths
-from langchain_workingmem._redis.state import ShownDocument
+from langchain_workingmem._engine.plan import compute
+from langchain_workingmem._redis.state import Recent, ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting
 from langchain_workingmem._text.rendering import unescape
-from langchain_workingmem._text.unicode import stored_quote
 from langchain_workingmem.errors import WorkingMemoryValidationError
-from langchain_workingmem.working_memory import (
-    change_at_scope_key,
-    change_working_memory,
+from langchain_workingmem.working_memory.document import JsonFormat, describe_change, unwrapped
+from langchain_workingmem.working_memory.patch import shorten, without_padding
+from langchain_workingmem.working_memory.prompt import update_rules
+from langchain_workingmem.working_memory.schema import update_schema
+from langchain_workingmem.working_memory.store import (
+    COST,
+    change_document,
     check_writable,
-    describe_change,
-    describe_no_change,
     find_scope_key,
-    parse_document,
     read_working_memory,
-    update_rules,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_workingmem._documents.formats import Format, TextFormat
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.faces.for_models import Parts
     from langchain_workingmem.options import Ids
+    from langchain_workingmem.working_memory.document import Format, TextFormat
 
 CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
+_MOST_LOST = 10  # lines that a refusal shows
 
 
 class Edit(BaseModel):
@@ -48,6 +47,10 @@ class Edit(BaseModel):
 
 class NoArguments(BaseModel):
     """No arguments."""
+
+
+class _Refused(Recent[str, str]):
+    """The text of the last update that would have taken away most of a document, by its key."""
 
 
 def updating_tool(core: Core) -> Parts:
@@ -65,21 +68,16 @@ def _update_json(core: Core, form: JsonFormat) -> Parts:
             raise WorkingMemoryValidationError(seen, remedy="send JSON values") from error
         # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
         patch, names = unescape(without_padding(memory or {})), unescape(clear or [])
+        if not patch and not names:
+            seen, remedy = "null deletes nothing", "to delete a field, name it in `clear`"
+            raise _no_change(seen, remedy) if memory else _no_change()
 
-        def change(_: Any, text: str, seen: str | None) -> str:
-            if not patch and not names:
-                raise describe_no_change(memory or {})
-            if patch and not isinstance(parse_json(text or "{}"), dict):
-                text = ""  # of another format: it stays as a revision
-            if form.default_mode != "replace" or seen in (None, text):
-                return form.apply(text, patch, None, names)
-            # a whole document that meets a newer one changes what it changed of the one that was shown
-            base = without_paths(parse_document(seen or ""), names)
-            return form.apply(text, patch_between(base, form.schema.patch(patch)), "merge", names)
+        def change(text: str, seen: str | None) -> str:
+            return form.replace(text, patch, seen, names)
 
-        return (yield from _changed(core, ids, step, change, partial(form.remark, patch, names)))
+        return (yield from _changed(core, ids, step, change, len(repr(patch)), partial(form.remark, patch, names)))
 
-    shown = WithJsonSchema({"anyOf": [form.schema.update_schema, {"type": "null"}]})
+    shown = WithJsonSchema({"anyOf": [update_schema(form.schema.json_schema), {"type": "null"}]})
     facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
     arguments = create_model(
         "UpdateWorkingMemory",
@@ -93,31 +91,33 @@ def _update_json(core: Core, form: JsonFormat) -> Parts:
 def _parsed(value: Any) -> Any:
     """Read an object that a model sent as text."""
     try:
-        return json.loads(check_depth(value)) if isinstance(value, str) else value
+        return json.loads(check_depth(unwrapped(value))) if isinstance(value, str) else value
     except ValueError:
         return value
 
 
 def _update_text(core: Core, form: TextFormat) -> Parts:
     def make(ids: Ids, step: Any, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
-        def change(form: TextFormat, text: str, seen: str | None) -> str:
-            if memory and edits:
-                raise WorkingMemoryValidationError(
-                    "nothing was changed, because both `memory` and `edits` were sent", remedy="send one of them"
-                )
-            if edits:
-                return form.edit(text, [_as_shown(edit, text) for edit in edits])
-            if not (memory or "").strip() and form.default_mode == "append":
-                raise describe_no_change({})
-            return form.replace(text, unescape(memory or ""), seen)
+        if memory and edits:
+            raise WorkingMemoryValidationError(
+                "nothing was changed, because both `memory` and `edits` were sent", remedy="send one of them"
+            )
+        whole = unescape(unwrapped(memory or ""))
+        if not edits and not whole.strip() and form.default_mode == "append":
+            raise _no_change()
 
-        return (yield from _changed(core, ids, step, change))
+        def change(text: str, seen: str | None) -> str:
+            return (
+                form.edit(text, [_as_shown(edit, text) for edit in edits]) if edits else form.replace(text, whole, seen)
+            )
 
-    whole = "New text. It replaces" if form.default_mode == "replace" else "Text to add to"
+        return (yield from _changed(core, ids, step, change, len(whole), replaced_by=None if edits else whole))
+
+    what = "New text. It replaces" if form.default_mode == "replace" else "Text to add to"
     schema = create_model(
         "UpdateWorkingMemory",
         __config__=ConfigDict(extra="forbid"),
-        memory=(str | None, Field(None, description=f"{whole} working memory.")),
+        memory=(str | None, Field(None, description=f"{what} working memory.")),
         edits=(
             list[Edit] | None,
             Field(None, description="Replacements of single passages. Send them instead of `memory`."),
@@ -126,43 +126,72 @@ def _update_text(core: Core, form: TextFormat) -> Parts:
     return f"Remember facts, or correct them. {update_rules(form)}", schema, make
 
 
+def _no_change(seen: str = "the update is empty", remedy: str = "put what is new into `memory`") -> Exception:
+    return WorkingMemoryValidationError(f"{seen}, so nothing was changed", remedy=remedy)
+
+
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
-    """Return find and replace as the text is stored: the prompt escapes some characters and leaves out others."""
+    """Return find and replace as the text is stored: the prompt escapes some characters."""
     quoted = unescape(edit.find)
     if quoted != edit.find and edit.find in text:
         return edit.find, edit.replace
-    return stored_quote(text, quoted), unescape(edit.replace)
+    return quoted, unescape(edit.replace)
 
 
 def _changed(
     core: Core,
     ids: Ids,
     step: Any,
-    make: Callable[[Any, str, str | None], str],
+    change: Callable[[str, str | None], str],
+    size: int,
     remark: Callable[[str], str] = lambda _: "",
+    *,
+    replaced_by: str | None = None,
 ) -> Plan[str]:
     """Change working memory, and describe the change; `remark` adds to it, given the document before.
 
-    `make` takes the format, the document, and the document as the model was shown it.
+    `change` takes the document, and the document as the model was shown it. `replaced_by`: a whole text, which may not take most of the
+    document away, unless it is sent again.
     """
     state, memo, thread_id = core.state, core.state.shown_documents, ids.thread_id
-    options = check_writable(state)
+    form = check_writable(state).format
     scope_key = yield from find_scope_key(state, thread_id, ids.user_id)
-    seen = step.text if isinstance(step, ShownDocument) else memo.text(thread_id, scope_key.key, step)
+    key, refused = scope_key.key, state.room(_Refused)
+    seen = step.text if isinstance(step, ShownDocument) else memo.text(thread_id, key, step)
+    is_repeated = refused.get(key) == replaced_by
 
-    def change(form: Format, text: str) -> str:
-        return make(form, text, seen)
+    def guarded(_: Format, text: str) -> str:
+        after = change(text, seen)
+        lost = [] if replaced_by is None or isinstance(form, JsonFormat) else form.lost(text, after)
+        if replaced_by and lost and not is_repeated:
+            refused.put(key, replaced_by)
+            raise _loses(lost)
+        return after
 
-    before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
-    form = options.format
-    known = memo.text(thread_id, scope_key.key)
-    if known is not None and isinstance(step, int):
-        try:
-            known = change(form, known)
-        except WorkingMemoryValidationError:
-            known = after.text
-        memo.note(thread_id, scope_key.key, known, step)
-    return "\n".join(filter(None, [describe_change(form, before.text, after.text), remark(before.text)]))
+    before, after = yield from change_document(state, scope_key, guarded, "tool", size=size)
+    refused.pop(key)
+
+    def answer() -> str:
+        known = memo.text(thread_id, key)
+        if known is not None and isinstance(step, int):
+            try:  # of what others have written meanwhile, the model knows nothing yet
+                known = change(known, seen)
+            except WorkingMemoryValidationError:
+                known = after.text
+            memo.note(thread_id, key, known, step)
+        return "\n".join(filter(None, [describe_change(form, before.text, after.text), remark(before.text)]))
+
+    return (yield from compute(answer, COST * (len(before.text) + len(after.text))))
+
+
+def _loses(lost: list[str]) -> WorkingMemoryValidationError:
+    remedy = "Send what is new by `edits`, or the whole text with all that still holds; or the same text again if these lines are to go"
+    lines = "".join(f"\n    {shorten(line)}" for line in lost[:_MOST_LOST])
+    more = f"\n    and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+    return WorkingMemoryValidationError(
+        f"this text would take away more than half of working memory, so nothing was changed. {remedy}:{lines}{more}",
+        remedy=remedy,
+    )
 
 
 def reading_tool(core: Core) -> Parts:
@@ -179,17 +208,19 @@ def reading_tool(core: Core) -> Parts:
 def clearing_tool(core: Core) -> Parts:
     """Make the tool that empties working memory."""
 
-    def empty(form: Format, text: str) -> str:
-        return text if form.is_empty(text) else ""
-
     def make(ids: Ids, step: Any) -> Plan[str]:
-        state = core.state
+        state, memo = core.state, core.state.shown_documents
         check_writable(state)
-        before, _ = yield from change_working_memory(state, ids.thread_id, ids.user_id, empty, "clear")
+        scope_key = yield from find_scope_key(state, ids.thread_id, ids.user_id)
+
+        def empty(form: Format, text: str) -> str:
+            return text if form.is_empty(text) else ""
+
+        before, _ = yield from change_document(state, scope_key, empty, "clear", size=0)
         if before.is_empty:
             return "Working memory was already empty. Nothing was changed."
-        if step is not None and state.shown_documents.text(ids.thread_id, before.key) is not None:
-            state.shown_documents.note(ids.thread_id, before.key, "", step)
+        if step is not None and memo.text(ids.thread_id, before.key) is not None:
+            memo.note(ids.thread_id, before.key, "", step)
         return "Working memory is empty now."
 
     return "Delete everything in working memory. Call this only when the user asks for it.", NoArguments, make

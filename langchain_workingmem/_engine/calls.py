@@ -1,0 +1,466 @@
+"""What plans call beside Redis: the embedding model with its cache, chat models, rerankers, and the callbacks of LangChain.
+
+Whatever these raise becomes one of our errors.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, partial
+from math import isfinite
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from langchain_workingmem._engine.plan import Call
+from langchain_workingmem.errors import EmbeddingError, ModelError, OptionError, RerankerError
+from langchain_workingmem.options import EMBEDDING_TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    import numpy as np
+    from langchain_core.documents import BaseDocumentCompressor, Document
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, BaseMessage
+
+    from langchain_workingmem._engine.plan import Plan, T
+
+    Vectors = np.ndarray[Any, Any]
+
+
+def in_thread(call: Callable[[], T]) -> Future[T]:
+    """Run a call in a thread, for which the end of the process does not wait."""
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()  # it goes on if the caller gives up
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - whoever reads the future raises it
+            done.set_exception(error)
+
+    # no pool: the end of the process would wait for its threads. The context carries the callbacks
+    Thread(target=contextvars.copy_context().run, args=(work,), name="workingmem-waiting", daemon=True).start()
+    return done
+
+
+# ---------------------------------------------------------------------- embedding
+
+SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
+_TOLERANCE = 1e-6  # between the numbers of two equal vectors
+
+
+class Texts(NamedTuple):
+    """What a call of the embedding model embeds."""
+
+    embedder: Embedder
+    texts: Sequence[str]
+    query: bool  # the texts are questions, which some models embed differently
+
+
+class Embedder:
+    """Embeds texts, with an LRU cache of at most `cache_size` vectors.
+
+    Models may embed questions and documents differently. If the class says `embeds_alike = True`, or if both vectors of the
+    first text that comes as both are equal, a text is embedded once for both.
+    """
+
+    def __init__(
+        self, embeddings: Embeddings | None = None, cache_size: int = 0, timeout: timedelta = EMBEDDING_TIMEOUT
+    ) -> None:
+        self.embeddings = embeddings
+        self._timeout = timeout.total_seconds()
+        self._size = cache_size
+        self._cache: OrderedDict[tuple[bool, str], Vectors] = OrderedDict()  # by (is a question, text)
+        self._lock = Lock()
+        declared = getattr(embeddings, "embeds_alike", None)
+        self._alike: bool | None = declared if isinstance(declared, bool) else None  # None: not known yet
+
+    def embed(self, texts: Sequence[str], *, query: bool = False, fresh: bool = False) -> Call[Vectors]:
+        """Embed texts, questions with `query`; return an array of shape (texts, dimensions).
+
+        `fresh` does not read the cache. Any error of the model becomes `EmbeddingError`. An async call has a timeout, which a sync
+        call of a model cannot have.
+        """
+        import numpy as np
+
+        model = self.embeddings
+        known: dict[str, Vectors] = {}
+        if model is None:
+            raise OptionError("semantic recall needs an embedding model", remedy="pass embeddings=... to Memory")
+        with self._lock:
+            for text in () if fresh else texts:
+                key = (query and not self._alike, text)
+                if key in self._cache:
+                    self._cache.move_to_end(key)
+                    known[text] = self._cache[key]
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+
+        def call() -> Vectors:
+            if missing:
+                try:
+                    found = [model.embed_query(text) for text in missing] if query else model.embed_documents(missing)
+                except Exception as error:  # a model may raise anything
+                    raise _embedding_error(error) from error
+                self._keep(missing, found, known, query=query)
+            return np.array([known[text] for text in texts])
+
+        async def acall() -> Vectors:
+            import asyncio
+
+            if missing:
+                seconds = self._timeout + SECONDS_A_TEXT * len(missing)
+                try:
+                    async with asyncio.timeout(seconds) as waiting:
+                        if query:
+                            found = [await model.aembed_query(text) for text in missing]
+                        else:
+                            found = await model.aembed_documents(missing)
+                except Exception as error:  # a model may raise anything
+                    raise _embedding_error(error, seconds if waiting.expired() else 0) from error
+                self._keep(missing, found, known, query=query)
+            return np.array([known[text] for text in texts])
+
+        return Call(call, acall, Texts(self, texts, query))
+
+    def dimensions(self) -> Plan[int]:
+        """Embed a text to learn the dimensions of the model."""
+        vectors = yield from self.embed(["How large are the vectors?"], fresh=True)
+        return int(vectors.shape[1])
+
+    def _keep(
+        self, texts: Sequence[str], found: Sequence[Sequence[float]], known: dict[str, Vectors], *, query: bool
+    ) -> None:
+        """Check the vectors of the model, add them to `known`, and cache them."""
+        import numpy as np
+
+        try:
+            with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
+                # copies: a row of the model's array would keep the whole array in memory
+                rows = [np.array(vector, dtype=np.float32) for vector in found]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _embedding_error(error) from error
+        if len(rows) != len(texts):
+            seen = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts"
+            raise EmbeddingError(seen, remedy="check the model")
+        shapes = {row.shape for row in (*rows, *known.values())}
+        if len(shapes) != 1 or len(min(shapes)) != 1 or min(shapes) == (0,):
+            with self._lock:
+                self._cache.clear()  # it is unknown which size is wrong
+            seen = f"the embedding model gave vectors of shapes {', '.join(sorted(map(str, shapes)))}"
+            raise EmbeddingError(seen, remedy="they must be flat and of one size")
+        if not all(isfinite(np.maximum.reduce(np.abs(row))) for row in rows):  # `np.isfinite` takes twice the time
+            raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
+        with self._lock:
+            if any(vector.shape not in shapes for vector in [*self._cache.values()][:1]):
+                self._cache.clear()  # the model has another size now
+            for text, row in zip(texts, rows, strict=True):
+                known[text] = row
+                if self._alike is None and row.any():  # every model may embed an empty text as zeros
+                    self._compare(row, self._cache.get((not query, text)))
+                self._cache[query and not self._alike, text] = row
+                self._cache.move_to_end((query and not self._alike, text))
+            while len(self._cache) > self._size:
+                self._cache.popitem(last=False)
+
+    def _compare(self, row: Vectors, other: Vectors | None) -> None:
+        """Learn whether questions and documents have equal vectors, from the first text that came as both."""
+        import numpy as np
+
+        if other is not None:
+            self._alike = bool(np.allclose(row, other, rtol=0, atol=_TOLERANCE))
+            if self._alike:
+                self._cache = OrderedDict(((False, text), vector) for (_, text), vector in self._cache.items())
+
+
+def _embedding_error(error: Exception, waited: float = 0) -> EmbeddingError:
+    if waited:
+        remedy = "check the model, or give it more time with RecallOptions(embedding_timeout=...)"
+        return EmbeddingError(f"the embedding model did not answer within {waited:g} s", remedy=remedy)
+    seen = f"the embedding model failed ({type(error).__name__}: {error})"
+    return EmbeddingError(seen, remedy="check the model, its key and its network")
+
+
+def name_of(embeddings: Embeddings) -> str:
+    """Return the model's own name, else the name of its class."""
+    for attribute in ("model", "model_name", "model_id"):
+        if isinstance(name := getattr(embeddings, attribute, None), str) and name:
+            return name
+    return type(embeddings).__qualname__
+
+
+# ---------------------------------------------------------------------- chat models and rerankers
+
+
+class Asked(NamedTuple):
+    """Which model a call asks, and what for."""
+
+    model: BaseChatModel
+    run: Mapping[str, Any]
+
+
+def ask(
+    model: BaseChatModel,
+    messages: Sequence[BaseMessage],
+    seconds: float | None = None,
+    run: Mapping[str, Any] | None = None,
+) -> Call[AIMessage]:
+    """Ask a chat model, for at most so many seconds; `ModelError` if it fails or takes longer.
+
+    `run` has `run_name` and `metadata` for callbacks: who pays for what.
+    """
+    run = run or {}
+    options: dict[str, Any] = {"config": dict(run)} if run else {}
+
+    def call() -> AIMessage:
+        asking = partial(model.invoke, messages, **options)
+        try:
+            if seconds is None:
+                return asking()
+            answer = in_thread(asking)
+            if wait([answer], seconds).done:
+                return answer.result()
+        except Exception as error:  # a model may raise anything
+            raise _model_error(error) from error
+        raise _model_error(None, seconds)
+
+    async def acall() -> AIMessage:
+        import asyncio
+
+        try:
+            async with asyncio.timeout(seconds) as waiting:
+                return await model.ainvoke(messages, **options)
+        except Exception as error:  # a model may raise anything
+            raise _model_error(error, seconds if waiting.expired() else None) from error
+
+    return Call(call, acall, Asked(model, run))
+
+
+def _model_error(error: Exception | None, waited: float | None = None) -> ModelError:
+    if waited is not None:
+        remedy = "check the model and its network, or give it more time with timeout=..."
+        return ModelError(f"the chat model did not answer within {waited:g} s", remedy=remedy)
+    seen = f"the chat model failed ({type(error).__name__}: {error})"
+    return ModelError(seen, remedy="check the model, its key and its network")
+
+
+@contextmanager
+def model_errors(argument: str) -> Iterator[None]:
+    """Turn what fails while a model is made by its name into `OptionError`."""
+    try:
+        yield
+    except ImportError as error:
+        remedy = "pip install 'langchain-workingmem[agents]' and the package of the provider, for OpenAI [openai]"
+        raise OptionError(f"{argument}: {error}", remedy=remedy) from error
+    except Exception as error:  # no key, an unknown provider: each package has its own errors
+        remedy = "check the name and its API key, or pass the model as an object"
+        raise OptionError(f"{argument} cannot be made ({error})", remedy=remedy) from error
+
+
+def chat_model_by_name(name: str) -> BaseChatModel:
+    """Make a chat model from any name of langchain's `init_chat_model`, such as "openai:<model>"."""
+    with model_errors(f"model={name!r}"):
+        from langchain.chat_models import init_chat_model
+
+        found: BaseChatModel = init_chat_model(name)
+        return found
+
+
+def rerank(
+    reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document], seconds: float
+) -> Call[list[Document]]:
+    """Let a reranker order documents, and drop some; `RerankerError` if it fails, or an async call takes longer than `seconds`."""
+    remedy = "check the reranker, or leave RecallOptions(reranker=...) out"
+
+    def call() -> list[Document]:
+        try:
+            return list(reranker.compress_documents(documents, question, callbacks=child()))
+        except Exception as error:  # a reranker may raise anything
+            raise RerankerError(f"the reranker failed ({type(error).__name__}: {error})", remedy=remedy) from error
+
+    async def acall() -> list[Document]:
+        import asyncio
+
+        try:
+            async with asyncio.timeout(seconds) as waiting:
+                return list(await reranker.acompress_documents(documents, question, callbacks=child()))
+        except Exception as error:  # a reranker may raise anything
+            seen, help = f"the reranker failed ({type(error).__name__}: {error})", remedy
+            if waiting.expired():
+                seen = f"the reranker did not answer within {seconds:g} s"
+                help = "check it, or give it more time with RecallOptions(embedding_timeout=...)"
+            raise RerankerError(seen, remedy=help) from error
+
+    return Call(call, acall)
+
+
+# ---------------------------------------------------------------------- what a provider refuses
+
+_REFUSED = frozenset({400, 413, 422})  # HTTP: bad request, too large, not processable
+_STATUS = ("status_code", "code", "http_status", "status")
+# How OpenAI, Anthropic, Google, Bedrock, Mistral, Cohere, xAI, Groq, Z.ai, vLLM, llama.cpp and TGI say that a prompt is too long
+_TOO_LONG = re.compile(
+    r"context[ _-]?(?:length|window|size|limit)|(?:prompt|input) (?:is )?too long|too many (?:\w+ )?tokens|token limit"
+    r"|maximum (?:prompt|input) length|(?:prompt|input)s?\b[^.]{0,80}\b(?:tokens?|length)\b[^.]{0,80}(?:exceed|only supports|must)"
+    r"|prompt exceeds|inputs`? must have less than|reduce the length of the (?:messages|prompt|input)",
+    re.IGNORECASE,
+)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Tell whether a provider refused a request, and would refuse it again.
+
+    It did if the error or its response has an HTTP status of 400, 413 or 422, or if LangChain says that the context is too long.
+    The first of the error and its causes that has a status decides. No status, 429, 5xx and timeouts are temporary.
+    """
+    for cause in _chain(error):
+        if type(cause).__name__ in {
+            "ContextOverflowError",
+            "ModelInvalidRequestError",
+        }:  # of LangChain, without a status
+            return True
+        if (status := _status(cause)) is not None:
+            return status in _REFUSED
+    return False
+
+
+def is_overflow(error: BaseException) -> bool:
+    """Tell whether a request was refused because it is longer than the model's window: a shorter one may pass.
+
+    It was if LangChain says so, or if the words of a refusal name the length of the context. A bare 413 may mean anything.
+    """
+    for cause in _chain(error):
+        if type(cause).__name__ == "ContextOverflowError":
+            return True
+        if (status := _status(cause)) is not None:
+            words = f"{cause} {getattr(cause, 'code', '')} {getattr(cause, 'body', '')}"
+            return status in _REFUSED and _TOO_LONG.search(words) is not None
+    return False
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes."""
+    cause: BaseException | None = error
+    for _ in range(20):  # it may be a circle
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__
+
+
+def _status(error: BaseException) -> int | None:
+    response = getattr(error, "response", None)
+    values: list[Any] = [getattr(source, name, None) for source in (error, response) for name in _STATUS]
+    if isinstance(response, Mapping) and isinstance(about := response.get("ResponseMetadata"), Mapping):  # botocore
+        values.append(about.get("HTTPStatusCode"))
+    for value in values:  # which may be anything: OpenAI's `code` is a word, and gRPC's a method
+        status = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{3}", value) else value
+        if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
+            return int(status)
+    return None
+
+
+# ---------------------------------------------------------------------- runs that callbacks and LangSmith see
+
+# What `telemetry.instrument` puts around each plan that a memory runs: the plan, its name, and the name of the memory.
+watch: Callable[[Plan[Any], str, str], Plan[Any]] | None = None
+# What `telemetry` is told of the results of the runs inside a plan
+found: ContextVar[Callable[[Any], object] | None] = ContextVar("found", default=None)
+_open: ContextVar[Any] = ContextVar("open", default=None)  # LangChain's manager of the innermost run that is open
+
+
+def traced(
+    kind: Literal["chain", "retriever"], name: str, input: object, plan: Plan[T], output: Callable[[T], object]
+) -> Plan[T]:
+    """Show a plan as a run to callbacks and LangSmith; return the plan itself if nobody listens."""
+    if watch is not None:
+        plan = _noted(plan)
+    if _open.get() is None and not is_heard():
+        return plan  # the usual case outside of a chain; configuring a manager takes time
+    return _shown(kind, name, input, plan, output)
+
+
+def child() -> Any:
+    """Return callbacks for runs inside the innermost run that is open; None without a listener."""
+    run = _open.get()
+    return None if run is None else run.get_child()
+
+
+def is_heard() -> bool:
+    """Tell whether LangChain calls us in a run, or LangSmith traces.
+
+    What is not imported has not been used: neither is imported only to learn that, which takes 0.3 s for langsmith.
+    """
+    runs = getattr(sys.modules.get("langchain_core.runnables.config"), "var_child_runnable_config", None)
+    if runs is not None and runs.get() is not None:  # None while a thread imports it
+        return True
+    if "langsmith.run_trees" not in sys.modules and not _is_asked():
+        return False
+    from langsmith.utils import tracing_is_enabled
+
+    return bool(tracing_is_enabled())
+
+
+@cache  # as LangSmith reads the environment once
+def _is_asked() -> bool:
+    names = ("LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING", "LANGCHAIN_TRACING")
+    return any(map(os.environ.get, names))
+
+
+def _noted(plan: Plan[T]) -> Plan[T]:
+    result = yield from plan
+    if note := found.get():
+        note(result)
+    return result
+
+
+def _shown(kind: str, name: str, input: object, plan: Plan[T], output: Callable[[T], object]) -> Plan[T]:
+    def begin(manager: str) -> Any:
+        run = _manager(manager) if outer is None else outer.get_child()
+        return run.handlers and getattr(run, f"on_{kind}_start")({"name": name}, input, name=name)
+
+    async def abegin() -> Any:
+        run = begin("AsyncCallbackManager")
+        return run and await run
+
+    def tell(event: str, value: object) -> Call[Any]:
+        call = partial(getattr(run, f"on_{kind}_{event}"), value)
+        return Call(call, call)  # a run that an async caller has begun has async methods
+
+    outer = _open.get()
+    run = yield from Call(partial(begin, "CallbackManager"), abegin)
+    if run:
+        _open.set(run)
+    try:
+        result = yield from plan
+    except Exception as error:
+        if run:
+            yield from tell("error", error)
+        raise
+    finally:
+        _open.set(outer)
+    if run:
+        yield from tell("end", output(result))
+    return result
+
+
+def _manager(kind: str) -> Any:
+    from langchain_core import callbacks
+    from langchain_core.runnables.config import ensure_config
+
+    config = ensure_config()
+    return getattr(callbacks, kind).configure(
+        inheritable_callbacks=config.get("callbacks"),
+        inheritable_tags=config.get("tags"),
+        inheritable_metadata=config.get("metadata"),
+    )

@@ -1,0 +1,359 @@
+"""The two runners, which perform the effects of plans: one for sync callers, and the same again for async ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import os
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock, Thread, current_thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redis.exceptions import ConnectionError as ConnectionLost
+
+from langchain_workingmem._engine import clients
+from langchain_workingmem._engine.calls import in_thread
+from langchain_workingmem._engine.clients import at_once, lost, perform
+from langchain_workingmem._engine.exchange import ERRORS, aexchange, exchange, refused
+from langchain_workingmem._engine.plan import Breaker, Call, Send, Sleep, Spawn
+from langchain_workingmem.checks import check_time
+from langchain_workingmem.errors import MemoryClosedError, OptionError
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from datetime import timedelta
+
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.plan import Effect, Plan
+
+T = TypeVar("T")
+DEFAULT_URL = "redis://localhost:6379"
+_log = logging.getLogger("langchain_workingmem")
+
+
+@dataclass(slots=True)
+class Link:
+    """What both runners of a memory share."""
+
+    breaker: Breaker = field(default_factory=Breaker)  # is closed when Redis answers
+    revive: Callable[[], None] | None = None  # restarts the embedded server if it died
+    closed: bool = False
+
+    def check_open(self) -> None:
+        """Raise `MemoryClosedError` after `close`."""
+        if self.closed:
+            raise MemoryClosedError
+
+
+# ---------------------------------------------------------------------- sync
+
+
+class Background:
+    """Threads in which plans run that no caller waits for. The end of the process does not wait for those that are `slow`."""
+
+    def __init__(self, most: int, *, slow: bool) -> None:
+        self._most, self._slow, self._lock = most, slow, Lock()
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._threads: set[Thread] = set()
+
+    def alive(self) -> set[Thread]:
+        """Return the threads that work; a forked process has none of them."""
+        return {thread for thread in self._threads.copy() if thread.is_alive()}
+
+    def start(self, call: Callable[[], object]) -> None:
+        """Run a call in the background."""
+        with self._lock:
+            self._waiting.append(call)
+            self._threads = self.alive()
+            if len(self._threads) < self._most:
+                # an empty context: a background plan is no part of the run that started it
+                run, name = contextvars.Context().run, "workingmem-slow" if self._slow else "workingmem"
+                thread = Thread(target=run, args=(self._work,), name=name, daemon=self._slow)
+                self._threads.add(thread)
+                thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._threads.discard(current_thread())
+                    return
+                call = self._waiting.popleft()
+            try:
+                call()
+            except Exception:  # noqa: BLE001 - of a plan, and logged
+                _log.exception("a background plan has failed")  # no caller waits for it
+            del call  # the plan and its messages must not stay until the next one
+
+
+@dataclass(eq=False, repr=False)
+class Runner:
+    """Runs plans for sync callers. A borrowed client belongs to the caller, who closes it."""
+
+    connect: Callable[[], SyncClient]
+    borrowed: SyncClient | None = None
+    link: Link = field(default_factory=Link)
+    _own: Any = field(default=None, init=False)
+    _quick: Background = field(default_factory=partial(Background, 2, slow=False), init=False)
+    _slow: Background = field(default_factory=partial(Background, 4, slow=True), init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
+
+    @property
+    def client(self) -> Any:  # redis-py types its commands for direct callers only
+        """The client, made at the first use."""
+        self.link.check_open()
+        if self.borrowed is not None:
+            return self.borrowed
+        with self._lock:
+            if self._own is None:
+                self._own = self.connect()
+            return self._own
+
+    def run(self, plan: Plan[T]) -> T:
+        """Run a plan and return its result."""
+        result: Any
+        try:
+            effect: Any = next(plan)
+            while True:
+                try:
+                    if isinstance(effect, Send):
+                        result = self.send(effect)
+                    elif isinstance(effect, Call):
+                        result = effect.call()
+                    else:
+                        result = None
+                        self._wait(effect)
+                except Exception as error:  # noqa: BLE001 - raised in the plan
+                    effect = plan.throw(error)
+                else:
+                    effect = plan.send(result)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        finally:
+            plan.close()
+
+    def _wait(self, effect: Effect[Any]) -> None:
+        if isinstance(effect, Sleep):
+            time.sleep(effect.duration())
+        elif isinstance(effect, Spawn):
+            (self._slow if effect.slow else self._quick).start(partial(self.run, effect.plan))
+
+    def send(self, effect: Send) -> Any:
+        """Perform a `Send`."""
+        client, connection = self._own or self.client, None
+        if client is self.borrowed:
+            replies = at_once(perform(client, effect))
+        else:
+            try:
+                connection = client.connection_pool.get_connection()  # a failure here has sent nothing
+                replies = exchange(client, connection, effect.commands)
+            except ERRORS as error:
+                if self.link.revive is not None and isinstance(error, ConnectionLost):
+                    self.link.revive()
+                raise refused(error, own=True, unsure=effect.at_most_once and connection is not None) from None
+            except BaseException:
+                if (
+                    connection is None
+                ):  # a signal handler raised in a handshake: redis-py keeps the connection, half made
+                    client.connection_pool.disconnect(inuse_connections=False)
+                raise
+            if effect.node:
+                replies = {"": replies}
+        if self.link.breaker.since is not None:
+            self.link.breaker.close()
+        return replies
+
+    def settled(self) -> None:
+        """Wait for the background plans, also for those that they start."""
+        while working := self._quick.alive() | self._slow.alive():
+            for thread in working:
+                thread.join()
+
+    async def asettled(self) -> None:
+        """Async twin of `settled`; it does not hold up the event loop."""
+        await asyncio.wrap_future(in_thread(self.settled))
+
+    def close(self) -> None:
+        """Wait for background plans, and close the client that was made here; later calls raise."""
+        self.settled()
+        with self._lock:
+            self.link.closed, self.link.revive = True, None
+            own, self._own = self._own, None
+        if own is not None:
+            own.close()
+
+
+# ---------------------------------------------------------------------- async
+
+
+@dataclass(eq=False, repr=False)
+class AsyncRunner:
+    """Runs plans for async callers. Each event loop has its own client, which is closed when the loop shuts down.
+
+    A borrowed client belongs to the caller, who closes it.
+    """
+
+    connect: Callable[[], AsyncClient]
+    borrowed: AsyncClient | None = None
+    link: Link = field(default_factory=Link)
+    _own: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = field(default_factory=dict, init=False)
+    _tasks: dict[asyncio.Task[None], Spawn] = field(default_factory=dict, init=False)
+
+    async def client(self) -> Any:
+        """Return the client of the running loop, made at the first use."""
+        self.link.check_open()
+        if self.borrowed is not None:
+            return self.borrowed
+        loop = asyncio.get_running_loop()
+        if loop not in self._own:
+            # loops that were closed without a shutdown: their clients refer to them, and keep them in memory
+            for closed in [one for one in list(self._own) if one.is_closed()]:
+                self._own.pop(closed, None)
+            for task in [one for one in list(self._tasks) if one.get_loop().is_closed()]:
+                self._ended(task)
+            client = self.connect()
+            keeper = self._keep_open(loop, client)
+            self._own[loop] = (client, keeper)
+            await anext(keeper)
+        return self._own[loop][0]
+
+    async def _keep_open(self, loop: asyncio.AbstractEventLoop, client: AsyncClient) -> AsyncGenerator[None]:
+        """Close a client when its event loop ends, and forget both.
+
+        A loop that shuts down closes its async generators. No other hook runs before the loop is closed, and a connection
+        that is closed after its loop raises "Event loop is closed".
+        """
+        try:
+            yield
+        finally:
+            self._own.pop(loop, None)
+            await client.aclose()
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Run a plan and return its result."""
+        task = asyncio.current_task()
+        cancelling = task.cancelling if task is not None else int
+        result: Any
+        try:
+            effect: Any = next(plan)
+            while True:
+                # timeouts of Python 3.11 lose a cancellation that comes together with theirs, and a model may swallow one
+                before = cancelling()
+                try:
+                    if isinstance(effect, Send):
+                        result = await self.send(effect)
+                    elif isinstance(effect, Call):
+                        result = await (effect.acall() if effect.acall else asyncio.to_thread(effect.call))
+                    else:
+                        result = None
+                        await self._wait(effect)
+                except Exception as error:
+                    if cancelling() > before:
+                        raise asyncio.CancelledError from error
+                    effect = plan.throw(error)
+                else:
+                    if cancelling() > before:
+                        raise asyncio.CancelledError
+                    effect = plan.send(result)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        finally:
+            plan.close()
+
+    async def _wait(self, effect: Effect[Any]) -> None:
+        if isinstance(effect, Sleep):
+            await asyncio.sleep(effect.duration())
+        elif isinstance(effect, Spawn):
+            # an empty context: a background plan is no part of the run that started it
+            task = asyncio.get_running_loop().create_task(self.run(effect.plan), context=contextvars.Context())
+            self._tasks[task] = effect
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        spawned = self._tasks.pop(task, None)
+        if spawned is not None and (task.cancelled() or not task.done()):
+            spawned.lost()
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background plan has failed", exc_info=error)
+
+    async def send(self, effect: Send) -> Any:
+        """Perform a `Send`."""
+        client, connection = await self.client(), None
+        if client is self.borrowed:
+            replies = await perform(client, effect)
+        else:
+            try:
+                for _ in range(2 if effect.at_most_once else 0):  # let the event loop process pending disconnects first
+                    await asyncio.sleep(0)
+                connection = await client.connection_pool.get_connection()  # a failure here has sent nothing
+                replies = await aexchange(client, connection, effect.commands)
+            except (*ERRORS, RuntimeError) as met:
+                error = lost(met)
+                if self.link.revive is not None and isinstance(error, ConnectionLost):
+                    await asyncio.to_thread(self.link.revive)
+                raise refused(error, own=True, unsure=effect.at_most_once and connection is not None) from None
+            if effect.node:
+                replies = {"": replies}
+        if self.link.breaker.since is not None:
+            self.link.breaker.close()
+        return replies
+
+    async def settled(self) -> None:
+        """Wait for the background plans of this loop, also for those that they start."""
+        loop = asyncio.get_running_loop()
+        while tasks := [task for task in list(self._tasks) if task.get_loop() is loop]:
+            await asyncio.wait(tasks)
+
+    async def aclose(self, then: Callable[[], None]) -> None:
+        """Wait for the background plans of this loop, close its client, and call `then` in a thread, because it may wait.
+
+        Other loops close their clients at their end.
+        """
+        await self.settled()
+        if (entry := self._own.pop(asyncio.get_running_loop(), None)) is not None:
+            await entry[1].aclose()
+        await asyncio.wrap_future(in_thread(then))
+
+
+# ---------------------------------------------------------------------- both
+
+
+def runners(
+    redis_url: str | None,
+    client: SyncClient | None,
+    async_client: AsyncClient | None,
+    timeout: timedelta,
+    connect_timeout: timedelta,
+) -> tuple[Runner, AsyncRunner]:
+    """Make the runners for a URL (None: REDIS_URL of the environment, or localhost), or for clients of the caller."""
+    check_time(timeout, "timeout")
+    check_time(connect_timeout, "connect_timeout")
+    given = client is not None or async_client is not None
+    if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
+        raise OptionError(
+            "redis_url, timeout or connect_timeout beside client or async_client",
+            remedy="pass one or the other, a client has its own timeouts",
+        )
+    url = (
+        None
+        if given
+        else clients.check_url((os.environ.get("REDIS_URL") or DEFAULT_URL) if redis_url is None else redis_url)
+    )
+
+    def connect(make: Callable[[str, timedelta, timedelta], T], calls: str, missing: str) -> T:
+        if url is None:
+            remedy = f"pass {missing}=... as well, or a redis_url instead of clients"
+            raise OptionError(f"no client for {calls} calls", remedy=remedy)
+        return make(url, timeout, connect_timeout)
+
+    # not partial, whose repr shows the URL with its password
+    link = Link()
+    return (
+        Runner(lambda: connect(clients.sync_client_of, "sync", "client"), client, link),
+        AsyncRunner(lambda: connect(clients.async_client_of, "async", "async_client"), async_client, link),
+    )

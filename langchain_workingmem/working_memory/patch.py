@@ -1,0 +1,223 @@
+"""Changes of JSON and of text: merge patches, names of fields, a merge by lines, and what has changed. Pure."""
+
+from __future__ import annotations
+
+import json
+from difflib import SequenceMatcher, unified_diff
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_workingmem.errors import WorkingMemoryValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MOST_CONFLICTS = 5  # that a refusal shows
+MOST_CHANGES = 20  # that a description shows
+
+
+def shorten(text: str, width: int = 200) -> str:
+    """Cut a long text for a message."""
+    return text if len(text) <= width else f"{text[: width - 4]} ..."
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7396): objects merge deeply, null deletes, all else is replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def append_patch(target: Any, patch: Any) -> Any:
+    """Append: objects merge deeply, arrays grow without repetitions, all else is replaced.
+
+    Items are compared as JSON, and the first of equal ones stays. Appending the same patch again changes nothing.
+    """
+    if isinstance(patch, dict):
+        before = target if isinstance(target, dict) else {}
+        return before | {key: append_patch(before.get(key), value) for key, value in patch.items()}
+    if isinstance(patch, list):
+        items = [*target, *patch] if isinstance(target, list) else patch
+        return list({json.dumps(item, sort_keys=True): item for item in items}.values())
+    return patch
+
+
+def patch_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that makes one document of another."""
+    found: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            if below := patch_between(old, value):
+                found[key] = below
+        elif key not in before or not is_same(old, value):
+            found[key] = value
+    return found
+
+
+def without_padding(patch: dict[str, Any]) -> dict[str, Any]:
+    """Remove what a model fills a form with: null, empty texts, lists and objects; inside of lists only null of a field."""
+    lean = {key: without_padding(value) if isinstance(value, dict) else value for key, value in patch.items()}
+    return {key: _without_null(value) for key, value in lean.items() if value not in (None, "", [], {})}
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    return [_without_null(item) for item in value] if isinstance(value, list) else value
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Compare two JSON values in any order of keys; true and 1 differ, unlike in Python."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def has_values(document: Any) -> bool:
+    """Tell whether an object holds anything but null and empty objects."""
+    return any(map(has_values, document.values())) if isinstance(document, dict) else document is not None
+
+
+def paths(document: Any, parents: str = "") -> list[str]:
+    """List the dotted names of all values in an object, nested objects included."""
+    found = []
+    for key, value in document.items() if isinstance(document, dict) else ():
+        found += [f"{parents}{key}", *paths(value, f"{parents}{key}.")]
+    return found
+
+
+def without_path(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object without the value of a dotted name, and itself where there is none; keys may hold dots."""
+    if name in document:
+        return {key: value for key, value in document.items() if key != name}
+    for key, value in document.items():
+        if isinstance(value, dict) and name.startswith(f"{key}."):
+            below = without_path(value, name[len(key) + 1 :])
+            if below is not value:
+                return {**document, key: below}
+    return document
+
+
+# ---------------------------------------------------------------------- text
+
+
+def append_text(target: str, addition: str) -> str:
+    """Append a block of text after a blank line, unless the target has it already as whole lines."""
+    block = addition.strip("\n")
+    if not target.strip():
+        return block
+    if f"\n{block}\n" in f"\n{target}\n":
+        return target
+    return f"{target.rstrip()}\n\n{block}"
+
+
+class MergeConflictError(WorkingMemoryValidationError):
+    """Both sides changed the same lines, and differently; the message shows both versions."""
+
+    def __init__(self, conflicts: Sequence[tuple[str, str]]) -> None:
+        remedy = "Repeat the update with these lines as they are now, or change them by `edits`"
+        shown = [
+            f"    now: {shorten(now) or '(gone)'}\n    you: {shorten(own) or '(gone)'}"
+            for now, own in conflicts[:MOST_CONFLICTS]
+        ]
+        super().__init__(
+            "working memory has changed since you read it, in the same places, so nothing was changed. "
+            f"{remedy}:\n" + "\n".join(shown),
+            remedy=remedy,
+        )
+
+
+class _Edit(NamedTuple):
+    """Lines `start` to `end` of the older text, and the lines that replace them."""
+
+    start: int
+    end: int
+    lines: list[str]
+
+    @property
+    def places(self) -> range:
+        """Return what it changes: line n is at 2 * n + 1, and lines are inserted before it at 2 * n."""
+        return (
+            range(2 * self.start + 1, 2 * self.end)
+            if self.end > self.start
+            else range(2 * self.start, 2 * self.end + 1)
+        )
+
+
+def merge_text(seen: str, current: str, sent: str) -> str:
+    """Apply what changed from `seen` to `sent` to `current`; what both insert at one place is kept, equal lines once.
+
+    Raises `MergeConflictError` where both changed the same lines differently.
+    """
+    if sent == seen:
+        return current
+    if current in (seen, sent):
+        return sent
+    base, conflicts = _lines(seen), []
+    edits = [*_edits(base, _lines(current))]
+    theirs = {place: edit for edit in edits for place in edit.places}
+    for own in _edits(base, _lines(sent)):
+        rival = next((theirs[place] for place in own.places if place in theirs), None)
+        if rival is None:
+            edits.append(own)
+        elif rival.start == rival.end == own.start == own.end:
+            fresh = [line for line in own.lines if line not in rival.lines or not line.strip()]
+            edits.append(own._replace(lines=fresh))
+        elif rival != own:
+            conflicts.append(("\n".join(rival.lines), "\n".join(own.lines)))
+    if conflicts:
+        raise MergeConflictError(conflicts)
+    merged: list[str] = []
+    at = 0
+    for start, end, lines in sorted(edits, key=lambda edit: edit[:2]):  # at one place, present lines come first
+        merged += [*base[at:start], *lines]
+        at = end
+    return "\n".join([*merged, *base[at:]]) + sent[len(sent.rstrip("\n")) :]
+
+
+def _edits(base: Sequence[str], text: Sequence[str]) -> Iterator[_Edit]:
+    for kind, start, end, first, last in SequenceMatcher(None, base, text).get_opcodes():
+        if kind == "equal":
+            continue
+        if end - start == last - first:  # line by line, so that others may change the lines beside one
+            for at in range(end - start):
+                yield _Edit(start + at, start + at + 1, [text[first + at]])
+        else:
+            yield _Edit(start, end, [*text[first:last]])
+
+
+def _lines(text: str) -> list[str]:
+    stripped = text.rstrip("\n")
+    return stripped.split("\n") if stripped else []
+
+
+# ---------------------------------------------------------------------- what has changed
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    """Describe what was added and taken away, one line for each line."""
+    found = list(unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))[2:]  # without its header
+    return [f"{line[0]} {line[1:]}" for line in found if line[0] in "+-" and line[1:].strip()]
+
+
+def changed_fields(before: dict[str, Any], after: dict[str, Any], parents: str = "") -> list[str]:
+    """Describe what has changed in an object, one line for each value."""
+    found = []
+    for key in {**after, **before}:
+        old, new = before.get(key), after.get(key)
+        if old != new and {type(old), type(new)} <= {dict, type(None)}:
+            found += changed_fields(old or {}, new or {}, f"{parents}{key}.")
+        elif not is_same(old, new):
+            found.append(f"{parents}{key}: {_as_text(new)} (was {_as_text(old)})")
+    return found
+
+
+def _as_text(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
