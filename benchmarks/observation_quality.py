@@ -24,7 +24,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem._engine.calls import chat_model_by_name
-from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from minilm import model_of
 from tqdm import tqdm
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions
-from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
 
 if TYPE_CHECKING:

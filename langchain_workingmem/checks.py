@@ -1,4 +1,4 @@
-"""Checks of options and arguments that all modules share. Each raises `OptionError` with a remedy, or returns the value."""
+"""Checks of options and arguments that all modules share: each raises `OptionError` with a remedy."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         gathered = run.gathered or Gathered(*required_ids(call.ids))
         marks = self._core.state.marks(*required_ids(call.ids))
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
-        messages = [marks.original(message, own=True) for message in request.messages]
+        messages = [marks.original(message) for message in request.messages]
         context = assemble(
             self._core.state,
             self._turn.history,

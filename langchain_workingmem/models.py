@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import orjson
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._documents.messages import KINDS, message_of
 from langchain_workingmem._text.clock import from_micros, to_micros, to_minute
 from langchain_workingmem._text.rendering import conversations, line
+from langchain_workingmem._text.said import KINDS
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
@@ -109,7 +109,7 @@ class _Stored(_Lazy):
         return from_micros(self.record["at"])
 
     def _make_message(self) -> BaseMessage:
-        return message_of(self.record["type"], self.record["data"])
+        return KINDS[self.record["type"]](**self.record["data"])
 
     def _make_place(self) -> int:  # of a row that a program has made, or that was pickled
         return int(self.seq)

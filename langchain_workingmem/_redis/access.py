@@ -73,8 +73,8 @@ def guarded_write(
 ) -> Plan[tuple[list[Any], UserDeletedError | None]]:
     """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
 
-    These lie in other slots, so they are read after the write: a deletion finds what was written before its tombstone, and a later
-    write sees it. Then the caller has to undo what it has written, and raise the error that comes back.
+    These lie in other slots, so they are read after the write: a deletion finds what was written before its tombstone,
+    a later write sees it. Then the caller has to undo what it has written, and raise the error that comes back.
     """
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
@@ -99,7 +99,7 @@ def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, 
 def change_thread(
     state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any
 ) -> Plan[dict[str, Any]]:
-    """Run `thread.lua`; return HGETALL of the thread by field. Raises `ThreadNotFoundError`, and `UserDeletedError` for its owner."""
+    """Run `thread.lua`; return HGETALL of the thread by field. Raises `ThreadNotFoundError`, `UserDeletedError`."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
     yield from state.indexes.ready()
@@ -117,7 +117,7 @@ def change_thread(
 
 
 def owner_of(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[tuple[str, str]]:
-    """Return thread and user; without a user, read the owner of the thread in a round trip. A new thread owns itself."""
+    """Return thread and user; without a user, read who owns the thread in a round trip. A new one owns itself."""
     thread_id = check_id(thread_id, "thread_id")
     if user_id is not None:
         return thread_id, check_id(user_id, "user_id")
@@ -143,8 +143,8 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
 
 
 # ---------------------------------------------------------------------- vectors
-# Deleting or superseding messages takes effect at once; their vectors, which may be many, follow in steps. What is left stands in the
-# set `dropped` of the thread: whoever deletes next, and `reindex`, goes on.
+# Deleting or superseding messages takes effect at once; their vectors, which may be many, follow in steps. What is left
+# stands in the set `dropped` of the thread: whoever deletes next, and `reindex`, goes on.
 
 
 def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:

@@ -1,14 +1,16 @@
-"""Conversion of messages to what is stored of them, and back."""
+"""Messages as they are stored: LangChain's fields as JSON, without the empty ones, and what the scripts need to know of each."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from langchain_core.messages import (
     BaseMessage,
     BaseMessageChunk,
@@ -17,16 +19,13 @@ from langchain_core.messages import (
     convert_to_messages,
     message_chunk_to_message,
 )
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from langchain_workingmem._documents.messages import KINDS, UNREADABLE, body_of, dump
 from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._redis.keys import author_tag, check_id
-from langchain_workingmem._text.chunks import count_tokens, split
-from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.rendering import words_in
-from langchain_workingmem._text.said import structured_text, weight_of, words_of
-from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth, problems_in
+from langchain_workingmem._text.said import KINDS, is_memory_tool, structured_text, weight_of, words_in, words_of
+from langchain_workingmem._text.unicode import count_tokens, split, to_utf8
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import StoredMessage
 
@@ -38,21 +37,35 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
 
 _log = logging.getLogger("langchain_workingmem")
-_NOT_STORED = (SystemMessage, RemoveMessage)  # a union takes longer to make than to ask
-_DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so that a person has given or refused
-_told: set[tuple[str, int]] = set()  # rows whose damage was logged
-
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of what was stored
 
 # ---------------------------------------------------------------------- what callers pass
+
+_NOT_STORED = (SystemMessage, RemoveMessage)  # a union takes longer to make than to ask
+_DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so that a person has given or refused
 
 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
     """Convert what LangChain accepts as messages, or one such message, to a list of messages.
 
-    Messages stay the caller's objects, which are given their ids later.
+    Messages stay the caller's objects, which are given their ids later. Raises `OptionError` for fields of other types than LangChain
+    gives them, which `model_copy` and assignments do not check.
     """
     given: Iterable[Any] = messages if type(messages) is list else _listed(messages)
-    return [item if isinstance(item, BaseMessage) else _converted(item) for item in given]
+    found = [item if isinstance(item, BaseMessage) else _converted(item) for item in given]
+    for one in found:
+        content = one.content
+        if not (
+            (type(content) is str or (isinstance(content, list) and all(map(_is_block, content))))
+            and isinstance(one.additional_kwargs, dict)
+            and isinstance(one.response_metadata, dict)
+            and isinstance(one.name or "", str)
+            and isinstance(getattr(one, "tool_calls", []), list)
+            and isinstance(getattr(one, "invalid_tool_calls", []), list)
+            and isinstance(getattr(one, "tool_call_id", ""), str)
+        ):
+            raise _unstorable(one, "a field is of another type than LangChain gives it")
+    return found
 
 
 def _listed(messages: Any) -> Iterable[Any]:
@@ -72,54 +85,20 @@ def _converted(item: Any) -> BaseMessage:
         ) from error
 
 
-def mended(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    """Return messages with fields of the types that LangChain gives them, which `model_copy` and assignments do not check."""
-    odd = [dict(_odd(one)) for one in messages] if _are_odd(messages) else ()
-    return (
-        [one.model_copy(update=more) if more else one for one, more in zip(messages, odd, strict=True)]
-        if odd
-        else messages
+def _is_block(block: Any) -> bool:
+    """Tell whether a part of content is text or a block; LangChain joins the texts of blocks."""
+    return isinstance(block, str) or (
+        isinstance(block, dict) and (block.get("type") != "text" or isinstance(block.get("text", ""), str))
     )
 
 
-def _are_odd(messages: Sequence[BaseMessage]) -> bool:
-    return not all(
-        (type(one.content) is str or (isinstance(one.content, list) and all(map(_is_block, one.content))))
-        and type(one.additional_kwargs) is type(one.response_metadata) is dict
-        and type(one.name or "") is str
-        and type(getattr(one, "tool_calls", [])) is type(getattr(one, "invalid_tool_calls", [])) is list
-        and type(getattr(one, "tool_call_id", "")) is str
-        for one in messages
+def _unstorable(message: BaseMessage, why: object) -> OptionError:
+    if isinstance(why, ValidationError):
+        why = "; ".join(map(": ".join, problems_in(why)))
+    return OptionError(
+        f"message {message.id!r} cannot be stored ({why})",
+        remedy="use JSON values, of the types that LangChain's messages have",
     )
-
-
-def _is_block(block: object) -> bool:
-    return isinstance(block, str | dict)
-
-
-def _odd(message: BaseMessage) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that have other types, and what stands for them."""
-    content: Any = message.content
-    if isinstance(content, dict):
-        yield "content", [content]
-    elif isinstance(content, list | tuple):
-        yield "content", [one if _is_block(one) else str(one) for one in content if one is not None]
-    elif not isinstance(content, str):
-        yield (
-            "content",
-            "" if content is None else content.decode(errors="replace") if isinstance(content, bytes) else str(content),
-        )
-    for name, kind in (
-        ("additional_kwargs", dict),
-        ("response_metadata", dict),
-        ("tool_calls", list),
-        ("invalid_tool_calls", list),
-    ):
-        if not isinstance(getattr(message, name, kind()), kind):
-            yield name, kind()
-    for name in ("name", "tool_call_id"):
-        if not isinstance(value := getattr(message, name, None) or "", str):
-            yield name, str(value)
 
 
 def is_storable(message: BaseMessage) -> bool:
@@ -130,17 +109,14 @@ def is_storable(message: BaseMessage) -> bool:
 
 def count_characters(messages: Iterable[BaseMessage]) -> int:
     """Count the characters to read, roughly: of texts and content blocks, and 500 for a message's other parts."""
-    return sum(500 + (len(one.content) if isinstance(one.content, str) else _length(one.content)) for one in messages)
+    size = 0
+    for one in messages:
+        with suppress(ValueError, RecursionError):  # it will be refused
+            size += 500 + len(one.content if isinstance(one.content, str) else repr(one.content))
+    return size
 
 
-def _length(content: object) -> int:
-    try:
-        return len(repr(content))
-    except (ValueError, RecursionError):  # it will be refused
-        return 0
-
-
-# ---------------------------------------------------------------------- writing
+# ---------------------------------------------------------------------- what is written
 
 
 @dataclass(slots=True)  # frozen, each would take 1 us more
@@ -199,8 +175,9 @@ def drafts(
         numbered = given.id is None
         if numbered:
             given.id = new_id()
-        draft = draft_of(_whole(given), recall, structured=id(given) in structured)
-        draft.message, draft.numbered = given if type(given) is type(draft.message) else draft.message, numbered
+        whole = given if given.type in KINDS else _whole(given)
+        draft = draft_of(whole, recall, structured=id(given) in structured)
+        draft.numbered = numbered
         prepared.append(draft)
     return prepared
 
@@ -219,9 +196,10 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     """Prepare one message with an id."""
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
     text = to_utf8(structured_text(message) if structured else words_in(message))
-    is_own = message.type == "tool" and is_memory_tool(message.name)
-    embeddable = recall is not None and message.type in recall.roles and not is_own
-    name = to_utf8(str(message.name or ""))
+    is_embedded = recall is not None and message.type in recall.roles
+    if is_embedded and message.type == "tool" and is_memory_tool(message.name):
+        is_embedded = False
+    name = to_utf8(str(message.name)) if message.name else ""
     author = author_tag(name, message.type)
     labels, metadata = _filterable(message, recall) if recall and recall.filterable else ("", "")
     tokens, words = count_tokens(text), words_of(message, structured=structured)
@@ -237,7 +215,7 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
         size=f"{tokens}~{author}" if author else str(tokens),
         words=words,
         weight=weight_of([message]),
-        chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
+        chunks=split(text, recall.chunk_tokens) if recall and is_embedded else [],
         media=media,
     )
 
@@ -258,11 +236,120 @@ def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:
         source = next((source for source in sources if key in source), None)
         if source is not None:
             with suppress(TypeError, ValueError, RecursionError):
-                found[key] = json.loads(dump(source[key], allow_nan=False))
+                found[key] = json.loads(dump(source[key]))
     return found
 
 
-# ---------------------------------------------------------------------- reading
+# ---------------------------------------------------------------------- bodies
+
+LONG = 65_536  # characters of a string within content blocks that lies beside the body
+PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
+_LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
+    """Write a message as JSON without its first brace; return it, and the long strings that lie beside it.
+
+    `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
+    """
+    try:
+        data, media, paths = _filled(message.model_dump(warnings=False)), list[str](), list[list[Any]]()
+        if not data.keys() <= PLAIN or {type(data["content"]), type(data.get("name", ""))} != {str}:
+            usage = data.get("usage_metadata")
+            if usage is not None:  # some providers leave numbers out
+                data["usage_metadata"] = {**usage, **{name: usage.get(name) or 0 for name in _COUNTS}}
+            data = _filled(KINDS[message.type](**data).model_dump(warnings=False))  # LangChain checks what was changed
+            _leave_out(message, data)
+            for name in ("content", "artifact"):
+                _take_media(data.get(name), [name], media, paths)
+        record = {"type": message.type, "kind": kind, **({"media": paths} if paths else {}), "data": data}
+        return _encoded(record)[1:], media
+    except UNREADABLE as error:
+        raise _unstorable(message, error) from error
+
+
+def _filled(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message that are not empty, without its type; content and artifact may be empty."""
+    return {
+        key: value
+        for key, value in data.items()
+        if key == "content"
+        or (value is not None and key != "type" and (value or not isinstance(value, dict | list) or key == "artifact"))
+    }
+
+
+def _leave_out(message: BaseMessage, data: dict[str, Any]) -> None:
+    """Leave out what is not JSON of the fields that may hold any object."""
+    for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):
+        if name == "artifact":
+            del data[name]
+        else:
+            data[name] = {key: one for key, one in data[name].items() if _is_json({key: one})}
+        _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
+
+
+def _is_json(value: dict[Any, Any]) -> bool:
+    try:
+        _encoded(value)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _take_media(value: Any, path: list[Any], media: list[str], paths: list[list[Any]]) -> None:
+    """Take the long strings of content blocks and artifact out of a value, other than text; note the keys that lead to each.
+
+    Bytes, as some providers take pictures, become base64.
+    """
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in list(items):
+        if isinstance(one, dict | list) and len(path) <= MAX_DEPTH:
+            _take_media(one, [*path, key], media, paths)
+            continue
+        value[key] = text = b64encode(one).decode() if isinstance(one, bytes) else one
+        if isinstance(text, str) and len(text) >= LONG and key != "text":
+            value[key] = ""
+            paths.append([*path, key])
+            media.append(text)
+
+
+def put_media(record: dict[str, Any], texts: list[bytes]) -> None:
+    """Put long strings back into a record that was read."""
+    for (*way, last), text in zip(record.pop("media"), texts, strict=True):
+        data = record["data"]
+        for key in way:
+            data = data[key]
+        data[last] = text.decode("utf-8", "surrogatepass")
+
+
+def _as_json(value: object) -> Any:
+    if isinstance(value, BaseModel):  # with_structured_output puts a parsed answer into additional_kwargs
+        return value.model_dump(mode="json")
+    msg = f"{type(value).__name__} is not JSON"
+    raise TypeError(msg)
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    """Write JSON; NaN and infinity as null. `ValueError` if it is nested too deep."""
+    try:
+        text = orjson.dumps(value, default=_as_json)
+    except TypeError:  # a lone surrogate, a large int, a key that is no str
+        # orjson would read a large int as a float; what holds NaN, it leaves to json
+        text = json.dumps({**value, "wide": float("nan")}, default=_as_json, separators=(",", ":")).encode()
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+        check_depth(text.decode())
+    return text
+
+
+def dump(value: object) -> str:
+    """Write JSON of any int and any text, pydantic models included; `ValueError` for NaN, or if it is nested too deep."""
+    return check_depth(json.dumps(value, default=_as_json, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+# ---------------------------------------------------------------------- what is read
+
+_told: set[tuple[str, int]] = set()  # rows whose damage was logged
 
 
 def read_rows(found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool) -> list[StoredMessage]:

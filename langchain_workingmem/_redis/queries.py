@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_workingmem._documents.filters import EVERYTHING, NOTHING
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem._text.unicode import WORD
+from langchain_workingmem._text.unicode import WORD, as_searched, keep_ends
 from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
 
 if TYPE_CHECKING:
@@ -37,9 +35,9 @@ MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for: the firs
 # Of a longer query (a pasted log with a question) the beginning and the end are used: about 1,000 tokens, more than
 # most embedding models read.
 MAX_QUERY_CHARACTERS = 4_000
-# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at the
-# latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a search
-# that the timeout was capped, also where it was not reached.
+# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at
+# the latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a
+# search that the timeout was capped, also where it was not reached.
 _NO_TIMEOUT = ("TIMEOUT", 0)
 _STALE = {"SEARCH_INDEX_NOT_FOUND", "SEARCH_INDEX_DROPPED_BG", "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"}  # codes of errors
 
@@ -131,11 +129,13 @@ def build_filter(
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
     ids = {"user": user_id, "thread": thread_id}
-    parts: list[object] = [_named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None]
+    parts: list[object] = [
+        f"@{field}:{{{_escaped(check_id(id, f'{field} id'))}}}" for field, id in ids.items() if id is not None
+    ]
     if thread_ids is not None:
-        parts.append(_named("thread", *thread_ids) if thread_ids else NOTHING)
+        parts.append(f"@thread:{{{'|'.join(map(_escaped, thread_ids))}}}" if thread_ids else NOTHING)
     if not_thread_ids:
-        parts.append(f"(-{_named('thread', *not_thread_ids)})")
+        parts.append(f"(-@thread:{{{'|'.join(map(_escaped, not_thread_ids))}}})")
     if roles or since is not None or until is not None:
         from redisvl.query.filter import Num, Tag
 
@@ -148,18 +148,14 @@ def build_filter(
     return f"({' '.join(map(str, parts))})" if parts else "*"
 
 
-def _named(field: str, *ids: str) -> str:
-    """Build the filter for ids in a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
-    return f"@{field}:{{{'|'.join(map(_escaped, ids))}}}"
-
-
 @lru_cache(4096)
 def _escaped(id: str) -> str:
+    """Write an id for a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
     return _NO_WORD.sub(_ESCAPED, encode(id))
 
 
 def vector_search(index: str, vector: bytes, where: str, depth: int, fields: Sequence[str] = ()) -> Command:
-    """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the key it is sorted by."""
+    """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the sort key."""
     # a field of each document for the distance would take a fifth more of the server and a third more of the client
     command = _nearest(index, depth, tuple(fields))
     return (*command[:2], str(command[2]).replace(_FILTER, where, 1), *command[3:], vector)
@@ -189,10 +185,10 @@ def words_of(text: str, *, whole: bool = False) -> list[str]:
 
 def word_search(index: str, words: Sequence[str], where: str, depth: int, fields: Sequence[str] = ()) -> Command:
     """Build a BM25 search for any of these words, at least one; only the words make up the score."""
-    # Words are parameters: nothing in them is syntax, and Search finds nothing for its own stop words. (Written out, two of these at
-    # the beginning of a union crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to Search 8.0 it works
-    # for a group only, so the filter stands there twice. And up to 20 words, those versions count only one or some of them in a
-    # filtered union, so each word has a filter of its own.
+    # Words are parameters: nothing in them is syntax, and Search finds nothing for its own stop words. (Written out, two of
+    # these at the beginning of a union crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to
+    # Search 8.0 it works for a group only, so the filter stands there twice. And up to 20 words, those versions count only
+    # one or some of them in a filtered union, so each word has a filter of its own.
     owned, names = f"({where}|{where})=>{{$weight:0}}", [f"$w{at}" for at in range(len(words))]
     apart = len(words) <= _COUNTED_APART and len(words) * len(owned) <= _LONGEST_FILTERS
     query = "|".join([f"(@text:({one}) {owned})" for one in (names if apart else ["|".join(names)])])
@@ -222,7 +218,7 @@ def sorted_search(
     after: tuple[int, str] | None = None,
     fields: Sequence[str] = (),
 ) -> Command:
-    """Build a sorted search for documents with these fields, or all. Those of the same time are sorted by key: `after` is both."""
+    """Build a sorted search for documents with these fields, or all; `after` is a time, and a key for equal times."""
     alive = "exists(@__key)"  # a document that has just expired would be an empty row
     if after is not None:
         edge, key = after

@@ -1,4 +1,4 @@
-"""The state of a `Memory`: its keys and options, what is known of its indexes, and what its parts keep in this process."""
+"""The state of a `Memory`: keys and options, what is known of its indexes, what its parts keep in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain_workingmem._redis.indexes import Indexes
-from langchain_workingmem._text.marks import Marks
+from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Ids, RecallOptions
@@ -88,7 +88,7 @@ def wing(name: str) -> Any:
 class Part:
     """What takes part in turns beside history, recall and working memory; it appends itself to `MemoryState.parts`."""
 
-    follows = False  # whether it works on the messages of an agent while this runs, so that they are saved before each call of the model
+    follows = False  # works on the messages of a running agent: they are saved before each call of the model
 
     def narrow(self, head: dict[str, Any]) -> None:
         """Change what `read.lua` reads of the history."""
@@ -114,7 +114,7 @@ class Part:
         return False
 
     def renewed(self, state: MemoryState, found: Any, *, waits: bool) -> Plan[None]:
-        """Do the same before a further call of the model in the run of an agent; one that `waits` may be kept waiting."""
+        """Do the same before a further call of the model in a run of an agent, which may be kept waiting if it `waits`."""
         yield from ()
 
     def overflowed(self, state: MemoryState, found: Any) -> Plan[bool]:
@@ -123,7 +123,7 @@ class Part:
         return False
 
     def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:
-        """Return blocks of a prompt, each with its place: "question", "system", or "first", in front of the conversation."""
+        """Return blocks of a prompt, each with its place: "question", "system", or "first", before the conversation."""
         return []
 
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
@@ -146,8 +146,8 @@ class ShownMessages:
 class ShownDocument:
     """A working memory as a model knows it.
 
-    The tool calls of one answer know only the document of the prompt. The model learns what a tool returns at the next step of the
-    graph.
+    The tool calls of one answer know only the document of the prompt. The model learns what a tool returns at the next
+    step of the graph.
     """
 
     text: str
@@ -245,13 +245,6 @@ class MemoryState:
         name = named or self.timezone
         if name == "UTC":
             return None
-        if not callable(name):
-            return check_zone(name, "timezone")
-        try:
-            found: object = name(Ids(thread_id, user_id))
-        except Exception as error:
-            raise OptionError(
-                f"the function passed as timezone raised {type(error).__name__}",
-                remedy="let it return a name for every user, 'UTC' where it knows none",
-            ) from error
-        return check_zone(found, "what the function passed as timezone returned")
+        if callable(name):
+            return check_zone(name(Ids(thread_id, user_id)), "what the function passed as timezone returned")
+        return check_zone(name, "timezone")

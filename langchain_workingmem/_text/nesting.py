@@ -1,37 +1,28 @@
-"""The limit of nesting in JSON: low enough that Python can read it back at any depth of its own stack."""
+"""JSON values from outside: how deep they may be, and how they and their problems are shown."""
 
 from __future__ import annotations
 
 import json
-import re
 import reprlib
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pydantic import ValidationError
 
-MAX_DEPTH = 100  # levels; deeper ones are a mistake or an attack
+MAX_DEPTH = 100  # levels, which Python can read back at any depth of its own stack; more are a mistake or an attack
 WIDEST = 200  # characters of a value that an error shows
 TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
-_ENDLESS = "it holds itself"
-# The possessive ++ and *+ keep the time linear where a string has no end.
-_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+UNKNOWN = "Extra inputs are not permitted"  # Pydantic's words
 
 
 def check_depth(text: str) -> str:
     """Return a JSON text, or raise `ValueError` when it is nested too deep."""
     if text.count("[") + text.count("{") > MAX_DEPTH:  # a cheap first check
-        level = 0
-        for token in _TOKEN.finditer(text):
-            sign = text[token.start()]
-            if sign in "[{":
-                level += 1
-                if level > MAX_DEPTH:
-                    raise ValueError(TOO_DEEP)
-            elif sign != '"':
-                level -= 1
+        try:
+            check_nesting(json.loads(text))
+        except RecursionError as error:
+            raise ValueError(TOO_DEEP) from error
     return text
 
 
@@ -43,39 +34,17 @@ def parse_json(text: str) -> Any:
         return None
 
 
-def json_leaves(value: object) -> Iterator[object]:
-    """Yield the values in nested dicts and lists; their types are not checked.
-
-    Raises `ValueError` for nesting that is too deep or endless, and for keys that are not str.
-    """
-    levels: list[Iterator[object]] = [iter((value,))]
-    inside: list[int] = []  # the ids of the containers around the present one
-    while levels:
-        for one in levels[-1]:
-            if isinstance(one, Mapping):
-                for key in one:
-                    if not isinstance(key, str):
-                        msg = f"key {shown(key)} is no str"
-                        raise ValueError(msg)  # noqa: TRY004 - as json.dumps does
-                below = iter(one.values())
-            elif isinstance(one, list | tuple):
-                below = iter(one)
-            else:
-                yield one
-                continue
-            if len(levels) > MAX_DEPTH or id(one) in inside:
-                raise ValueError(_ENDLESS if id(one) in inside else TOO_DEEP)
-            levels.append(below)
-            inside.append(id(one))
-            break
-        else:
-            levels.pop()
-            del inside[max(0, len(levels) - 1) :]
-
-
-def check_nesting(value: object) -> None:
-    """Raise `ValueError` where `json_leaves` does."""
-    deque(json_leaves(value), maxlen=0)
+def check_nesting(value: object, depth: int = 0) -> None:
+    """Raise `ValueError` for nesting of dicts and lists that is too deep or endless, and for keys that are not str."""
+    if isinstance(value, Mapping | list | tuple):
+        if depth == MAX_DEPTH:
+            raise ValueError(TOO_DEEP)
+        for key in value if isinstance(value, Mapping) else ():
+            if not isinstance(key, str):
+                msg = f"key {shown(key)} is no str"
+                raise ValueError(msg)  # noqa: TRY004 - as json.dumps does
+        for one in value.values() if isinstance(value, Mapping) else value:
+            check_nesting(one, depth + 1)
 
 
 def shown(value: object) -> str:
@@ -93,3 +62,9 @@ def as_json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
         return reprlib.repr(value)
+
+
+def problems_in(error: ValidationError) -> list[tuple[str, str]]:
+    """Return each field that Pydantic refuses, with dots for nested ones, and what is wrong with it."""
+    found = error.errors(include_url=False, include_input=False)
+    return [(".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in found]

@@ -7,28 +7,25 @@ import re
 from datetime import timedelta
 from html import escape
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_workingmem._text.chunks import CUT
 from langchain_workingmem._text.clock import EPOCH, to_minute, zone_name
-from langchain_workingmem._text.media import attachment
-from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.said import attachments, is_memory_tool, words_in
+from langchain_workingmem._text.unicode import CUT, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
 
 
 ROLES = {"human": "user", "ai": "assistant"}
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")  # whatever the locale
-_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_END_OF_THOUGHTS = re.compile(r"\A(?:(?!<think).)*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHTS = re.compile(  # some servers leave out the tag that opens them
+    r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|(?:(?!<think).)*?</think(?:ing)?>)", re.DOTALL | re.IGNORECASE
+)
 _HERE = "earlier in this conversation"
 _ELSEWHERE = "from other conversations with the same user"
 _SHARED = "from other conversations of this memory, which several people may share"
@@ -48,8 +45,8 @@ def unescape(value: Any) -> Any:
 
 
 def without_thoughts(text: str) -> str:
-    """Return a model's answer without its thoughts; some servers leave out the tag that opens them."""
-    return _END_OF_THOUGHTS.sub("", _THOUGHTS.sub("", text, count=1), count=1)
+    """Return a model's answer without its thoughts."""
+    return _THOUGHTS.sub("", text, count=1)
 
 
 def message_text(message: BaseMessage, *, whole: bool = False) -> str:
@@ -67,48 +64,23 @@ def message_text(message: BaseMessage, *, whole: bool = False) -> str:
     )
 
 
-def attachments(message: BaseMessage) -> list[str]:
-    """Name the pictures, files and the like of a message, such as "[picture]" and "[file: cv.pdf]"."""
-    return [] if isinstance(message.content, str) else [*filter(None, map(attachment, message.content))]
-
-
-def words_in(message: BaseMessage) -> str:
-    """Return the text of a message; LangChain's own `text` takes 2 us, and a turn asks often."""
-    return message.content if isinstance(message.content, str) else str(message.text)
-
-
 def line(message: BaseMessage) -> str:
     """Return the role and name of a message, then its text; unescaped."""
     role = ROLES.get(message.type, message.type)
     return f"{role} ({message.name}): {message_text(message)}" if message.name else f"{role}: {message_text(message)}"
 
 
-class Row(Protocol):
-    """What is rendered of a `StoredMessage`, whose module is in a higher layer."""
-
-    @property
-    def record(self) -> Mapping[str, Any]:
-        """What is stored of the message."""
-
-    @property
-    def message(self) -> BaseMessage:
-        """The message."""
-
-    @property
-    def stored_at(self) -> datetime:
-        """When it was stored."""
+# A row is a `StoredMessage` here, and a result a `RecallResult`, whose module is in a higher layer.
 
 
-def row_text(row: Row) -> str:
+def row_text(row: Any) -> str:
     """Return the text of a row as `message_text` does; of most rows without making the message."""
     data = row.record["data"]
     content = data["content"]
-    return content if isinstance(content, str) and not data.get("tool_calls") else message_text(row.message)
+    return str(content) if isinstance(content, str) and not data.get("tool_calls") else message_text(row.message)
 
 
-def conversation(
-    label: str, rows: Iterable[Row | None], excerpt: str | None = None, zone: ZoneInfo | None = None
-) -> str:
+def conversation(label: str, rows: Iterable[Any], excerpt: str | None = None, zone: ZoneInfo | None = None) -> str:
     """Render messages of one thread as an element with a child for each, with its role and time.
 
     None among the rows stands for a gap. `excerpt` names the source of the messages if the label does not. Times are in `zone`, None: UTC.
@@ -130,56 +102,35 @@ def conversation(
     return "\n".join([*lines, "</conversation>"])
 
 
-class Windows(Protocol):
-    """What is rendered of a `RecallResult`, whose module is in a higher layer."""
-
-    @property
-    def titles(self) -> Mapping[str, str | None]:
-        """Titles of the threads, or None."""
-
-    def windows(self) -> Mapping[str, Sequence[Sequence[Row]]]:
-        """Rows of each thread, one list for each window."""
-
-
-def conversations(result: Windows, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
+def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
     """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
-    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation.
+    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation. Threads without a title
+    are numbered, as ids tell a model nothing.
     """
-    found = result.windows()
-    labels = labels_of(result, found)
-    return [
-        conversation(
-            labels[id],
-            [one for window in windows for one in (None, *window)][1:],
-            _HERE if id == thread_id else None,
-            zone,
-        )
-        for id, windows in found.items()
-    ]
+    numbers, found = count(1), []
+    for id, windows in result.windows().items():
+        label = result.titles.get(id) or f"conversation {next(numbers)}"
+        rows = [row for window in windows for row in (None, *window)][1:]
+        found.append(conversation(label, rows, _HERE if id == thread_id else None, zone))
+    return found
 
 
 def recalled_block(
-    result: Windows, thread_id: str | None, name: str | None = None, zone: ZoneInfo | None = None
+    result: Any, thread_id: str | None, name: str | None = None, zone: ZoneInfo | None = None
 ) -> str | None:
     """Render what recall found for a turn in a thread as reference data; None if it found nothing.
 
     Control characters and hidden text are replaced (`visible`). `name` is that of the memory if an agent has several.
     """
-    found = result.windows()
-    if not found:
+    threads = {row.thread_id for row in result.rows}
+    if not threads:
         return None
-    origins = [_SHARED if name else _ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (
-        thread_id in found
+    origins = [_SHARED if name else _ELSEWHERE] * bool(threads - {thread_id}) + [f"from {_HERE}"] * (
+        thread_id in threads
     )
     head = [opening_tag("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
     return visible("\n".join([*head, *conversations(result, thread_id, zone), "</recalled_messages>"]))
-
-
-def labels_of(result: Windows, threads: Iterable[str]) -> dict[str, str]:
-    """Return the titles of threads; those without one are numbered in this order. Ids tell a model nothing."""
-    numbers, titles = count(1), result.titles
-    return {id: titles.get(id) or f"conversation {next(numbers)}" for id in threads}
 
 
 def opening_tag(tag: str, name: str | None) -> str:

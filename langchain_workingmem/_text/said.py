@@ -1,47 +1,140 @@
-"""Questions and answers: messages of the user, and answers of the model without tool calls. The rest is tool traffic.
+"""What a message is: its words, its tools and media, whether it is a question or an answer, and what it weighs.
 
-A structured answer is an answer as well: a tool call that ends a turn, as no call of the model follows.
-The history counts questions and answers, and recognises messages without ids by a digest of them.
+Questions and answers are messages of the user, and answers of the model without tool calls. The rest is tool traffic. A structured
+answer is an answer as well: a tool call that ends a turn, as no call of the model follows. The history counts questions and answers, and
+recognises messages without ids by a digest of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
-from langchain_core.messages.utils import count_tokens_approximately
+import orjson
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, length
-from langchain_workingmem._text.media import has_media, media_in, media_tokens, named_media
-from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem._text.nesting import as_json
+from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, count_tokens, length
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+KINDS: dict[str, type[BaseMessage]] = {  # that are stored, by their type
+    "human": HumanMessage,
+    "ai": AIMessage,
+    "tool": ToolMessage,
+    "function": FunctionMessage,
+    "chat": ChatMessage,
+}
+
+# ---------------------------------------------------------------------- names
+
+_LONGEST_SPEAKER = 64
+_ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{_LONGEST_SPEAKER}}}")
+_OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
+# an agent with several memories adds their names: `search_memory_team`
+_MEMORY_TOOL = re.compile(r"(?:search_memory|(?:get|update|clear)_working_memory)(?:_[A-Za-z0-9_-]{1,40})?")
+
+
+def is_memory_tool(name: str | None) -> bool:
+    """Tell whether a tool is one of `Memory.tools`, of this memory or of another one."""
+    return name is not None and _MEMORY_TOOL.fullmatch(name) is not None
+
+
+def acceptable_name(name: str) -> str | None:
+    """Return a name that OpenAI accepts: 1 to 64 letters, digits, _ and -; None if no letter or digit is left.
+
+    Accents ("José" becomes "Jose") and other scripts are dropped, other signs become _.
+    """
+    if _ACCEPTED.fullmatch(name):
+        return name
+    plain = unicodedata.normalize("NFKD", name[: 2 * _LONGEST_SPEAKER]).encode("ascii", "ignore").decode()
+    found = _OTHERS.sub("_", plain)[:_LONGEST_SPEAKER]
+    return found if found.strip("_-") else None
+
+
+# ---------------------------------------------------------------------- media
+
+_MEDIUM = re.compile(r"(?:input_)?(image|audio|video|file|document|media|text-plain)(?:_url)?")
+_MEDIA = {"image": "picture", "audio": "audio", "video": "video", "file": "file"}
+# Tokens of a picture of 1024 x 1024, a minute of audio, half a minute of video, a file of two pages.
+_MEDIA_TOKENS = {"image": 1_000, "audio": 1_000, "video": 9_000, "file": 4_000}
+_LONGEST_NAME = 80
+
+
+def medium_of(block: Any) -> str:
+    """Return image, audio, video or file for a content block that is one, in LangChain's form or a provider's; else empty."""
+    if not isinstance(block, dict):
+        return ""
+    keys = [block["type"]] if block.get("type") else block  # Bedrock has the kind as a key
+    found = next(filter(None, (_MEDIUM.fullmatch(str(key)) for key in keys)), None)
+    if found is None:
+        return ""
+    kind = found[1] if found[1] in _MEDIA else str(block.get("mime_type")).partition("/")[0]
+    return kind if kind in _MEDIA else "file"
+
+
+def attachment(block: str | Mapping[Any, Any]) -> str:
+    """Name one block of content, such as "[picture]" and "[file: cv.pdf]"; empty for text and calls. Data is never shown."""
+    medium = medium_of(block)
+    if isinstance(block, str) or not medium:
+        return ""
+    named = [block, *(part for part in block.values() if isinstance(part, dict))]
+    names = (part.get(key) for part in named for key in ("filename", "name", "title"))
+    name = " ".join(next((name for name in names if isinstance(name, str)), "").split())
+    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return f"[{_MEDIA[medium]}{name and ': '}{name}]"
+
+
+def attachments(message: BaseMessage) -> list[str]:
+    """Name the pictures, files and the like of a message."""
+    return [] if isinstance(message.content, str) else [*filter(None, map(attachment, message.content))]
+
+
+def has_media(message: BaseMessage) -> bool:
+    """Tell whether the content of a message has pictures, audio or files."""
+    return not isinstance(message.content, str) and any(map(medium_of, message.content))
+
+
+def named_media(content: Sequence[Any]) -> list[Any]:
+    """Copy content with a block of text, such as "[picture: name]", instead of each that is media."""
+    return [{"type": "text", "text": attachment(block)} if medium_of(block) else block for block in content]
+
+
+def media_tokens(block: Mapping[Any, Any]) -> int:
+    """Estimate the tokens of a block that is media: one number for each kind, whatever its size. Text in it counts as text."""
+    source = block.get("source")
+    inner = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None
+    text = block.get("text") or inner
+    return count_tokens(text) if isinstance(text, str) else _MEDIA_TOKENS[medium_of(block)]
+
+
+# ---------------------------------------------------------------------- words
 
 _DIGITS = 12  # of the digest: 48 bits, enough within one thread
-_LONG = 1_000  # characters
 _ROLES_OF_USERS = {"user", "human"}
-_ROLE_LENGTHS = {"human": len("user"), "ai": len("assistant"), "tool": len("tool")}
+
+
+def words_in(message: BaseMessage) -> str:
+    """Return the text of a message; LangChain's own `text` takes 2 us, and a turn asks often."""
+    return message.content if isinstance(message.content, str) else str(message.text)
 
 
 def has_content(message: BaseMessage) -> bool:
     """Tell whether a message holds content that a provider would accept."""
-    content = message.content
-    return bool(content.strip()) if isinstance(content, str) else any(map(_is_filled, content))
+    if isinstance(message.content, str):
+        return bool(message.content.strip())
+    blocks = message.content
+    texts = (one.get("text") if isinstance(one, dict) and one.get("type") == "text" else one for one in blocks)
+    return any(one.strip() if isinstance(one, str) else one for one in texts)
 
 
 def is_blank(message: BaseMessage) -> bool:
     """Tell whether a user has sent nothing, no picture either."""
     return isinstance(message, HumanMessage) and not has_content(message)
-
-
-def _is_filled(block: str | dict[Any, Any]) -> bool:
-    if isinstance(block, dict):
-        return block.get("type") != "text" or bool(str(block.get("text") or "").strip())
-    return bool(block.strip())
 
 
 def tool_call_ids(message: BaseMessage) -> list[str]:
@@ -50,13 +143,8 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
         return []
     calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
     if not calls and (former := message.additional_kwargs.get("function_call")):
-        return [function_call_id(former.get("name"))]
+        return [f"\0{former.get('name')}"]  # a legacy function call has only a name, and one result
     return calls
-
-
-def function_call_id(name: str | None) -> str:
-    """Make an id for a legacy function call, which has only a name and one result right after it."""
-    return f"\0{name}"
 
 
 def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set[int]:
@@ -68,8 +156,7 @@ def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set
     for at in [at for at, one in enumerate(messages) if isinstance(one, AIMessage) and one.tool_calls]:
         call: Any = messages[at]
         waiting, ends = {*tool_call_ids(call)}, is_over
-        for position in range(at + 1, len(messages)):
-            follower = messages[position]
+        for follower in messages[at + 1 :]:
             if isinstance(follower, AIMessage | HumanMessage):
                 ends = isinstance(follower, HumanMessage)
                 break
@@ -83,12 +170,12 @@ def structured_text(message: BaseMessage) -> str:
     """Return the text of a structured answer: its own, and a line for each argument. Recall searches it."""
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
     args = (call["args"] for call in calls if not is_memory_tool(call["name"]))
-    lines = (f"{name}: {_plain(value)}" for one in args for name, value in one.items())
+    lines = (
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
+        for one in args
+        for name, value in one.items()
+    )
     return "\n".join(filter(None, (words_in(message), *lines)))
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def words_of(message: BaseMessage, *, structured: bool = False) -> str:
@@ -96,56 +183,32 @@ def words_of(message: BaseMessage, *, structured: bool = False) -> str:
 
     Empty is tool traffic. The digest includes a user's pictures and files, because "what is this?" may be asked about several.
     """
-    kind = "as" if structured else _kind(message)
-    if not kind or not (structured or has_content(message)):
+    kind, content = "as" if structured else _kind(message), message.content
+    if not kind or not (structured or (content.strip() if isinstance(content, str) else has_content(message))):
         return ""
     text = (structured_text(message) if structured else words_in(message)).strip()
-    if kind == "q" and not isinstance(message.content, str):
-        others = [block for block in message.content if isinstance(block, dict) and block.get("type") != "text"]
-        if others:
-            text = f"{text}\0{_written(others)}"
+    if kind == "q" and not isinstance(content, str):
+        others = [block for block in content if isinstance(block, dict) and block.get("type") != "text"]
+        text = f"{text}\0{_written(others)}" if others else text
     return (kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest())[: _DIGITS + 1]
-
-
-def _brief(value: Any) -> Any:
-    """Replace long strings by a digest: that takes a fifth of the time."""
-    if isinstance(value, str):
-        return (
-            value
-            if len(value) < _LONG
-            else hashlib.sha1(value.encode(errors="replace"), usedforsecurity=False).hexdigest()
-        )
-    if isinstance(value, dict):
-        return {key: _brief(one) for key, one in value.items()}
-    return [*map(_brief, value)] if isinstance(value, list) else value
-
-
-def _written(blocks: list[dict[Any, Any]]) -> str:
-    """Write blocks as JSON with sorted keys; empty for what is not JSON, which cannot be stored either."""
-    try:
-        blocks = _brief(blocks)
-    except RecursionError:
-        return ""
-    try:
-        return json.dumps(blocks, sort_keys=True, default=str)
-    except TypeError:  # keys that cannot be sorted become str first
-        pass
-    except (ValueError, RecursionError):
-        return ""
-    try:
-        return json.dumps(json.loads(json.dumps(blocks, default=str)), sort_keys=True)
-    except (TypeError, ValueError, RecursionError):
-        return ""
 
 
 def _kind(message: BaseMessage) -> str:
     if isinstance(message, HumanMessage):
         return "q"
     if isinstance(message, AIMessage):
-        return "" if tool_call_ids(message) else "a"
+        return "" if message.tool_calls or tool_call_ids(message) else "a"
     if isinstance(message, ChatMessage):
         return "q" if message.role in _ROLES_OF_USERS else "a"
     return ""
+
+
+def _written(blocks: list[dict[Any, Any]]) -> str:
+    """Write blocks as JSON, in whichever order their keys are."""
+    try:
+        return orjson.dumps(blocks, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # a lone surrogate, a large int
+        return as_json(blocks)
 
 
 def is_said(message: BaseMessage) -> bool:
@@ -153,30 +216,37 @@ def is_said(message: BaseMessage) -> bool:
     return bool(_kind(message)) and has_content(message)
 
 
+# ---------------------------------------------------------------------- weight
+
+_ROLE_LENGTHS = {"human": len("user"), "ai": len("assistant")}
+
+
 def weight_of(messages: Iterable[BaseMessage]) -> int:
     """Estimate the tokens of messages with their tool calls: of English as langchain_core does, else by `length`.
 
     Pictures, audio and files count what they cost a model (`media_tokens`).
     """
-    return sum(map(_weight, messages))
+    weight = 0
+    for message in messages:
+        content = message.content
+        characters = _ROLE_LENGTHS.get(message.type) or len(getattr(message, "role", message.type))
+        characters += length(content) if isinstance(content, str) else sum(map(_block_length, content))
+        if message.name:
+            characters += length(message.name)
+        if isinstance(message, AIMessage):
+            if message.tool_calls and isinstance(content, str):  # else blocks hold them
+                characters += length(repr(message.tool_calls))
+        elif isinstance(message, ToolMessage):
+            characters += len(message.tool_call_id)
+        weight += (characters + 3) // CHARACTERS_PER_TOKEN + 3
+    return weight
 
 
-def _weight(message: BaseMessage) -> int:
-    content, role = message.content, _ROLE_LENGTHS.get(message.type)
-    if role is None or not isinstance(content, str):
-        if has_media(message):
-            named = message.model_copy(update={"content": named_media(content)})
-            return _weight(named) + sum(map(media_tokens, media_in(content)))
-        try:
-            text = f"{words_in(message)}{getattr(message, 'tool_calls', '')}"
-            return count_tokens_approximately([message]) + count_tokens(text) - -(-len(text) // CHARACTERS_PER_TOKEN)
-        except TypeError:  # a block whose text is no text
-            content, role = repr(content), 0
-    # the usual messages: a third of the time, and every message that is saved is weighed
-    characters = length(content) + role + length(message.name or "")
-    if isinstance(message, AIMessage):
-        if message.tool_calls:
-            characters += length(repr(message.tool_calls))
-    elif isinstance(message, ToolMessage):
-        characters += len(message.tool_call_id)
-    return (characters + 3) // CHARACTERS_PER_TOKEN + 3
+def _block_length(block: str | dict[Any, Any]) -> int:
+    if isinstance(block, str):
+        return length(block)
+    if medium_of(block):
+        return CHARACTERS_PER_TOKEN * media_tokens(block)
+    if block.get("type") == "text":
+        return length(str(block.get("text") or ""))
+    return length(repr(block))

@@ -1,17 +1,150 @@
-# ruff: noqa: RUF001 - letters and digits of other scripts
-"""Characters by what they are: those that make up words, and those that are not plain text.
-
-Not plain are lone surrogates, which UTF-8 cannot encode, controls, and hidden characters.
-"""
+# ruff: noqa: RUF001 - letters, digits and marks of other scripts
+"""Texts by their characters: how long they are, where they are cut, which words they hold, and what of them nobody sees."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import accumulate, islice
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+# ---------------------------------------------------------------------- length
+
+CHARACTERS_PER_TOKEN = 4  # of English, as OpenAI and langchain_core's `count_tokens_approximately` estimate
+# How many tokens a text takes depends on its script. Of everyday talk, the vocabulary of Llama 2 makes a token of 0.7 Chinese,
+# 0.8 Japanese, 0.7 Korean, and 2.4 Russian characters; newer ones take 1.0 to 1.7 of Chinese, Japanese and Korean, and two of
+# Cyrillic or Arabic (https://gigagpu.com/ai-tokenizer-considerations). So a character of East Asia is a token here, and two of the
+# other scripts (Greek, Cyrillic, Hebrew, Arabic, Thai, Hindi, ...) are one. The first byte in UTF-8 tells them apart.
+_RUN = re.compile("([\u3000-\ud7ff\uff00-\uff7f]+)|([\u0380-\u1fff]+)|[^\u0380-\u1fff\u3000-\ud7ff\uff00-\uff7f]+")
+_WHOLE, _WIDE_FORMS, _HALF = bytes(range(0xE3, 0xEE)), (b"\xef\xbc", b"\xef\xbd"), bytes(range(0xCE, 0xE2))
+_COSTS = {None: "1", 1: "4", 2: "2"}  # by the group of _RUN
+
+
+def length(text: str) -> int:
+    """Return how long a text is, in characters of English: one that takes a token counts four times, one of half a token twice.
+
+    All budgets are reckoned in it, four to a token. English, and Latin letters with accents, count as they are.
+    """
+    if text.isascii():
+        return len(text)
+    raw = text.encode(errors="replace")
+    wholes = len(raw) - len(raw.translate(None, _WHOLE)) + sum(map(raw.count, _WIDE_FORMS))
+    return len(text) + 3 * wholes + len(raw) - len(raw.translate(None, _HALF))
+
+
+def count_tokens(text: str) -> int:
+    """Estimate the tokens of a text."""
+    return -(-(len(text) if text.isascii() else length(text)) // CHARACTERS_PER_TOKEN)
+
+
+def _ends(text: str) -> Sequence[int]:
+    """Return the `length` of the text before each of its characters, and that of all."""
+    if length(text) == len(text):
+        return range(len(text) + 1)
+    costs = _RUN.sub(lambda run: _COSTS[run.lastindex] * len(run[0]), text)
+    return array("Q", accumulate(map(int, costs), initial=0))  # a list would take five times as much
+
+
+# ---------------------------------------------------------------------- chunks
+
+# Where a cut reads best, the best first.
+_SEAMS = ("\n\n", "\n", "。", ". ", "？", "? ", "！", "! ", "；", "; ", "，", "、", ", ", " ")
+_FILLED = re.compile(r"\S|\Z")
+
+
+def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield where each chunk of a text begins and ends, without outer blanks: at most `chunk_tokens` estimated tokens.
+
+    A cut falls after the best seam in the second half of a chunk, or at the limit if there is none.
+    """
+    limit = chunk_tokens * CHARACTERS_PER_TOKEN
+    end = len(text.rstrip())
+    start = next(_FILLED.finditer(text)).start()
+    ends = _ends(text) if end > chunk_tokens and length(text) > limit else range(len(text) + 1)
+    while ends[end] - ends[start] > limit:
+        cut = last = bisect_right(ends, ends[start] + limit) - 1
+        half = bisect_right(ends, ends[start] + limit // 2) - 1
+        for seam in _SEAMS:
+            found = text.rfind(seam, half, last)
+            if found > start:
+                cut = found + len(seam)
+                break
+        yield start, start + len(text[start:cut].rstrip())
+        start = next(_FILLED.finditer(text, cut)).start()
+    if start < end:
+        yield start, end
+
+
+def split(text: str, chunk_tokens: int) -> list[str]:
+    """Cut a text into the chunks that `spans` finds; none for blank text."""
+    if length(text) <= chunk_tokens * CHARACTERS_PER_TOKEN:  # as most texts
+        return [whole] if (whole := text.strip()) else []
+    return [text[start:end] for start, end in spans(text, chunk_tokens)]
+
+
+def chunk_span(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
+    """Return where chunk `number` begins and ends; the first one if the text now has fewer chunks."""
+    found = list(islice(spans(text, chunk_tokens), number + 1)) or [(0, 0)]
+    return found[number if number < len(found) else 0]
+
+
+# ---------------------------------------------------------------------- excerpts
+
+CUT = "[...]"  # replaces what is left out
+_NEAR = 40  # characters in which a cut looks for a space
+
+
+def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str] = ()) -> str:
+    """Cut a text down to about `tokens` around the characters from `start` to `end`, with CUT at each cut.
+
+    If these do not fit, the part with the most of the `words` is kept. A cut falls between words if a space is near.
+    """
+    size = tokens * CHARACTERS_PER_TOKEN
+    if length(text) <= size:
+        return text
+    start, end, ends = min(start, len(text)), min(end, len(text)), _ends(text)
+    room = max(1, size - 2 * (len(CUT) + 1))
+    if ends[end] - ends[start] > room:
+        start = _densest(text, start, end, room * len(text) // ends[-1], words)
+        end = bisect_right(ends, ends[start] + room) - 1
+    begin = max(0, min(ends[start] - (room - (ends[end] - ends[start])) // 2, ends[-1] - room))
+    first = min(bisect_left(ends, begin), len(text) - 1)
+    last = max(bisect_right(ends, begin + room) - 1, first + 1)
+    if first:
+        blank = re.search(r"\s", text[first - 1 : max(first, min(start, first + _NEAR))])
+        first += blank.start() if blank else 0
+    if last < len(text):
+        near = max(min(end, last), last - _NEAR, first + 1)
+        blank = re.search(r"\s(?=\S*$)", text[near : last + 1])
+        last = near + blank.start() if blank else last
+    return f"{CUT + ' ' if first else ''}{text[first:last].strip()}{' ' + CUT if last < len(text) else ''}"
+
+
+def keep_ends(text: str, characters: int) -> str:
+    """Cut a text to a `length` of `characters`: its beginning and its end, as much of both."""
+    if length(text) <= characters:
+        return text
+    tokens, begin, end = characters // 2 // CHARACTERS_PER_TOKEN, text[:characters], text[-characters:]
+    return excerpt(begin, tokens, 0, 0) + excerpt(end, tokens, len(end), len(end)).removeprefix(CUT)
+
+
+def _densest(text: str, start: int, end: int, room: int, words: Collection[str]) -> int:
+    """Return where to begin an excerpt of `room` characters that holds the most words, with some text in front of these."""
+    if not words:
+        return start
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})", re.IGNORECASE)
+    found = [word.start() for word in pattern.finditer(text, start, end)] or [start]
+    best = max(range(len(found)), key=lambda at: bisect_left(found, found[at] + room * 3 // 4) - at)
+    return max(start, min(found[best] - room // 4, end - room))
+
+
+# ---------------------------------------------------------------------- words
 
 # Scripts that put no spaces between words: Thai and its neighbours, Chinese, Japanese; and Korean, whose words bear particles.
 UNSPACED = (
@@ -19,41 +152,33 @@ UNSPACED = (
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 # Accents and vowels that stand apart from their letter, and that `\w` leaves out.
-MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ecd\u102b-\u103e\u17b6-\u17d3"
-WORD = re.compile(f"[\\w{MARKS}]+")
-# Controls, line separators, overrides and isolates of direction, lone surrogates; and characters without width, such as
-# the zero-width space, the fillers of Hangul and two vowels of Khmer.
-_ACTING = "\x00-\x08\x0b-\x1f\x7f-\x9f\u115f\u1160\u17b4\u17b5\u200b\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
-# Marks of direction (ALM, LRM, RLM): one at a time is part of text.
-_DIRECTIONS = "\u061c\u200e\u200f"
-# One variation selector, then one joiner, may follow a character; more of them hide text.
-_VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
-_JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen, which is harmless
-_RUN = re.compile(f"[{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}]+")
-_VARIATION, _JOINER = re.compile(f"[{_VARIATIONS}]").match, re.compile(f"[{_JOINERS}]").match
-# Tags, which spell hidden ASCII, variation selectors of ideographs, and shorthand and music signs without width. A
-# black flag and tags make the flags of England, Scotland and Wales; Unicode recommends no others.
-# These have their own pattern: a character class with them is five times slower.
-_FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in region) for region in ("gbeng", "gbsct", "gbwls"))
-_TAGS = re.compile(
-    f"\U0001f3f4(?:{_FLAGS})\U000e007f|[\U000e0000-\U000e0fff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]+"
-)
+_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ecd\u102b-\u103e\u17b6-\u17d3"
+WORD = re.compile(f"[\\w{_MARKS}]+")
 # Accents of Latin and Greek letters and of the Russian ё, and the vowel signs and lengthenings of Hebrew and Arabic.
 _ACCENTS = re.compile(
     "(?<=[a-z\u0370-\u03ff\u0435])[\u0300-\u036f]+|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u0640\u064b-\u065f]+"
 )
-_SIGNS = re.compile(f"[^\x00-\x7f\\w{MARKS}\u3099\u309a]+")
-_MANY = re.compile(f"([{MARKS}]{{8}})[{MARKS}]+")  # of a letter: to sort them takes the square of their number
+_SIGNS = re.compile(f"[^\x00-\x7f\\w{_MARKS}\u3099\u309a]+")
+_MANY = re.compile(f"([{_MARKS}]{{8}})[{_MARKS}]+")  # of a letter: to sort them takes the square of their number
 _WIDE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc]+")  # letters and digits
 # The zeros of other scripts that write numbers in decimal digits.
 _ZEROS = "٠۰०০੦૦୦௦౦೦൦๐໐၀០"
-_DIGITS = {ord(zero) + at: str(at) for zero in _ZEROS for at in range(10)}
-_ALIKE = _DIGITS | str.maketrans("øłđıς", "oldiσ") | str.maketrans({"ß": "ss", "œ": "oe", "æ": "ae"})
-_TAG, _SHORTHAND, _MUSIC = b"\xf3\xa0", b"\xf0\x9b\xb2", b"\xf0\x9d\x85"  # first bytes in UTF-8
-_IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_USUAL = frozenset({"\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d"})  # in Persian and emoji: a shortcut
-_KEYCAPS = frozenset("0123456789#*")
-_PLAIN_ASCII = b"\t\n" + bytes(range(0x20, 0x7F))
+_ALIKE = {ord(zero) + at: str(at) for zero in _ZEROS for at in range(10)} | str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ı": "i", "ς": "σ", "ß": "ss", "œ": "oe", "æ": "ae"}
+)
+_UNSPACED = re.compile(f"[{UNSPACED}]+")
+_QUESTION = re.compile("[?\u037e\u055e\u061f\u1367\u203d\u2047-\u2049\u2cfa\u2cfb\u2e2e\ua60f\ua6f7\ufe16\ufe56\uff1f]")
+# What is named by its digits or is an address, which matches as a whole: 10.0.0.1, ORD-2024-0815, v1.2, ann@example.com.
+# A date is read as a time.
+_LETTER, _JOINT = f"[^\\W_{UNSPACED}]", "[.:/@+_-]"
+_EXACT = re.compile(
+    rf"(?<!{_LETTER})(?<!{_LETTER}{_JOINT})(?={_LETTER}++{_JOINT})(?=[\w.:/@+-]{{0,63}}[\d@])"
+    r"(?!(?:19|20)\d\d[./-]\d|\d\d?[./-]\d\d?[./-](?:19|20)\d\d(?!\w))"
+    rf"{_LETTER}++(?:{_JOINT}{{1,2}}{_LETTER}++)++"
+)
+_INSIDE = re.compile(rf"{_JOINT}(?<=\w{_JOINT}){_JOINT}?\w")  # what each has: it is found 20 times as fast
+_LONGEST_EXACT = 64  # characters; a longer one is mostly data
+_JOINTS = str.maketrans({joint: "_" * (at + 1) for at, joint in enumerate(".-/:+")} | {"@": "_at_"})
 
 
 def folded(text: str) -> str:
@@ -64,6 +189,41 @@ def folded(text: str) -> str:
     narrow = _WIDE.sub(lambda wide: unicodedata.normalize("NFKC", wide[0]), text.lower())
     apart = unicodedata.normalize("NFD", _MANY.sub(r"\1", _SIGNS.sub(" ", narrow)))
     return unicodedata.normalize("NFC", _ACCENTS.sub("", apart)).translate(_ALIKE)
+
+
+def as_searched(text: str, *, whole: bool = False) -> str:
+    """Return a text with its words as they are searched: where none are separated, each two characters in a row are one.
+
+    Search divides at spaces and signs. So of Chinese, Japanese, Korean and Thai a sentence would be a word, and hardly ever
+    asked for; and of an IP address or an order number only the digits would be left, so it follows in one word, or, `whole`, is one.
+    """
+    text = text if text.isascii() else folded(text)
+    if _INSIDE.search(text):
+        text = _EXACT.sub(lambda found: _as_one(found[0], whole=whole), text)
+    return text if text.isascii() else _UNSPACED.sub(_pairs, text)
+
+
+def _as_one(exact: str, *, whole: bool) -> str:
+    one = exact if len(exact) > _LONGEST_EXACT else exact.translate(_JOINTS)
+    return one if whole or one == exact else f"{exact} {one}"
+
+
+def _pairs(found: re.Match[str]) -> str:
+    run = found[0]
+    return f" {' '.join(map(add, run, run[1:])) or run} "
+
+
+def asks(text: str) -> bool:
+    """Tell whether a text has a question mark, of any script."""
+    return "?" in text or (not text.isascii() and bool(_QUESTION.search(text)))
+
+
+def has_digit(text: str) -> bool:
+    """Tell whether a text holds a number, such as that of an order."""
+    return any(map(str.isdigit, text))
+
+
+# ---------------------------------------------------------------------- surrogates
 
 
 def to_utf8(text: str) -> str:
@@ -93,55 +253,43 @@ def check_utf8(text: str) -> str:
     return text
 
 
+# ---------------------------------------------------------------------- hidden characters
+
+# Controls, line separators, overrides and isolates of direction, lone surrogates; characters without width, such as the zero-width
+# space, the fillers of Hangul and two vowels of Khmer; signs of shorthand and music; tags, which spell hidden ASCII.
+_ACTING = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u115f\u1160\u17b4\u17b5\u200b\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_DIRECTIONS = "\u061c\u200e\u200f"
+_VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
+_JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen
+_UNSEEN = f"{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}"
+_HIDDEN = re.compile(f"[{_UNSEEN}]")
+# Flags of England, Scotland and Wales: Unicode recommends no others that are made of tags.
+_FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in region) for region in ("gbeng", "gbsct", "gbwls"))
+# What people write: one selector of a variation, one joiner and one mark of direction may follow a character. A row of them, and most
+# of them in ASCII, have no meaning, and hide text.
+_WRITTEN = re.compile(
+    f"(?P<written>(?<=\U0001f3f4)(?:{_FLAGS})\U000e007f"
+    f"|(?<=[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
+    f"|(?<=[^\x00-\x7f{_UNSEEN}])[{_VARIATIONS}]?[{_JOINERS}]?[{_DIRECTIONS}]?(?<=[{_UNSEEN}])"
+    f"|(?<=[0-9#*])[\ufe0e\ufe0f]|(?<=[!-~])[\u00ad\u180e\u200c]|(?<![{_UNSEEN}])[{_DIRECTIONS}])"
+    f"|[{_UNSEEN}]"
+)
+_PLAIN_ASCII = b"\t\n" + bytes(range(0x20, 0x7F))
+
+
 def replace_hidden(text: str, sign: Callable[[str], str]) -> str:
     """Replace control characters and hidden characters by what `sign` returns for each; line ends and tabs stay.
 
     Single marks of direction, joiners, variation selectors and the tags of flags stay where they have a meaning.
     """
     # most blocks have nothing to replace, and what is not plain ASCII is short: a twelfth of the time for 5,000 characters
-    raw = text.encode(errors="surrogatepass").translate(None, _PLAIN_ASCII)
-    may_have_tags = _TAG in raw or _MUSIC in raw or _SHORTHAND in raw
-    if not may_have_tags and not _RUN.search(raw.decode(errors="surrogatepass")):
+    others = text.encode(errors="surrogatepass").translate(None, _PLAIN_ASCII)
+    if not others or not _HIDDEN.search(others.decode(errors="surrogatepass")):
         return text
-    if may_have_tags:
-        text = _TAGS.sub(lambda found: _tags(found, sign), text)
-    return _RUN.sub(lambda found: _run(found, sign), text)
-
-
-def _tags(found: re.Match[str], sign: Callable[[str], str]) -> str:
-    tags = found[0]
-    if tags[0] == "\U0001f3f4":
-        return tags
-    before = found.string[found.start() - 1] if found.start() else ""
-    kept = int("\U000e0100" <= tags[0] <= "\U000e01ef" and bool(_IDEOGRAPH.match(before)))
-    return tags[:kept] + "".join(map(sign, tags[kept:]))
-
-
-def _run(found: re.Match[str], sign: Callable[[str], str]) -> str:
-    before = found.string[found.start() - 1] if found.start() else ""
-    if len(found[0]) == 1 and found[0] in _DIRECTIONS:
-        return found[0]
-    if found[0] in _USUAL and not before.isascii() and before < "\U000e0000":
-        return found[0]
-    varied, joined, directed = "\U000e0100" <= before <= "\U000e01ef", False, False
-    shown = []
-    for one in found[0]:
-        kept = one
-        if _VARIATION(one) and not varied and not joined and _varies(before, one):
-            varied = True
-        elif _JOINER(one) and not joined and not (one == "\u200d" and before.isascii()):
-            joined = True
-        elif one in _DIRECTIONS and not directed:
-            directed = True
-        elif kept := sign(one):
-            before, varied, joined, directed = kept[-1], False, False, False
-        shown.append(kept)
-    return "".join(shown)
-
-
-def _varies(before: str, one: str) -> bool:
-    """Tell whether a variation selector has a meaning after a character: in ASCII only after those on keycaps."""
-    return not before.isascii() or (before in _KEYCAPS and one in "\ufe0e\ufe0f")
+    return _WRITTEN.sub(lambda found: found[0] if found.lastgroup else sign(found[0]), text)
 
 
 def visible(text: str) -> str:
@@ -163,26 +311,3 @@ def _for_prompts(one: str) -> str:
 def picture(one: str) -> str:
     """Return the sign for a control character: Unicode's picture, or its code."""
     return chr(0x2400 + ord(one)) if one < " " else f"\\x{ord(one):02x}"
-
-
-_REPLACED = "\ue000"  # private use: stands for a character that `visible` replaces
-
-
-def stored_quote(text: str, quoted: str) -> str:
-    """Return the only part of a text that `visible` shows as `quoted`, else `quoted` itself."""
-    if not quoted or quoted in text:
-        return quoted
-    masked = replace_hidden(text, lambda _: _REPLACED)
-    if masked == text:
-        return quoted
-    parts: list[str] = []
-    positions: list[int] = []  # in the text, of each character that is shown
-    for at, (one, mask) in enumerate(zip(text, masked, strict=True)):
-        shown = one if one == mask else "" if text.startswith("\r\n", at) else _for_prompts(one)
-        parts.append(shown)
-        positions += [at] * len(shown)
-    seen = "".join(parts)
-    start = seen.find(quoted)
-    if start < 0 or seen.find(quoted, start + 1) >= 0:
-        return quoted
-    return text[positions[start] : positions[start + len(quoted) - 1] + 1]

@@ -12,7 +12,7 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_workingmem._text.marks import without_block
+from langchain_workingmem._text.sending import without_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

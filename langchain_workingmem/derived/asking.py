@@ -15,12 +15,10 @@ from langchain_workingmem._counting import Taken, count_taken, tokens_of_call
 from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends, length
 from langchain_workingmem._text.clock import to_minute, zone_name
-from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import message_text
-from langchain_workingmem._text.said import tool_call_ids
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.said import is_memory_tool, tool_call_ids
+from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem.derived.rows import Ranges, Rows, Work, known_rows, read_work, state_command
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history import made

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, ValidationError
 
-from langchain_workingmem._text.problems import UNKNOWN, problems_in
+from langchain_workingmem._text.nesting import UNKNOWN, problems_in
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import (
     OF_FILES,

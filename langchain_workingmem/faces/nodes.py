@@ -10,8 +10,8 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.types import Overwrite
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._text.marks import SOURCE
 from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall

@@ -10,10 +10,9 @@ from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import owner_tag, read_reply
-from langchain_workingmem._redis.codec import is_readable, read_rows
+from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,18 +9,17 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
-from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts, mended
+from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
-from langchain_workingmem._text.searched import as_searched
+from langchain_workingmem._text.sending import has_mark
+from langchain_workingmem._text.unicode import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn
 from langchain_workingmem.models import StoredMessage
@@ -79,7 +77,7 @@ def write(
     (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
     if deleted is not None:
         if found.get("new"):  # else nothing was written, or only what is stored has changed
-            new = [draft.id for draft in ready if draft.seq is None]
+            new = [ready[at].id for at in found["new"]]
             version = found["version"] if found.get("is_new") else None
             yield from undone(state, thread_id, user_id or "", version, new)
         raise deleted
@@ -132,9 +130,9 @@ def append(
 ) -> Plan[list[BaseMessage]]:
     """Save messages at the end of a thread; stored ones are replaced where they differ. With `must_exist` none is added.
 
-    One round trip; one more where stored messages differ.
+    One round trip.
     """
-    state, given = core.state, [*mended(as_messages(messages))]
+    state, given = core.state, as_messages(messages)
     times = _times(said_at, given)
     if not must_exist:
         check_id(user_id, "user_id")
@@ -148,11 +146,21 @@ def append(
     ready = yield from compute(prepare, count_characters(given))
     for draft in ready:
         draft.at = times.get(id(draft.message))
-    is_edit = True if must_exist else None
-    failure = yield from _append(state, ready, thread_id, user_id, exists=is_edit, is_edit=is_edit)
+    failure = yield from put(state, ready, thread_id, user_id, edit=must_exist)
     if failure is not None:
         _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
+
+
+def put(
+    state: MemoryState, ready: Sequence[Draft], thread_id: str, user_id: str | None, *, edit: bool = False, **head: Any
+) -> Plan[Exception | None]:
+    """Write messages; what is stored already is replaced where it differs. Return why there are no vectors. One round trip."""
+    head |= {"edit": True, "exists": True} if edit else {}
+    unique = [*{draft.id: draft for draft in ready}.values()]
+    found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
+    yield from after_write(state, thread_id, user_id, found, unique)
+    return failure
 
 
 def _times(said_at: datetime | Sequence[datetime] | None, messages: Sequence[BaseMessage]) -> dict[int, int]:
@@ -170,55 +178,6 @@ def _times(said_at: datetime | Sequence[datetime] | None, messages: Sequence[Bas
             f"said_at={max(times)} lies in the future", remedy="pass the time at which the message was said"
         )
     return {id(message): at for message, at in zip(messages, found, strict=True)}
-
-
-def _append(
-    state: MemoryState,
-    ready: Sequence[Draft],
-    thread_id: str,
-    user_id: str | None,
-    *,
-    exists: bool | None = None,
-    is_edit: bool | None = None,
-) -> Plan[Exception | None]:
-    """Write messages; what is stored already is replaced where it differs. Return why there are no vectors."""
-    todo, head = list({draft.id: draft for draft in ready}.values()), dict[str, Any]()
-    for _ in range(ATTEMPTS):
-        found, failure = yield from write(state, todo, thread_id, user_id, exists=exists, edit=is_edit, **head)
-        if "known" not in found:
-            yield from after_write(state, thread_id, user_id, found, todo)
-            return failure
-        todo, head = _differing(state, todo, found["known"], is_edit=bool(is_edit))
-        if not todo and not head["back"]:
-            return None
-    raise ThreadConflictError(thread_id)
-
-
-def _differing(
-    state: MemoryState, ready: Sequence[Draft], known: Sequence[Any], *, is_edit: bool
-) -> tuple[list[Draft], dict[str, Any]]:
-    """Return what has still to be written of messages that may be stored: new ones, changed ones, and those without vectors."""
-    todo, back, again, at = list["Draft"](), list[int](), dict[str, Any](), {place: rest for place, *rest in known}
-    settings = state.indexes.digest
-    for place, draft in enumerate(ready):
-        draft.seq = draft.facts = None
-        if place not in at or not at[place][0]:
-            again[draft.id] = True  # it may have been deleted
-            todo.append(draft)
-            continue
-        text, is_current, digest = at[place]
-        facts = Facts.read(text, is_current=is_current)
-        if facts.is_structured and not draft.words:  # only a turn knows how it ends
-            draft.words = facts.words
-        if not is_current and not is_edit:
-            back.append(facts.seq)
-        if hashlib.sha1(draft.body, usedforsecurity=False).hexdigest() != digest or (facts.is_refused and is_edit):
-            draft.seq = facts.seq
-            todo.append(draft)
-        elif is_current and draft.chunks and settings and facts.settings != settings:
-            draft.facts = facts.text
-            todo.append(draft)
-    return todo, {"back": back, "again": again}
 
 
 # ---------------------------------------------------------------------- a turn
@@ -305,7 +264,7 @@ def save_turn(
             return [], known
         if "seqs" in found:
             break
-        stored = [Facts.read(text).words for _, text, is_current, _ in found.get("known") or () if text and is_current]
+        stored = [Facts.read(text).words for _, text, is_current in found.get("known") or () if text and is_current]
         if stored == [draft.words for draft in ready] == [draft.words for draft in todo]:
             return _stored(ready, done), known  # the turn was sent before, and the reply was lost
         yield Sleep(0.01 * attempt, jitter=True)
@@ -320,7 +279,7 @@ def save_turn(
     yield from after_write(state, thread_id, user_id, found, todo[:STEP], title_model)
     for start in range(STEP, len(todo), STEP):
         try:
-            more = yield from _append(state, todo[start : start + STEP], thread_id, user_id, exists=True)
+            more = yield from put(state, todo[start : start + STEP], thread_id, user_id, exists=True)
         except ThreadNotFoundError:  # deleted meanwhile
             return [], known
         failure = failure or more

@@ -14,7 +14,8 @@ from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import Plan, Spawn
 from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_readable
-from langchain_workingmem._text.rendering import without_thoughts, words_in
+from langchain_workingmem._text.rendering import without_thoughts
+from langchain_workingmem._text.said import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
 from langchain_workingmem.errors import ModelError, WorkingMemError
 from langchain_workingmem.history.read import read_page, selection

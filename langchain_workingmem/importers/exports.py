@@ -9,8 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
 
-from langchain_workingmem._documents.messages import UNREADABLE
-from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.codec import UNREADABLE, is_storable
 from langchain_workingmem.checks import check_list, wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.users.archive import header

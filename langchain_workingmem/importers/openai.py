@@ -12,7 +12,7 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 
-from langchain_workingmem._documents.messages import UNREADABLE
+from langchain_workingmem._redis.codec import UNREADABLE
 from langchain_workingmem.checks import check_list
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.importers.exports import moment, records_of

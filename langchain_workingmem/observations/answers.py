@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from langchain_workingmem._text.chunks import count_tokens, excerpt
 from langchain_workingmem._text.rendering import unescape, without_thoughts
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.unicode import count_tokens, excerpt, visible
 from langchain_workingmem.derived.asking import BadAnswer, check_end
 
 if TYPE_CHECKING:

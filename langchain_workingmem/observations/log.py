@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.clock import LATEST, from_micros, to_minute, zone_name
 from langchain_workingmem._text.rendering import opening_tag
-from langchain_workingmem._text.unicode import check_utf8, visible
+from langchain_workingmem._text.unicode import check_utf8, count_tokens, visible
 from langchain_workingmem.checks import check_zone
 
 if TYPE_CHECKING:

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage
 
-from langchain_workingmem._documents.messages import PLAIN
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.codec import is_readable, read_rows
+from langchain_workingmem._redis.codec import PLAIN, is_readable, read_rows
 from langchain_workingmem._redis.keys import STRIDE, decode, encode
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
-from langchain_workingmem._text.marks import as_shown
-from langchain_workingmem._text.provider_valid import with_calls
-from langchain_workingmem._text.rendering import attachments, message_text, row_text, words_in
-from langchain_workingmem._text.said import structured_text
+from langchain_workingmem._text.rendering import message_text, row_text
+from langchain_workingmem._text.said import attachments, structured_text, words_in
+from langchain_workingmem._text.sending import as_shown, with_calls
+from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage

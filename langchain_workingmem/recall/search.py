@@ -24,10 +24,8 @@ from langchain_workingmem._redis.queries import (
     word_search,
     words_of,
 )
-from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.clock import in_zone
-from langchain_workingmem._text.searched import has_digit
-from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.unicode import has_digit, keep_ends, to_utf8
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import fetch_hits
 from langchain_workingmem.recall.question import Authors, apart, named_times

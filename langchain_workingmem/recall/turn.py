@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_workingmem._engine.plan import Plan, Spawn, send
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.queries import all_words, words_of
-from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.searched import asks, has_digit
+from langchain_workingmem._text.unicode import asks, count_tokens, has_digit
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.recall.hits import Position, read_hits, rerank, result_of, words_in_row
 from langchain_workingmem.recall.ranking import ORDINARY

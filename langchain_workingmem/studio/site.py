@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from langchain_workingmem._redis.keys import STRIDE, check_id
-from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.display.pictures import clock, minutes, shown_in
 from langchain_workingmem.display.records import pretty
 from langchain_workingmem.display.safe import clean, cut

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.calls import traced
-from langchain_workingmem._redis.codec import as_messages, mended
+from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.indexes import check_layout
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.said import words_of
+from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Known, save_turn
@@ -129,7 +129,7 @@ class Turn:
         What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source`. A process that
         never asked Redis reads the secret first.
         """
-        state, messages = self.core.state, mended(messages)
+        state, messages = self.core.state, as_messages(messages)
         if state.secret is None and any(has_mark(message) for message in messages):
             yield from check_layout(state)
         marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))

@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import ShownMessages
-from langchain_workingmem._text.provider_valid import provider_valid
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import is_blank
+from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.turn.fit import fit, fit_present, history_slice, is_sliced
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem._text.marks import Marks
+    from langchain_workingmem._text.sending import Marks
     from langchain_workingmem.options import HistoryOptions
     from langchain_workingmem.turn.gather import Gathered
 

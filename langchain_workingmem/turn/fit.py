@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, ToolMessage
 
-from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.provider_valid import headed_groups, with_calls
-from langchain_workingmem._text.said import has_content, is_said, structured_text, weight_of
+from langchain_workingmem._text.said import has_content, is_memory_tool, is_said, structured_text, weight_of
+from langchain_workingmem._text.sending import headed_groups, with_calls
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping, Sequence

@@ -18,8 +18,8 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import structured_answers, words_of
+from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, list_head, readable
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, recall_for_turn, search, words_in_row
@@ -347,7 +347,7 @@ def _messages_of(
     if not short:
         return [row.message for row in rows]
     marks = state.marks(turn.thread_id, turn.user_id)
-    return [marks.put(named(row.message), {}, short=True) if row.place in short else row.message for row in rows]
+    return [marks.put(named(row.message), {}) if row.place in short else row.message for row in rows]
 
 
 def _with_media(state: MemoryState, found: Gathered, turn: Request, rows: Sequence[StoredMessage]) -> Plan[set[int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._text.media import has_media, named_media
+from langchain_workingmem._text.said import has_media, named_media
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import SystemMessage
 
-from langchain_workingmem._text.marks import without_block
 from langchain_workingmem._text.said import is_blank, weight_of
+from langchain_workingmem._text.sending import without_block
 from langchain_workingmem.usage import ContextUsage
 
 if TYPE_CHECKING:

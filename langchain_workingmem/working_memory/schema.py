@@ -15,7 +15,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, Root
 from pydantic_core import to_jsonable_python
 from typing_extensions import is_typeddict
 
-from langchain_workingmem._text.problems import problems_in
+from langchain_workingmem._text.nesting import problems_in
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from rich.console import Console
 
 from langchain_workingmem import MemoryContext, Page, RecallHit, RecallResult, StoredMessage, Thread, WorkingMemoryState
-from langchain_workingmem._text.marks import Marks
+from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.reports import Diagnosis, Finding
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)

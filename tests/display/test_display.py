@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import MemoryContext, Page
-from langchain_workingmem._text.marks import Marks
+from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.reports import Diagnosis, Finding
 from tests.display.samples import (

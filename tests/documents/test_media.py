@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._documents.messages import LONG, body_of, put_media
+from langchain_workingmem._redis.codec import LONG, body_of, put_media
 from langchain_workingmem.models import StoredMessage
 from tests.helpers.media import data_of, forms, picture
 

@@ -19,7 +19,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem._text.marks import MARK, without_block
+from langchain_workingmem._text.sending import MARK, without_block
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.embeddings import WordEmbeddings
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem._text.provider_valid import provider_valid
 from langchain_workingmem._text.said import is_said, weight_of
+from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn.fit import fit, history_slice
 from tests.helpers.conversations import accept, ai, any_message, conversations, order_kept, result, stored

@@ -15,7 +15,7 @@ from langchain_workingmem import (
     OptionError,
     ThreadNotFoundError,
 )
-from langchain_workingmem._text.chunks import split
+from langchain_workingmem._text.unicode import split
 from tests.helpers.examples import examples
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 

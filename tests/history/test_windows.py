@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, Hum
 
 from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._text.provider_valid import headed_groups, provider_valid
+from langchain_workingmem._text.sending import headed_groups, provider_valid
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn import Gathered, Shown, assemble
 from langchain_workingmem.turn.fit import history_slice

@@ -48,10 +48,3 @@ def test_answers_of_tools_hide_nothing(memory: Memory, invoke: Invoke) -> None:
     tools = {tool.name: tool for tool in memory.tools(thread_id="new", user_id="u")}
     assert invoke(tools["get_working_memory"], {}) == SHOWN
     assert SHOWN in invoke(tools["search_memory"], {"query": "swordfish"})
-
-
-def test_what_a_model_was_shown_can_be_edited(memory: Memory, invoke: Invoke) -> None:
-    tools = {tool.name: tool for tool in memory.tools(thread_id="new", user_id="u")}
-    edit = {"find": "password is ␛[1mswordfish", "replace": "dog is Nougat"}
-    assert "Working memory is updated" in invoke(tools["update_working_memory"], {"edits": [edit]})
-    assert memory.working_memory.get(**IDS).text == "my dog is Nougat\u202e 👩\u200d🚀"

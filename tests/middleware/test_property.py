@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem._text.provider_valid import provider_valid
+from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept

@@ -13,7 +13,7 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem._text.provider_valid import provider_valid
+from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.derived import read_rows_of
 from tests.helpers.conversations import accept
 from tests.helpers.models import calling

@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ObservationOptions
-from langchain_workingmem._text.marks import MARK, without_block
+from langchain_workingmem._text.sending import MARK, without_block
 
 CANARY = re.compile(r"zq\d+x")  # the word of one message
 INSTRUCTIONS = "Mind the marmalade."  # stands in the system role, and nowhere else

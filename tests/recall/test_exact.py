@@ -6,7 +6,7 @@ import pytest
 
 from langchain_workingmem import LocalEmbeddings, RecallOptions
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.searched import as_searched
+from langchain_workingmem._text.unicode import as_searched
 from tests.helpers.types import Make
 
 NEARLY = {  # of each the words that are looked for, and texts with its digits or parts

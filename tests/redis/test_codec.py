@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
-from langchain_workingmem._documents.messages import body_of
 from langchain_workingmem._documents.metadata import canonical_json, check_key, label
-from langchain_workingmem._redis.codec import Draft, as_messages, drafts, is_storable
-from langchain_workingmem._text.chunks import count_tokens, split
+from langchain_workingmem._redis.codec import Draft, as_messages, body_of, drafts, is_storable
 from langchain_workingmem._text.clock import from_micros, to_micros
+from langchain_workingmem._text.unicode import count_tokens, split
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -150,9 +149,9 @@ def test_what_is_left_out_of_a_body_is_said_once_each(caplog: pytest.LogCaptureF
         row = read(message)
     assert (row.message.additional_kwargs, row.message.response_metadata) == ({"c": 1}, {"c": 1})
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "its artifact is not JSON and was not stored",
-        "values in additional_kwargs are not JSON and were not stored",
-        "values in response_metadata are not JSON and were not stored",
+        "what is not JSON in its artifact was not stored",
+        "what is not JSON in its additional_kwargs was not stored",
+        "what is not JSON in its response_metadata was not stored",
     ]
 
 

@@ -18,8 +18,7 @@ from langchain_core.messages import (
     message_to_dict,
 )
 
-from langchain_workingmem._documents.messages import body_of
-from langchain_workingmem._redis.codec import draft_of, drafts, is_readable, read_rows
+from langchain_workingmem._redis.codec import body_of, draft_of, drafts, is_readable, read_rows
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import RecallResult, StoredMessage
@@ -35,7 +34,7 @@ texts = st.text(max_size=20) | st.sampled_from(
     ["</message>", '"type":"ai"', "\ud800", "\0", "a\u2028b", '{"stored_at":1,']
 )
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )

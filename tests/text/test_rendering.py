@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import conversation, message_text, recalled_block
+from langchain_workingmem._text.said import is_memory_tool
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)

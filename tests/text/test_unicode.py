@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._text.rendering import recalled_block
-from langchain_workingmem._text.unicode import replace_hidden, stored_quote, visible
+from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage, WorkingMemoryState
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.working_memory.prompt import working_memory_block
@@ -55,7 +55,7 @@ HIDDEN = {
     "signs of music": ("a\U0001d173\U0001d17ab", "ab"),
     "signs of shorthand": ("a\U0001bca0\U0001bca3b", "ab"),
     "marks of direction in a row": ("a\u200e\u200f\u061c\u200eb", "a\u200eb"),
-    "marks of direction around others": ("a\u200e\u200c\u200f\U000e0041\u200eb", "a\u200e\u200cb"),
+    "marks of direction around others": ("a\u200e\u200c\u200f\U000e0041\u200eb", "a\u200eb"),
     "overrides": ("a\u202egnp.exe\u202c", "agnp.exe"),
     "isolates": ("\u2066a\u2069", "a"),
     "zero-width spaces": ("pass\u200bword\ufeff \u2060x", "password x"),
@@ -139,20 +139,3 @@ def test_blocks_keep_what_people_write(text: str) -> None:
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert f">{escaped}<" in (recalled_block(RecallResult(rows=[row]), None) or "")
     assert f"\n{escaped}\n" in block_of(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "quoted", "stored"),
-    [
-        ("a pass\u200bword is", "password", "pass\u200bword"),
-        ("one\r\ntwo\u2028three", "one\ntwo\nthree", "one\r\ntwo\u2028three"),
-        ("red \x1b[31m", "␛[31m", "\x1b[31m"),
-        (f"a{ORDER}b c", "ab", f"a{ORDER}b"),
-        ("pass\u200bword pass\u200bword", "password", "password"),  # which of them?
-        ("plain", "words", "words"),
-        ("plain", "lain", "lain"),
-        ("\u200bplain", "", ""),
-    ],
-)
-def test_a_quotation_of_what_is_shown_is_found_in_what_is_stored(text: str, quoted: str, stored: str) -> None:
-    assert stored_quote(text, quoted) == stored

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, MemoryContext, OptionError
-from langchain_workingmem._text.provider_valid import provider_valid
+from langchain_workingmem._text.sending import provider_valid
 from tests.helpers.conversations import ai, result
 from tests.helpers.examples import examples
 from tests.helpers.types import Make
@@ -287,7 +287,7 @@ class Talk:
         shown = [one.id for one in context.messages]
         assert len({*shown}) == len(shown)
         assert not self.deleted & {*shown}
-        assert provider_valid(context.messages, lambda _: False) == context.messages
+        assert provider_valid(context.messages) == context.messages
         self.open[step.client] = Open(sent, context, {*self.ids(superseded=True)})
 
     def save(self, step: Step, found: Open) -> None:

@@ -16,9 +16,9 @@ from langchain_workingmem import (
     OptionError,
     RecallOptions,
 )
-from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.marks import without_block
 from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem._text.sending import without_block
+from langchain_workingmem._text.unicode import count_tokens
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 

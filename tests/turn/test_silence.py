@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
-from langchain_workingmem._text.searched import asks
+from langchain_workingmem._text.unicode import asks
 from langchain_workingmem.recall.turn import ASKED_AND_TOLD, floor_between
 from tests.helpers.types import Make
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
-from langchain_workingmem._text.provider_valid import provider_valid
 from langchain_workingmem._text.said import is_said, structured_answers, weight_of
+from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.turn.fit import history_slice
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.embeddings import WordEmbeddings

@@ -10,9 +10,10 @@
 --   drop       ranges of seqs to supersede      back      seqs to bring back      aliases   other ids, each with the stored one
 --   deleted    ids that imports do not store      fields    of a new thread
 --   again      ids that may be stored a second time: deleted ones (true), or the seqs of older messages of the id
---   edit       all messages must be stored, else {refused = 'message', missing}
--- Reply {new, count, version, at, seqs, is_new, bare (brought back), is_left, renew, is_titled}; {known}: index, facts ('': deleted),
---       whether it is current and SHA1 of the body of each message without `seq` whose id is stored or was deleted: nothing is written
+--   put        messages whose ids are stored are replaced where they differ, and brought back; `edit`: all must be stored, else
+--              {refused = 'message', missing}, and none is brought back
+-- Reply {new (indexes), count, version, seqs, is_new, bare (brought back), is_left, renew, is_titled}; {known}: index, facts ('': deleted)
+--       and whether it is current of each message without `seq` whose id is stored or was deleted: without `put` nothing is written
 local fields_of = {'user', 'next_seq', 'last_at', 'upto', 'created_at', 'title', 'ttl', 'vectors_until', 'next_number', 'updated_at'}
 local thread = {}
 for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields_of))) do thread[fields_of[at]] = value or nil end
@@ -35,10 +36,11 @@ for start = 1, #head.messages, 1000 do
     local message = head.messages[start + at - 1]
     local seq = locate(value)[1]
     if head.edit and not seq then return {cjson.encode({refused = 'message', missing = message.id})} end
-    if value and not message.seq and not message.facts and not (head.again and head.again[message.id]) then
+    if head.put and seq then
+      message.seq, message.is_put = seq, true
+    elseif value and not head.put and not message.seq and not message.facts and not (head.again and head.again[message.id]) then
       local facts, is_current = facts_at(seq or -1)
-      local body = facts and string.match(redis.call('HGET', KEYS[4], seq) or '', '^[-!]?{"at":%d+,"number":%d+,(.*)$')
-      known[#known + 1] = {start + at - 2, facts or '', is_current, body and redis.sha1hex(body) or ''}
+      known[#known + 1] = {start + at - 2, facts or '', is_current}
     end
   end
 end
@@ -72,7 +74,7 @@ for _, seq in ipairs(head.back or {}) do
   end
 end
 
-local argument, seqs, new = 2, {}, 0
+local argument, seqs, new, changed = 2, {}, {}, dropped > 0 or #bare > 0
 local order, superseded, bodies, names = {}, {}, {}, {} -- of new messages, which are written together
 local function flush()
   if #order > 0 then redis.call('ZADD', KEYS[2], unpack(order)) end
@@ -89,36 +91,45 @@ local function write_parts(message, seq, at)
     redis.call('HSET', key, 'user', owner, 'thread', head.thread, 'message', message.id, 'role', message.role, 'name', message.name,
       'labels', message.labels, 'created_at', at, 'text', ARGV[argument + 1 + 2 * chunk], 'vector', ARGV[argument + 2 + 2 * chunk])
     if message.metadata then redis.call('HSET', key, 'metadata', message.metadata) end
-    if expiry then redis.call('PEXPIREAT', key, expiry) end -- else a new key lives for ever
+    -- a thread that has expired may have left vectors under the keys of a new one
+    if expiry then redis.call('PEXPIREAT', key, expiry) elseif is_new then redis.call('PERSIST', key) end
   end
   local first = argument + 2 * message.chunks
   for number = 1, message.media do redis.call('HSET', KEYS[6], seq .. ':' .. number - 1, ARGV[first + number]) end
   return head.settings ~= '' and not message.is_superseded and head.settings .. '/' .. message.size .. '/' .. message.chunks or ''
 end
 
--- Replaces a stored message, or its vectors. It keeps its seq and its time.
+-- Replaces a stored message where it differs, or only its vectors. It keeps its seq and its time.
 local function replace(message, body)
-  local seq, stored = message.seq or string.match(message.facts, '^%d+'), nil
+  local seq = message.seq or string.match(message.facts, '^%d+')
   local facts, is_current = facts_at(seq)
   if not facts or (message.facts and message.facts ~= facts) then return -1 end
-  local _, words, _, old_upto, writer, _, id = string.match(facts, FACTS)
-  stored = redis.call('HGET', KEYS[4], seq) or ''
-  local at, number = string.match(stored, '"at":(%d+),"number":(%d+)')
+  if message.is_put and not is_current and not head.edit then
+    bring_back(facts)
+    is_current, changed = true, true
+  end
+  local _, words, tokens, old_upto, writer, vectors, id = string.match(facts, FACTS)
+  local stored = redis.call('HGET', KEYS[4], seq) or ''
+  local at, number, old_body = string.match(stored, '^[-!]?{"at":(%d+),"number":(%d+),(.*)$')
   at, number = at or whole(math.max(now, last_at + 1)), number or 0
+  local is_same = message.facts or message.is_put and old_body == body and not (head.edit and string.sub(words, -1) == '!')
+  local has_vectors = message.chunks == 0 or head.settings == '' or not is_current or string.match(vectors, '^%x*') == head.settings
+  if message.is_put and is_same and has_vectors then return tonumber(seq) end
+  changed, message.id, message.is_superseded = true, id, not is_current
   redis.call('ZREM', is_current and KEYS[2] or KEYS[3], facts)
   delete_vectors(facts)
-  message.id, message.is_superseded = id, not is_current
-  if message.facts then
-    message.words, message.tokens = words, select(3, string.match(facts, FACTS))
+  -- only a turn knows whether an answer is structured
+  if is_same or message.words == '' and string.sub(words, 1, 2) == 'as' then message.words = words end
+  if is_same then
+    message.tokens = tokens
   else
+    gone[#gone + 1] = seq
     local part = 0
     while redis.call('HDEL', KEYS[6], seq .. ':' .. part) == 1 do part = part + 1 end
-    local text = '{"at":' .. at .. ',"number":' .. number .. ',' .. body
-    redis.call('HSET', KEYS[4], seq, (is_current and '' or '-') .. text)
-    if string.match(stored, '^[-!]?(.*)$') ~= text then gone[#gone + 1] = seq end
+    redis.call('HSET', KEYS[4], seq, (is_current and '' or '-') .. '{"at":' .. at .. ',"number":' .. number .. ',' .. body)
     if words ~= message.words then forget_title(seq) end
   end
-  local vectors = write_parts(message, seq, at)
+  vectors = write_parts(message, seq, at)
   redis.call('ZADD', is_current and KEYS[2] or KEYS[3], seq,
     table.concat({seq, message.words, whole(message.tokens), old_upto, writer, vectors, id}, ':'))
   return tonumber(seq)
@@ -145,7 +156,7 @@ for number, message in ipairs(head.messages) do
     names[#names + 1] = message.id
     names[#names + 1] = type(older) ~= 'string' and seq or message.is_superseded and older .. ' ' .. seq or seq .. ' ' .. older
     if not message.is_superseded then count = count + 1 end
-    seqs[number], new = number_of, new + 1
+    seqs[number], new[#new + 1], changed = number_of, number - 1, true
     if #bodies > 900 then flush() end
   end
   argument = argument + 1 + 2 * message.chunks + message.media
@@ -153,7 +164,7 @@ end
 flush()
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
-if is_new and new == 0 and not head.fields then return {cjson.encode({new = 0, count = 0, version = 0, seqs = seqs})} end
+if not changed and not head.aliases and not (is_new and head.fields) then return {cjson.encode({count = count, version = version, seqs = seqs})} end
 
 local at = whole(math.max(now, last_at))
 local is_heal = #head.messages > 0 -- new vectors alone are no change that listings show
@@ -170,6 +181,6 @@ if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
 if ttl and is_new then fields[#fields + 1], fields[#fields + 2] = 'vectors_until', expiry end
 finish(fields, ttl)
 local _, is_left = sweep(dropped > 0 and 500 or 0)
-return {cjson.encode({new = new, count = count, version = version, at = at, seqs = seqs, is_new = is_new or nil,
+return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs, is_new = is_new or nil,
   bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1,
   renew = ttl and not is_new and tonumber(thread.vectors_until or 0) < now / 1000 + 1.5 * ttl or nil})}

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from langchain_workingmem._text.clock import aware, zone_name
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem._text.said import words_in
 from langchain_workingmem.faces.ids import scoped_ids
 from langchain_workingmem.recall import Query, search_as_run
 

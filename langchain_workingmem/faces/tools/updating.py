@@ -12,7 +12,6 @@ from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.state import Recent, ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting
 from langchain_workingmem._text.rendering import unescape
-from langchain_workingmem._text.unicode import stored_quote
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory.document import JsonFormat, describe_change, unwrapped
 from langchain_workingmem.working_memory.patch import shorten, without_padding
@@ -132,11 +131,11 @@ def _no_change(seen: str = "the update is empty", remedy: str = "put what is new
 
 
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
-    """Return find and replace as the text is stored: the prompt escapes some characters and leaves out others."""
+    """Return find and replace as the text is stored: the prompt escapes some characters."""
     quoted = unescape(edit.find)
     if quoted != edit.find and edit.find in text:
         return edit.find, edit.replace
-    return stored_quote(text, quoted), unescape(edit.replace)
+    return quoted, unescape(edit.replace)
 
 
 def _changed(

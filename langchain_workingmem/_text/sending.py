@@ -1,0 +1,220 @@
+"""Messages as a model receives them: copies that carry memory, signed, and lists that every provider accepts. No I/O.
+
+A copy carries what it stands for under `MARK` in its `additional_kwargs`, with an HMAC over thread, user, id and that, so that no client
+can write one. The secret lies in Redis, so all processes of a `key_prefix` agree. A mark without a right signature counts for nothing.
+
+Providers refuse a tool result without its call, a call without all of its results, the same id twice, and messages without content.
+Every list that memory puts together passes through `provider_valid`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
+
+from langchain_workingmem._text.said import acceptable_name, has_content, tool_call_ids
+from langchain_workingmem._text.unicode import without_surrogates
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MARK = "langchain_workingmem"  # key in `additional_kwargs`
+SOURCE = "langchain_workingmem"  # `lc_source` of what memory shows beside the conversation; providers do not receive it
+# The secrets of all memories of this process: one memory knows the copies of another one in the same agent
+_SECRETS: dict[bytes, None] = {}
+
+
+def note_secret(secret: bytes) -> None:
+    """Remember the secret of a memory of this process."""
+    _SECRETS[secret] = None
+
+
+# ---------------------------------------------------------------------- marks
+
+
+def has_mark(message: BaseMessage) -> bool:
+    """Tell whether a message carries a mark, of whomever."""
+    return MARK in message.additional_kwargs
+
+
+def without_block(message: BaseMessage) -> BaseMessage:
+    """Return a message without what memory has put in front of the words, for counting and showing: nobody asks who has signed."""
+    mark = message.additional_kwargs.get(MARK)
+    content = mark.get("content") if isinstance(mark, dict) else None
+    return message.model_copy(update={"content": content}) if isinstance(content, str | list) else message
+
+
+def as_shown(message: BaseMessage, data: dict[str, Any], content: str) -> BaseMessage:
+    """Copy a message as reference data that memory shows beside the conversation: nobody saves it."""
+    extras = {**message.additional_kwargs, "lc_source": SOURCE, "lc_data": data}
+    copy = message.model_copy(update={"additional_kwargs": extras, "content": content})
+    return Marks(next(iter(_SECRETS), b""), "", "").inserted(copy)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Signs and reads the marks of a user's thread."""
+
+    secret: bytes | None  # None: Redis was never asked
+    thread_id: str
+    user_id: str  # empty: of any user
+
+    def put(self, message: BaseMessage, update: dict[str, Any], **kept: Any) -> BaseMessage:
+        """Copy a message with changes, and with a mark that keeps what it was.
+
+        `kept` are its former `content` and `name`, without which the copy stands for what is stored; `inserted` by memory; `left_out`:
+        seqs that a load node has taken out of the state. What a mark keeps already stays: that is the first message.
+        """
+        kept = {**kept, **(self._read(message) or {}), **({"left_out": kept["left_out"]} if "left_out" in kept else {})}
+        content = update.get("content", message.content)
+        mac = _signed(self.secret or b"", self.thread_id, self.user_id, message.id, kept, content)
+        extras = {**message.additional_kwargs, MARK: {**kept, "user": self.user_id, "mac": mac}}
+        return message.model_copy(update={**update, "additional_kwargs": extras})
+
+    def with_memory(self, message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
+        """Copy a message of the user with text of memory in front of the words."""
+        text, content = "\n\n".join(blocks), message.content
+        more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
+        return self.put(message, {"content": more}, content=content)
+
+    def inserted(self, message: BaseMessage) -> BaseMessage:
+        """Copy a message that memory puts into a conversation: it is no part of it."""
+        return self.put(message, {}, inserted=True)
+
+    def left_out(self, messages: Iterable[BaseMessage]) -> frozenset[int]:
+        """Return the seqs of stored messages that a load node has taken out of a state, as its messages note."""
+        noted = ((self._read(one) or {}).get("left_out") or () for one in messages if has_mark(one))
+        return frozenset(seq for seqs in noted for seq in seqs)
+
+    def opened(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+        """Return messages as they were before memory changed them, without those that memory has put in."""
+        read = [(one, self._read(one) if has_mark(one) else None) for one in messages]
+        return [_former(one, kept) if has_mark(one) else one for one, kept in read if "inserted" not in (kept or ())]
+
+    def original(self, message: BaseMessage) -> BaseMessage:
+        """Return a message as it was before this memory changed it; what another memory of this process has made of it stays."""
+        kept = self._read(message, own=True) if has_mark(message) else {}
+        return message if kept is None and self._read(message) is not None else _former(message, kept)
+
+    def _read(self, message: BaseMessage, *, own: bool = False) -> dict[str, Any] | None:
+        """Return what a mark keeps that this memory has signed, or, without `own`, another one of this process; else None."""
+        mark = message.additional_kwargs.get(MARK)
+        if not isinstance(mark, dict) or not isinstance(mac := mark.get("mac"), str) or not mac.isascii():
+            return None
+        kept = {key: value for key, value in mark.items() if key not in {"user", "mac"}}
+        for secret in filter(None, (self.secret,) if own else (self.secret, *_SECRETS)):
+            user = self.user_id if self.user_id and secret == self.secret else str(mark.get("user"))
+            # what recall has made is of no thread
+            for place in ((self.thread_id, user), ("", "")) if "inserted" in kept else ((self.thread_id, user),):
+                if hmac.compare_digest(mac, _signed(secret, *place, message.id, kept, message.content)):
+                    return kept
+        return None
+
+
+def _signed(secret: bytes, thread_id: str, user_id: str, id: str | None, kept: dict[str, Any], content: object) -> str:
+    """Sign what a mark keeps; where it was `inserted`, the content of the message as well."""
+    try:
+        signed = [thread_id, user_id, id, kept, content if "inserted" in kept else None]
+        text = json.dumps(signed, sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(id)
+    return hmac.new(secret, text.encode(errors="replace"), hashlib.sha256).hexdigest()[:32]
+
+
+def _former(message: BaseMessage, kept: dict[str, Any] | None) -> BaseMessage:
+    """Return a message as it was, by what its mark keeps; a mark that nobody has signed is left out."""
+    if kept is not None and "content" not in kept:
+        return message
+    extras = {key: value for key, value in message.additional_kwargs.items() if key != MARK}
+    former = {name: value for name, value in (kept or {}).items() if name in {"content", "name"}}
+    return message.model_copy(update={**former, "additional_kwargs": extras})
+
+
+# ---------------------------------------------------------------------- what providers accept
+
+_SENT = ("content", "name", "tool_calls", "invalid_tool_calls")
+_RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a message has no calls of its own
+_RESULTS = (ToolMessage, FunctionMessage)
+_TALK = (HumanMessage, AIMessage)
+
+
+def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, list[BaseMessage]]]:
+    """Cut a conversation into what must stay together: a call with its results directly after it, or one message.
+
+    Returns each group with the message that it was made of. Results may stand anywhere after their call; providers may number
+    the calls of each answer from the start. Results without a call and messages without content are left out. Of messages with
+    the same id the last one stays, at the position of the first. A call without all of its results becomes a copy of its words.
+    """
+    unique: dict[object, BaseMessage] = {}
+    for message in messages:
+        unique[object() if message.id is None else message.id] = message
+    found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
+    waiting: dict[str, dict[str, BaseMessage | None]] = {}
+    for message in unique.values():
+        if isinstance(message, _RESULTS):
+            answered = f"\0{message.name}" if isinstance(message, FunctionMessage) else message.tool_call_id
+            if answers := waiting.pop(answered, None):
+                answers[answered] = message
+            continue
+        calls = [] if type(message) is HumanMessage else tool_call_ids(message)
+        answers = dict.fromkeys(calls)
+        found.append((message, answers))
+        if len(answers) == len(calls):  # the same id for two calls cannot be answered
+            waiting.update(dict.fromkeys(calls, answers))
+    groups: list[tuple[BaseMessage, list[BaseMessage]]] = []
+    for message, answers in found:
+        group = [message, *(answer for answer in answers.values() if answer is not None)]
+        if len(group) <= len(answers):
+            group = [with_calls(message)]
+        content = group[0].content
+        if len(group) > 1 or (bool(content.strip()) if type(content) is str else has_content(group[0])):
+            groups.append((message, group))
+    return groups
+
+
+def with_calls(
+    message: BaseMessage, calls: Sequence[ToolCall] = (), content: str | list[Any] | None = None
+) -> BaseMessage:
+    """Copy an answer with only these of its tool calls; without other `content` with its text alone, as blocks may hold calls.
+
+    The copy stands for more than it shows, so it is marked: nobody saves it.
+    """
+    extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
+    lean = message.model_copy(update={"additional_kwargs": {**extras, "lc_source": SOURCE}})
+    content = str(message.text) if content is None else content
+    return lean.model_copy(update={"tool_calls": list(calls), "invalid_tool_calls": [], "content": content})
+
+
+def provider_valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages that every provider accepts, in order."""
+    return [
+        one  # nearly all of them
+        if type(one) in _TALK
+        and type(one.content) is str
+        and one.content.isascii()
+        and not (one.name or (type(one) is AIMessage and (one.tool_calls or one.invalid_tool_calls)))
+        else sendable(one)
+        for _, group in headed_groups(messages)
+        for one in group
+    ]
+
+
+def sendable(message: BaseMessage) -> BaseMessage:
+    """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept."""
+    parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
+    try:
+        clean = {name: without_surrogates(value) for name, value in parts.items()}
+    except RecursionError as error:
+        raise OptionError(
+            f"message {message.id!r} is nested deeper than Python can follow, or contains itself",
+            remedy="pass content and arguments of tools as plain JSON",
+        ) from error
+    if message.name and not isinstance(message, _RESULTS):  # named after their calls
+        clean["name"] = acceptable_name(message.name)
+    return message if clean == parts else message.model_copy(update=clean)
