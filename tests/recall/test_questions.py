@@ -8,13 +8,12 @@ import pytest
 from langgraph.store.base import SearchOp
 
 from langchain_workingmem import Memory
-from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.calls import Embedder, Texts
 from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.items.searches import search as search_items
+from langchain_workingmem.items.operations import search as search_items
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions
 from langchain_workingmem.recall.query import Query
@@ -78,7 +77,7 @@ def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
         )
     else:
         shelf = StoreState(Keys(), Embedder(), Vectors(dims=2), is_ready=True, dims=2)
-        text = embedded(search_items(shelf, SearchOp(("a",), query=question), Filter.of(None)))
+        text = embedded(search_items(shelf, SearchOp(("a",), query=question)))
     assert len(text) <= MAX_QUERY_CHARACTERS
     assert text.startswith("Why does the gearbox stop?\nline0 of the log")
     assert text.endswith("of the log\nWhich bearing is it?")
