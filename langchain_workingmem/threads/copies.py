@@ -37,7 +37,7 @@ from langchain_workingmem.history import made, read_page, write
 from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.reports import BackfillReport
 from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
-from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_now
+from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -270,7 +270,10 @@ class Clone:
         if current.text:
             scope_key = yield from find_scope_key(state, self.id, owner)
             kept = current.kept and wing("keeping").moved(current.kept, self.source, self.id)
-            yield from write_now(state, scope_key, NOTHING, "clone", current.text, ["kept", kept] if kept else None)
+            beside = ["kept", kept] if kept else None
+            yield from write_revision(
+                state, scope_key, NOTHING, "clone", current.text, beside=beside, makes_thread=False
+            )
 
 
 # ---------------------------------------------------------------------- checkpointers
