@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import messages_from_dict
 
 from langchain_workingmem._engine.plan import Call, compute, send
-from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
+from langchain_workingmem._redis.access import change_thread, check_owner
 from langchain_workingmem._redis.codec import as_dict, as_messages, count_characters, draft_of, drafts, is_storable
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
@@ -36,7 +36,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.history import made, read_page, write
 from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.reports import BackfillReport
-from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
+from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, thread_fields
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
 
 if TYPE_CHECKING:
@@ -181,16 +181,11 @@ class Clone:
 
     def make(self) -> Plan[ClonedThread]:
         """Copy all that belongs to the thread; a part of a copy is deleted after an error."""
-        state = self.core.state
-        owner_tag(self.user_id)
-        keys = state.keys.of(check_id(self.source, "thread_id"))
-        reply, has_rows = yield from send(("HGETALL", keys.thread), ("EXISTS", keys.rows))
-        row = as_dict(reply)
-        check_owner(row.get(b"user"), self.source, self.user_id)
-        origin = read_thread(self.source, row)
-        if origin is None:
-            raise ThreadNotFoundError(self.source)
-        source_of_title = row.get(b"title_source") if self.title is None else None  # seq; None: a person's
+        state, keys = self.core.state, self.core.state.keys.of(self.source)
+        origin = yield from get_existing_thread(state, self.source, self.user_id)
+        source_of_title, has_rows = yield from send(("HGET", keys.thread, "title_source"), ("EXISTS", keys.rows))
+        if self.title is not None:
+            source_of_title = None
         writer = yield from self._create(origin, has_own_title=source_of_title is None)
         try:
             yield from self._copy_messages(writer, origin, source_of_title)
@@ -214,7 +209,7 @@ class Clone:
         pairs = in_pairs({**thread_fields(title, kept), "source_id": encode(self.source)})
         own = {} if self.is_named else {"is_own": True}  # a new id: the call may be repeated
         made = yield from change_thread(self.core.state, self.id, origin.user_id, "create", set=pairs, **own)
-        at = made["created_at"].decode()
+        at = made[b"created_at"].decode()
         return Writer(state=self.core.state, thread_id=self.id, owner=origin.user_id, created_at=at)
 
     def _copy_messages(self, writer: Writer, origin: Thread, source_of_title: bytes | None) -> Plan[None]:
@@ -333,10 +328,18 @@ def _threads_in(saver: Saver) -> Plan[list[Any]]:
 
 
 def _store(writer: Writer, found: Conversation) -> Plan[None]:
-    """Store what the thread lacks at its end. A round trip, and one per 200 messages with one call of the model."""
+    """Store what the thread lacks, at its end. A round trip, and one per 200 messages with one call of the model."""
     state, ids = writer.state, [check_id(message.id, "message id") for message in found.messages]
-    rest = found.messages[(yield from _count_known(state, found.thread_id, writer.owner, ids)) :]
-    answers = structured_answers(found.messages, is_over=True)
+    keys = state.keys.of(check_id(found.thread_id, "thread_id"))
+    (owner, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
+    check_owner(owner, found.thread_id, writer.owner)
+    held = [one is not None for one in stored]  # or deleted
+    known = sum(held)
+    if not all(held[:known]) or (int(next_seq or 0) and not known):
+        seen = f"memory has other messages of this thread: of {len(held):,} it lacks {len(held) - known:,}"
+        remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
+        raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
+    rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
     writer.fields = {"created_at": str(found.times[ids[0]]), "updated_at": str(found.times[ids[-1]])}
     for start in range(0, len(rest), BATCH):
         some = rest[start : start + BATCH]
@@ -345,20 +348,6 @@ def _store(writer: Writer, found: Conversation) -> Plan[None]:
             yield from writer.add(draft)
     if rest:
         yield from writer.finish()
-
-
-def _count_known(state: MemoryState, thread_id: str, owner: str, ids: Sequence[str]) -> Plan[int]:
-    """Return how many of the messages memory has, or has deleted; `OptionError` unless they are the first. One trip."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    (tag, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
-    check_owner(tag, thread_id, owner)
-    held = [one is not None for one in stored]
-    count = sum(held)
-    if not all(held[:count]) or (int(next_seq or 0) and not count):
-        seen = f"memory has other messages of thread {thread_id!r}: of {len(held):,} it lacks {len(held) - count:,}"
-        remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
-        raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
-    return count
 
 
 @dataclass(slots=True)
