@@ -18,7 +18,7 @@ from langchain_workingmem._engine.plan import Call, compute, send
 from langchain_workingmem._redis.access import change_thread, check_owner
 from langchain_workingmem._redis.codec import as_dict, as_messages, count_characters, draft_of, drafts, is_storable
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
+from langchain_workingmem._redis.scripts import count_bytes
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import structured_answers
@@ -53,12 +53,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.history import PageOfThread
     from langchain_workingmem.models import StoredMessage, Thread
 
-Copied: TypeAlias = "tuple[Draft, str, Sequence[bytes]]"  # a message, its vectors and the digest of their settings
 Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]  # one, or by the metadata of the checkpoints
 
 _log = logging.getLogger("langchain_workingmem")
 BATCH = 200  # messages of one step
-MOST_CHUNKS = 5_000  # of one step
+STEP_BYTES = 4 * 2**20  # of one step; a larger message goes alone
 CHANNEL = "messages"  # of the states of a checkpointer
 MOST = 1_000_000  # checkpoints that are listed; RedisSaver lists 10,000 unless it is asked for more
 
@@ -86,7 +85,6 @@ class Writer:
     _waiting: list[tuple[Draft, Sequence[bytes]]] = field(default_factory=list)
     _settings: str = ""  # of the vectors that wait
     _bytes: int = 0
-    _chunks: int = 0
     _steps: int = 0
     _again: dict[str, str] = field(default_factory=dict)  # seqs of the other words of edited questions, by id
     _ids: dict[str, bool] = field(default_factory=dict)  # of what was added; whether a current one was
@@ -101,13 +99,11 @@ class Writer:
             self._again[draft.id] = f"{self.seqs[draft.id]} {self._again.get(draft.id, '')}".strip()
         self._ids[draft.id] = self._ids.get(draft.id, False) or not draft.is_superseded
         size = count_bytes([draft.body, *draft.chunks, *draft.media, *vectors])
-        chunks = 0 if draft.is_superseded else len(draft.chunks)
-        is_full = self._bytes + size > STEP_BYTES or self._chunks + chunks > MOST_CHUNKS
-        if self._waiting and (is_full or len(self._waiting) >= BATCH or settings != self._settings):
+        is_full = len(self._waiting) >= BATCH or self._bytes + size > STEP_BYTES
+        if self._waiting and (is_full or settings != self._settings):
             yield from self._write()
-        self._settings = settings
         self._waiting.append((draft, vectors))
-        self._bytes, self._chunks = self._bytes + size, self._chunks + chunks
+        self._settings, self._bytes = settings, self._bytes + size
 
     def flush(self) -> Plan[None]:
         """Write what waits. The thread is created, if need be, even without messages."""
@@ -134,9 +130,9 @@ class Writer:
 
     def _write(self) -> Plan[None]:
         """Write what waits in one atomic step, without those messages that the thread has or has deleted."""
-        waiting, self._waiting, self._bytes, self._chunks = self._waiting, [], 0, 0
-        head: dict[str, Any] = {"fields": self.fields, "deleted": self.deleted or None, "created_at": self.created_at}
-        head["exists"] = self.created_at is not None or None
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        head: dict[str, Any] = {"fields": self.fields, "created_at": self.created_at}
+        head |= {"exists": self.created_at is not None or None, "deleted": self.deleted or None}
         self.deleted, self._steps = (), self._steps + 1
         while waiting:
             drafts = [draft for draft, _ in waiting]
@@ -183,12 +179,11 @@ class Clone:
         """Copy all that belongs to the thread; a part of a copy is deleted after an error."""
         state, keys = self.core.state, self.core.state.keys.of(self.source)
         origin = yield from get_existing_thread(state, self.source, self.user_id)
-        source_of_title, has_rows = yield from send(("HGET", keys.thread, "title_source"), ("EXISTS", keys.rows))
-        if self.title is not None:
-            source_of_title = None
-        writer = yield from self._create(origin, has_own_title=source_of_title is None)
+        is_made, has_rows = yield from send(("HEXISTS", keys.thread, "title_source"), ("EXISTS", keys.rows))
+        made_title = origin.title if is_made and self.title is None else None  # by a model
+        writer = yield from self._create(origin, self.title if is_made or self.title is not None else origin.title)
         try:
-            yield from self._copy_messages(writer, origin, source_of_title)
+            yield from self._copy_messages(writer, origin, made_title)
             if has_rows:
                 rows = yield from export_rows(state, self.source)
                 yield from restore_rows(state, self.id, origin.user_id, rows, self.ids)
@@ -201,9 +196,8 @@ class Clone:
             raise
         return ClonedThread(thread=(yield from get_existing_thread(state, self.id, None)), message_ids=self.ids)
 
-    def _create(self, origin: Thread, *, has_own_title: bool) -> Plan[Writer]:
+    def _create(self, origin: Thread, title: str | None) -> Plan[Writer]:
         """Create the thread of the copy; return the writer of its messages."""
-        title = origin.title if self.title is None and has_own_title else self.title
         merged = {**origin.metadata, **self.metadata}
         kept = {key: value for key, value in merged.items() if value is not None or key not in self.metadata}
         pairs = in_pairs({**thread_fields(title, kept), "source_id": encode(self.source)})
@@ -212,8 +206,8 @@ class Clone:
         at = made[b"created_at"].decode()
         return Writer(state=self.core.state, thread_id=self.id, owner=origin.user_id, created_at=at)
 
-    def _copy_messages(self, writer: Writer, origin: Thread, source_of_title: bytes | None) -> Plan[None]:
-        """Copy the messages, and with the one that a model has made the title from, the title."""
+    def _copy_messages(self, writer: Writer, origin: Thread, made_title: str | None) -> Plan[None]:
+        """Copy the messages, and with the one that a model has made it from, the title."""
         state, wanted = self.core.state, {**self.within, "limit": BATCH, "vectors": True}
         if self.last is not None and self.last < origin.message_count:
             newest = {**self.within, "limit": self.last, "newest": True, "times": True}
@@ -225,38 +219,38 @@ class Clone:
             page, _ = yield from read_page(state, self.source, writer.owner, wanted)
             if page.owner is None:
                 raise ThreadNotFoundError(self.source)
-            for facts, copy in (yield from self._copies(page)):
-                yield from writer.add(*copy)
-                if source_of_title is not None and facts.seq == int(source_of_title):
-                    writer.title = origin.title or "", self.ids[facts.id]
+            yield from self._copy_page(page, writer, made_title)
             if len(page.facts) < BATCH:
                 break
             wanted["above"] = page.facts[-1].seq
         yield from writer.finish()
 
-    def _copies(self, page: PageOfThread) -> Plan[list[tuple[Facts, Copied]]]:
-        """Return copies of the chosen messages of a page, without those that cannot be read."""
+    def _copy_page(self, page: PageOfThread, writer: Writer, made_title: str | None) -> Plan[None]:
+        """Copy the chosen messages of a page, without those that cannot be read."""
         chosen = {
             facts.seq: (facts, vectors)
             for facts, vectors in zip(page.facts, page.vectors, strict=True)
             if self.message_ids is None or facts.id in self.message_ids
         }
         rows = yield from made(self.core.state, [row for row in page.rows() if row.place in chosen])
+        size = count_characters(row.message for row in rows)
+        copies = yield from compute(lambda: [self._copy(row, chosen[row.place][0]) for row in rows], size)
+        for row, draft in zip(rows, copies, strict=True):
+            facts, stored = chosen[row.place]
+            vectors = [as_dict(one)[b"vector"] for one in stored if one]  # some may be evicted
+            is_whole = len(vectors) == len(draft.chunks)
+            yield from writer.add(draft, facts.settings if is_whole else "", vectors if is_whole else ())
+            if made_title is not None and str(facts.seq) == page.title_source:
+                writer.title = made_title, draft.id
 
-        def copied() -> list[tuple[Facts, Copied]]:
-            return [(chosen[row.place][0], self._copy(row, *chosen[row.place])) for row in rows]
-
-        return (yield from compute(copied, count_characters(row.message for row in rows)))
-
-    def _copy(self, row: StoredMessage, facts: Facts, stored: Sequence[Any]) -> Copied:
-        """Return the copy of a message, with a new id."""
+    def _copy(self, row: StoredMessage, facts: Facts) -> Draft:
+        """Return a message with a new id."""
         id = self.ids[facts.id] = self.core.new_id()
         message = row.message.model_copy(update={"id": id})
         draft = draft_of(message, self.core.state.recall, structured=facts.is_structured)
         draft.writer, draft.at = facts.writer, row.record["at"]
         draft.words += "!" * facts.is_refused
-        vectors = [as_dict(one)[b"vector"] for one in stored if one]
-        return (draft, facts.settings, vectors) if len(vectors) == len(draft.chunks) else (draft, "", ())
+        return draft
 
     def _copy_working_memory(self, owner: str) -> Plan[None]:
         """Copy the working memory of the thread, unless the copy was deleted meanwhile. Two round trips."""
