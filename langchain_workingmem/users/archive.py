@@ -122,10 +122,9 @@ class _Export:
         """Return about 200 messages, the superseded ones where they were. One round trip, one more if some have media."""
         wanted = {"limit": BATCH, "above": above, "vectors": self.vectors}
         wanted_too = {**wanted, "superseded": True}
-        replies = yield from send(*(page_command(self.state, id, self.user_id, one) for one in (wanted, wanted_too)))
-        try:
-            pages = [PageOfThread.read(one, id, self.user_id, superseded=bool(at)) for at, one in enumerate(replies)]
-        except ThreadOwnershipError:  # transferred meanwhile
+        replies = yield from send(*(page_command(self.state, id, None, one) for one in (wanted, wanted_too)))
+        pages = [PageOfThread.read(one, id, None, superseded=bool(at)) for at, one in enumerate(replies)]
+        if pages[0].owner != encode(self.user_id):  # deleted or transferred meanwhile
             return [], []
         end = min((page.facts[-1].seq for page in pages if len(page.facts) == BATCH), default=None)
         rows = [row for page in pages for row in page.rows() if end is None or row.place <= end]
@@ -163,8 +162,8 @@ def _message(row: StoredMessage, facts: Facts, stored: Sequence[Any], titles: Ma
     record |= {name: value for name, value in optional.items() if value}
     vectors = [as_dict(one) for one in stored]
     if facts.settings and all(vectors) and len(vectors) == int(facts.vectors.rpartition("/")[2]):  # none is evicted
-        encoded = [b64encode(vector[b"vector"]).decode() for vector in vectors]
-        record["vectors"] = {"settings": facts.settings, "data": encoded}
+        data = [b64encode(vector[b"vector"]).decode() for vector in vectors]
+        record["vectors"] = {"settings": facts.settings, "data": data}
     return record
 
 
@@ -495,10 +494,5 @@ class _Rows(Record):
             yield from restore_rows(load.state, self.thread_id, load.owner, rows)
 
 
-KINDS: dict[Any, Any] = {  # of the records between header and end
-    "thread": _Thread,
-    "message": _Message,
-    "rows": _Rows,
-    "working_memory": _Memory,
-    "file": None,  # the wing of files has its model
-}
+# Of the records between header and end; the wing of files has its model.
+KINDS: dict[Any, Any] = {"thread": _Thread, "message": _Message, "rows": _Rows, "working_memory": _Memory, "file": None}
