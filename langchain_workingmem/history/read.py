@@ -84,7 +84,7 @@ class PageOfThread:
         """Return the messages, without those that cannot be read."""
         pairs = zip(self.facts, self.bodies, strict=True)
         found = ((facts.seq, facts.upto if facts.words else 0, body) for facts, body in pairs)
-        return read_rows(found, self.thread_id, make=False)
+        return read_rows(found, self.thread_id)
 
 
 def page_command(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Command:
