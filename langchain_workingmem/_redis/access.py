@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
+from langchain_workingmem._engine.plan import Plan, Spawn, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.scripts import DELETE, THREAD
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import ThreadKeys
     from langchain_workingmem._redis.state import MemoryState
 
-REFUSED_PAUSE = 0.05  # seconds at most: a writer that retries at once would slow the deletion
 SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
 
 
@@ -71,11 +70,9 @@ def run_script(thread_id: str, user_id: str | None, call: Command, *, at_most_on
 def guarded_write(
     state: MemoryState, thread_id: str, owners: Sequence[str | None], call: Command, *, at_most_once: bool = False
 ) -> Plan[tuple[list[Any], UserDeletedError | None]]:
-    """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
-
-    These lie in other slots, so they are read after the write: a deletion finds what was written before its tombstone,
-    a later write sees it. Then the caller has to undo what it has written, and raise the error that comes back.
-    """
+    """Send a call that writes into a thread. With an error comes back that the caller has to undo it, and to raise that."""
+    # Tombstones lie in other slots, so they are read after the write, in the same round trip: a deletion finds what was
+    # written before its tombstone, and a later write sees it.
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
     reply, *tombstones = yield from send(call, *checks, at_most_once=at_most_once, in_order=True)
@@ -93,7 +90,6 @@ def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, 
         found, *_ = yield from run_script(thread_id, owner, call)
         if found.get("is_left"):
             yield from sweep(state, thread_id)
-    yield Sleep(REFUSED_PAUSE, jitter=True)
 
 
 def change_thread(
