@@ -132,6 +132,11 @@ class Indexes:
         yield from ensure_index(threads_schema(self.keys))
         self.threads_ready = True
 
+    def search(self, *searches: Command) -> Plan[list[Any]]:
+        """Search the index of threads, which is made or repaired if need be. One round trip."""
+        yield from self.ready()
+        return (yield from search_with_repair(lambda: send(*searches), self.refresh, create=self.create))
+
     def refresh(self, dims: int | None = None) -> Plan[None]:
         """Check the index of threads again, with `dims` that of vectors, too; create what is missing."""
         self.threads_ready, self.dims = False, None

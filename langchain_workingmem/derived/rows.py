@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import owner_tag, read_reply, run_script
+from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import READING, Script
 from langchain_workingmem._redis.state import Recent
@@ -258,7 +258,8 @@ def fail(
 
 def _lease(state: MemoryState, thread_id: str, user_id: str, kind: str, **head: Any) -> Plan[tuple[int, bool]]:
     call = LEASE.on(state.keys.of(thread_id), user=owner_tag(user_id), kind=kind, **head)
-    (found,) = yield from run_script(thread_id, user_id, call)
+    (reply,) = yield from send(call)
+    found = read_reply(reply, thread_id, user_id)
     if found["wait"] < 0:
         raise ThreadNotFoundError(thread_id)
     return int(found["wait"]), bool(found.get("pause"))

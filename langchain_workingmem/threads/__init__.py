@@ -10,7 +10,6 @@ from langchain_workingmem.threads.operations import (
     get_thread,
     list_threads,
     read_thread,
-    search_threads,
     thread_fields,
     transfer,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "get_thread",
     "list_threads",
     "read_thread",
-    "search_threads",
     "thread_fields",
     "transfer",
 ]
