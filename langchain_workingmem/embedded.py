@@ -299,6 +299,8 @@ def _start_or_join(directory: Path, engine: Engine, deadline: float, *, appendfs
             elif time.monotonic() > deadline and not reply.startswith("-LOADING"):  # much data takes its time
                 raise _failed(f"the server of {directory} does not answer", directory)
             time.sleep(POLL_SECONDS)
+        # a full Search 8.4 or later would find nothing by default; older ones refuse the option
+        _ask(place, "CONFIG SET search-on-oom ignore")
         if appendfsync == "always":
             _ask(place, "CONFIG SET appendfsync always")
     finally:

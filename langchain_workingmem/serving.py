@@ -1,7 +1,4 @@
-"""Serve an ASGI application to this machine only, as `workingmem studio` and `mcp` do.
-
-Also what their applications share: the tokens of clients, and bodies of a limited size.
-"""
+"""Serve an ASGI application to this machine only, as `workingmem studio` and `mcp` do."""
 
 from __future__ import annotations
 
@@ -10,32 +7,20 @@ import os
 import re
 import signal
 import socket
-from contextlib import suppress
-from hashlib import sha256
-from hmac import compare_digest
 from threading import Timer
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import TypeAlias
 
-    from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     Application: TypeAlias = ASGIApp
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-_ASKED = (b"host", b"origin")
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?", re.IGNORECASE)
 _REFUSED = "Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
-MOST_BYTES = 32 * 2**20  # of a request, by default
-SHORTEST = 16  # characters of a token
-_TOKEN = re.compile(r"[!-~]+")
-_MAKE = "make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
 _GRACE_SECONDS = 2  # for requests that are under way when the server stops
 
 
@@ -62,17 +47,10 @@ class LoopbackOnly:
 
 
 def _is_own(scope: Scope) -> bool:
-    hosts, origins = ([value.decode("latin-1") for key, value in scope["headers"] if key == name] for name in _ASKED)
-    return len(hosts) == 1 and _name(f"http://{hosts[0]}") in LOOPBACK and {*origins} <= {f"http://{hosts[0]}"}
-
-
-def _name(url: str) -> str | None:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises ValueError unless it is a number
-    except ValueError:
-        return None
-    return parts.hostname if not (parts.path or parts.query or parts.fragment or parts.username) else None
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    origins = {value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"}
+    known = len(hosts) == 1 and _HOST.fullmatch(hosts[0]) is not None
+    return known and origins <= {f"http://{hosts[0]}"}
 
 
 def listen(port: int | None) -> socket.socket:
@@ -124,47 +102,3 @@ def run(app: Application, listener: socket.socket) -> None:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
-
-
-# ---------------------------------------------------------------------- requests
-
-
-async def read_body(request: Request, most: int = MOST_BYTES) -> bytes | None:
-    """Return the body of a request; None for one that is too large, or whose client has left."""
-    from starlette.requests import ClientDisconnect
-
-    body = bytearray()
-    with suppress(ClientDisconnect):
-        async for part in request.stream():
-            body += part
-            if len(body) > most:
-                return None
-        return bytes(body)
-    return None
-
-
-def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:
-    """Return the digests of tokens with their users. An error says which token is wrong, never the token itself."""
-    known: dict[bytes, str] = {}
-    for number, (token, user) in enumerate(tokens, 1):
-        if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < SHORTEST:
-            seen = f"token {number} is shorter than {SHORTEST} characters, or holds other ones than visible ASCII"
-            raise OptionError(seen, remedy=_MAKE)
-        digest = sha256(token.encode()).digest()
-        if digest in known:
-            raise OptionError(f"token {number} stands there twice", remedy="give each token one user")
-        known[digest] = check_id(user, f"the user of token {number}")
-    if not known:
-        raise OptionError("there is no token", remedy="pass an object such as {TOKEN: USER}")
-    return list(known.items())
-
-
-def user_of(headers: Iterable[tuple[bytes, bytes]], known: list[tuple[bytes, str]]) -> str | None:
-    """Return the user whose token the headers of a request hold; None without a known one."""
-    sent = [value for name, value in headers if name.lower() == b"authorization"]
-    scheme, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
-    if scheme.lower() != b"bearer":
-        return None
-    digest = sha256(token.strip()).digest()
-    matching = [user for one, user in known if compare_digest(one, digest)]  # each is compared, in equal time
-    return matching[0] if matching else None

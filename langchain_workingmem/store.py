@@ -14,7 +14,7 @@ from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items import StoreState, millis, run_operations, together
+from langchain_workingmem.items import StoreState, Vectors, millis, run_operations, together
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         self.ttl_config = None if ttl is None else cast("TTLConfig", dict(ttl))
         self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
         embedder = Embedder(self.embeddings, _QUERY_CACHE)
-        self._state = StoreState.of(Keys(key_prefix), embedder, self.index_config, create=create_index)
+        vectors = None if self.index_config is None else Vectors.of(self.index_config)
+        self._state = StoreState(Keys(key_prefix), embedder, vectors, create_index)
         self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
         self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -17,14 +17,14 @@ from contextvars import ContextVar
 from functools import cache, partial
 from math import isfinite
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from langchain_workingmem._engine.plan import Call
-from langchain_workingmem.errors import EmbeddingError, ModelError, OptionError, RerankerError
+from langchain_workingmem.errors import EmbeddingError, ModelError, OptionError, RerankerError, WorkingMemError
 from langchain_workingmem.options import EMBEDDING_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from datetime import timedelta
 
     import numpy as np
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan, T
 
+    E = TypeVar("E", bound=WorkingMemError)
     Vectors = np.ndarray[Any, Any]
 
 
@@ -54,10 +55,33 @@ def in_thread(call: Callable[[], T]) -> Future[T]:
     return done
 
 
+def _failed(kind: type[E], what: str, error: Exception) -> E:
+    return kind(f"{what} failed ({type(error).__name__}: {error})", remedy="check it, its key and its network")
+
+
+def _too_slow(kind: type[E], what: str, seconds: float | None, option: str) -> E:
+    remedy = f"check it, or give it more time with {option}"
+    return kind(f"{what} did not answer within {seconds:g} s", remedy=remedy)
+
+
+async def _in_time(
+    kind: type[WorkingMemError], what: str, ask: Callable[[], Awaitable[T]], seconds: float | None, option: str
+) -> T:
+    """Wait for what a model answers, for at most so many seconds."""
+    import asyncio
+
+    try:
+        async with asyncio.timeout(seconds) as waiting:
+            return await ask()
+    except Exception as error:  # a model may raise anything
+        raise (_too_slow(kind, what, seconds, option) if waiting.expired() else _failed(kind, what, error)) from error
+
+
 # ---------------------------------------------------------------------- embedding
 
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
 _TOLERANCE = 1e-6  # between the numbers of two equal vectors
+_EMBEDDING, _MORE_TIME = "the embedding model", "RecallOptions(embedding_timeout=...)"
 
 
 class Texts(NamedTuple):
@@ -111,23 +135,18 @@ class Embedder:
                 try:
                     found = [model.embed_query(text) for text in missing] if query else model.embed_documents(missing)
                 except Exception as error:  # a model may raise anything
-                    raise _embedding_error(error) from error
+                    raise _failed(EmbeddingError, _EMBEDDING, error) from error
                 self._keep(missing, found, known, query=query)
             return np.array([known[text] for text in texts])
 
-        async def acall() -> Vectors:
-            import asyncio
+        async def questions() -> list[list[float]]:
+            return [await model.aembed_query(text) for text in missing]
 
+        async def acall() -> Vectors:
             if missing:
                 seconds = self._timeout + SECONDS_A_TEXT * len(missing)
-                try:
-                    async with asyncio.timeout(seconds) as waiting:
-                        if query:
-                            found = [await model.aembed_query(text) for text in missing]
-                        else:
-                            found = await model.aembed_documents(missing)
-                except Exception as error:  # a model may raise anything
-                    raise _embedding_error(error, seconds if waiting.expired() else 0) from error
+                ask = questions if query else partial(model.aembed_documents, missing)
+                found = await _in_time(EmbeddingError, _EMBEDDING, ask, seconds, _MORE_TIME)
                 self._keep(missing, found, known, query=query)
             return np.array([known[text] for text in texts])
 
@@ -149,7 +168,7 @@ class Embedder:
                 # copies: a row of the model's array would keep the whole array in memory
                 rows = [np.array(vector, dtype=np.float32) for vector in found]
         except (TypeError, ValueError, OverflowError) as error:
-            raise _embedding_error(error) from error
+            raise _failed(EmbeddingError, _EMBEDDING, error) from error
         if len(rows) != len(texts):
             seen = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts"
             raise EmbeddingError(seen, remedy="check the model")
@@ -181,14 +200,6 @@ class Embedder:
             self._alike = bool(np.allclose(row, other, rtol=0, atol=_TOLERANCE))
             if self._alike:
                 self._cache = OrderedDict(((False, text), vector) for (_, text), vector in self._cache.items())
-
-
-def _embedding_error(error: Exception, waited: float = 0) -> EmbeddingError:
-    if waited:
-        remedy = "check the model, or give it more time with RecallOptions(embedding_timeout=...)"
-        return EmbeddingError(f"the embedding model did not answer within {waited:g} s", remedy=remedy)
-    seen = f"the embedding model failed ({type(error).__name__}: {error})"
-    return EmbeddingError(seen, remedy="check the model, its key and its network")
 
 
 def name_of(embeddings: Embeddings) -> str:
@@ -231,27 +242,14 @@ def ask(
             if wait([answer], seconds).done:
                 return answer.result()
         except Exception as error:  # a model may raise anything
-            raise _model_error(error) from error
-        raise _model_error(None, seconds)
+            raise _failed(ModelError, "the chat model", error) from error
+        raise _too_slow(ModelError, "the chat model", seconds, "timeout=...")
 
     async def acall() -> AIMessage:
-        import asyncio
-
-        try:
-            async with asyncio.timeout(seconds) as waiting:
-                return await model.ainvoke(messages, **options)
-        except Exception as error:  # a model may raise anything
-            raise _model_error(error, seconds if waiting.expired() else None) from error
+        asked = partial(model.ainvoke, messages, **options)
+        return await _in_time(ModelError, "the chat model", asked, seconds, "timeout=...")
 
     return Call(call, acall, Asked(model, run))
-
-
-def _model_error(error: Exception | None, waited: float | None = None) -> ModelError:
-    if waited is not None:
-        remedy = "check the model and its network, or give it more time with timeout=..."
-        return ModelError(f"the chat model did not answer within {waited:g} s", remedy=remedy)
-    seen = f"the chat model failed ({type(error).__name__}: {error})"
-    return ModelError(seen, remedy="check the model, its key and its network")
 
 
 @contextmanager
@@ -280,26 +278,18 @@ def rerank(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document], seconds: float
 ) -> Call[list[Document]]:
     """Let a reranker order documents, and drop some; `RerankerError` if it fails, or an async call takes longer than `seconds`."""
-    remedy = "check the reranker, or leave RecallOptions(reranker=...) out"
 
     def call() -> list[Document]:
         try:
             return list(reranker.compress_documents(documents, question, callbacks=child()))
         except Exception as error:  # a reranker may raise anything
-            raise RerankerError(f"the reranker failed ({type(error).__name__}: {error})", remedy=remedy) from error
+            raise _failed(RerankerError, "the reranker", error) from error
+
+    async def asked() -> list[Document]:
+        return list(await reranker.acompress_documents(documents, question, callbacks=child()))
 
     async def acall() -> list[Document]:
-        import asyncio
-
-        try:
-            async with asyncio.timeout(seconds) as waiting:
-                return list(await reranker.acompress_documents(documents, question, callbacks=child()))
-        except Exception as error:  # a reranker may raise anything
-            seen, help = f"the reranker failed ({type(error).__name__}: {error})", remedy
-            if waiting.expired():
-                seen = f"the reranker did not answer within {seconds:g} s"
-                help = "check it, or give it more time with RecallOptions(embedding_timeout=...)"
-            raise RerankerError(seen, remedy=help) from error
+        return await _in_time(RerankerError, "the reranker", asked, seconds, _MORE_TIME)
 
     return Call(call, acall)
 
@@ -307,6 +297,7 @@ def rerank(
 # ---------------------------------------------------------------------- what a provider refuses
 
 _REFUSED = frozenset({400, 413, 422})  # HTTP: bad request, too large, not processable
+_KINDS = ("ContextOverflowError", "ModelInvalidRequestError")  # of LangChain, which may have no status
 _STATUS = ("status_code", "code", "http_status", "status")
 # How OpenAI, Anthropic, Google, Bedrock, Mistral, Cohere, xAI, Groq, Z.ai, vLLM, llama.cpp and TGI say that a prompt is too long
 _TOO_LONG = re.compile(
@@ -323,15 +314,8 @@ def is_refusal(error: BaseException) -> bool:
     It did if the error or its response has an HTTP status of 400, 413 or 422, or if LangChain says that the context is too long.
     The first of the error and its causes that has a status decides. No status, 429, 5xx and timeouts are temporary.
     """
-    for cause in _chain(error):
-        if type(cause).__name__ in {
-            "ContextOverflowError",
-            "ModelInvalidRequestError",
-        }:  # of LangChain, without a status
-            return True
-        if (status := _status(cause)) is not None:
-            return status in _REFUSED
-    return False
+    cause, status = _decisive(error)
+    return status in _REFUSED or type(cause).__name__ in _KINDS
 
 
 def is_overflow(error: BaseException) -> bool:
@@ -339,23 +323,23 @@ def is_overflow(error: BaseException) -> bool:
 
     It was if LangChain says so, or if the words of a refusal name the length of the context. A bare 413 may mean anything.
     """
-    for cause in _chain(error):
-        if type(cause).__name__ == "ContextOverflowError":
-            return True
-        if (status := _status(cause)) is not None:
-            words = f"{cause} {getattr(cause, 'code', '')} {getattr(cause, 'body', '')}"
-            return status in _REFUSED and _TOO_LONG.search(words) is not None
-    return False
+    cause, status = _decisive(error)
+    if type(cause).__name__ == _KINDS[0]:
+        return True
+    words = f"{cause} {getattr(cause, 'code', '')} {getattr(cause, 'body', '')}"
+    return status in _REFUSED and _TOO_LONG.search(words) is not None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes."""
+def _decisive(error: BaseException) -> tuple[BaseException | None, int | None]:
+    """Return the first of an error and its causes that says what happened, and its status."""
     cause: BaseException | None = error
-    for _ in range(20):  # it may be a circle
-        if cause is None:
-            return
-        yield cause
+    for _ in range(20):  # causes may be a circle
+        if cause is None or type(cause).__name__ in _KINDS:
+            break
+        if (status := _status(cause)) is not None:
+            return cause, status
         cause = cause.__cause__
+    return cause, None
 
 
 def _status(error: BaseException) -> int | None:

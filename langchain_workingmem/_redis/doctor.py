@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan, send
+from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, search_version
 from langchain_workingmem._redis.indexes import LAYOUT, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._redis.queries import built_as, rows_of, sorted_search
+from langchain_workingmem._redis.queries import built_as, is_stale, rows_of, sorted_search
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -24,7 +24,7 @@ from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 MOST_THREADS, MOST_MESSAGES = 100, 100  # the newest ones, which are looked at
 TOGETHER = 10  # threads whose messages are read in one round trip
-STEPS = 20  # of SCAN, of about 1,000 keys each
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
@@ -40,75 +39,89 @@ _NO_SEARCH = "use Redis 8, Redis Stack or Redis Cloud; history alone works with 
 
 
 def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
-    """Run all checks: about ten round trips, and one call of the embedding model with recall.
-
-    `open_for` is how many seconds memory has gone without Redis, None if it has not.
-    """
+    """Run all checks; `open_for` is how many seconds memory has gone without Redis, None if it has not."""
+    checks: dict[str, tuple[Callable[[MemoryState], Plan[list[Finding]]], str]] = {  # and the remedy of a missing right
+        "server": (_servers, "grant +hello"),
+        "memory": (_settings, "grant +info, which only reads"),
+        "search when full": (_search_when_full, "grant +config|get, or CONFIG SET search-on-oom ignore to be sure"),
+        "layout": (_layout, "grant +hget"),
+        "threads index": (_threads_index, "grant +ft.info"),
+        "vectors index": (_vectors_index, "grant +get and +ft.info"),
+        "threads": (_newest_messages, "grant +@read and +ft.aggregate"),
+    }
     findings: list[Finding] = []
     try:
-        for command, read in (("HELLO", _server), ("INFO", _settings)):  # every user may say HELLO
-            for node, replies in (yield from everywhere((command,))).items():
-                found = replies if isinstance(replies, RedisConnectionError) else replies[0]
-                findings += read(f"{node}: " if node else "", found)
-        (settings,) = yield from attempt(WHEN_FULL)  # alone: a pipeline in a cluster accepts only commands with a key
-        findings += _search_when_full(settings)
-        findings += yield from _stored(state)
+        for check, (look, right) in checks.items():
+            try:
+                findings += yield from look(state)
+            except RedisReplyError as error:
+                remedy = right if error.code == "NOPERM" else error.remedy or right
+                findings.append(_found(check, "unknown", error, remedy))
+    except (RedisConnectionError, OptionError) as error:  # nothing else can be looked at
+        findings.append(_found("connection" if isinstance(error, ConnectionError) else check, "error", error))
     except RedisCapabilityError:
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", _NO_SEARCH))
-    except RedisConnectionError as error:
-        findings.append(_found("connection", "error", _said(error), error.remedy))
     if open_for is not None:
         seen = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
         findings.append(_found("circuit breaker", "warning", seen, "none when Redis answers: the first reply ends it"))
     return Diagnosis(findings=findings)
 
 
-def _found(check: str, level: Level, message: str, remedy: str | None = None) -> Finding:
-    return Finding(check=check, level=level, message=message, remedy=remedy)
+def _found(check: str, level: Level, seen: str | WorkingMemError, remedy: str | None = None) -> Finding:
+    """Make a finding; an error brings its remedy along."""
+    if isinstance(seen, str):
+        return Finding(check=check, level=level, message=seen, remedy=remedy)
+    return Finding(check=check, level=level, message=_said(seen), remedy=remedy or seen.remedy or "")
 
 
 def _said(error: WorkingMemError) -> str:
-    """Return the message without the remedy, which stands beside it."""
     return str(error).removesuffix(f": {error.remedy}")
-
-
-def _refused(check: str, error: RedisReplyError, remedy: str = "run the doctor as a user with more rights") -> Finding:
-    """Return a finding about what the server does not tell; `remedy` helps if a right is missing."""
-    return _found(check, "unknown", _said(error), remedy if error.code == "NOPERM" else error.remedy or remedy)
 
 
 # ---------------------------------------------------------------------- the server
 
 
-def _server(where: str, reply: Any) -> Iterator[Finding]:
-    """Yield what the server says of itself, or a master of a cluster, which `where` names."""
-    if isinstance(reply, RedisConnectionError):
-        remedy = "start it, or give it a replica that takes over: until then no search is answered"
-        yield _found("server", "error", f"{where}{_said(reply)}", remedy)
-        return
-    if isinstance(reply, RedisReplyError):
-        yield _refused("server", reply)
-        return
-    about = as_dict(reply)
-    name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
-    if role in {"slave", "replica"}:
-        seen = f"{where}{name} {version} is a {role}: writes fail"
-        yield _found("server", "error", seen, "connect to the master")
-    else:
-        yield _found("server", "ok", f"{where}{name} {version}, {mode}, {role}")
-    if (search := search_version(reply)) is not None:  # a hosted server may hide it; the checks of the indexes decide
-        major, rest = divmod(search, 10_000)
-        yield _found("search", "ok", f"{where}Search {major}.{rest // 100}.{rest % 100}")
+def _ask_all(command: str) -> Plan[dict[str, Any]]:
+    """Return the reply of each master by its name, as findings begin with it; the error of a master that is down."""
+    found: dict[str, Any] = {}
+    for node, replies in (yield from everywhere((command,))).items():
+        reply = replies if isinstance(replies, RedisConnectionError) else replies[0]
+        if isinstance(reply, RedisReplyError):
+            raise reply
+        found[f"{node}: " if node else ""] = reply
+    return found
 
 
-def _settings(where: str, info: Any) -> Iterator[Finding]:
-    """Yield what a crash loses, what a full server does, and how full it is."""
-    if isinstance(info, RedisConnectionError):  # `_server` has said it
-        return
-    if isinstance(info, RedisReplyError):
-        for check in ("persistence", "eviction", "memory"):
-            yield _refused(check, info, "grant +info, which only reads")
-        return
+def _servers(_: MemoryState) -> Plan[list[Finding]]:
+    """Look at what each master says of itself."""
+    findings = []
+    for where, reply in (yield from _ask_all("HELLO")).items():
+        if isinstance(reply, RedisConnectionError):
+            remedy = "start it, or give it a replica that takes over: until then no search is answered"
+            findings.append(_found("server", "error", f"{where}{_said(reply)}", remedy))
+            continue
+        about = as_dict(reply)
+        name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
+        if role in {"slave", "replica"}:
+            seen = f"{where}{name} {version} is a {role}: writes fail"
+            findings.append(_found("server", "error", seen, "connect to the master"))
+        else:
+            findings.append(_found("server", "ok", f"{where}{name} {version}, {mode}, {role}"))
+        search = search_version(reply)
+        if search is not None:  # a hosted server may hide it; the checks of the indexes decide
+            major, rest = divmod(search, 10_000)
+            findings.append(_found("search", "ok", f"{where}Search {major}.{rest // 100}.{rest % 100}"))
+    return findings
+
+
+def _settings(_: MemoryState) -> Plan[list[Finding]]:
+    """Look at what a crash loses, what a full server does, and how full it is."""
+    found = yield from _ask_all("INFO")
+    masters = {where: info for where, info in found.items() if not isinstance(info, RedisConnectionError)}
+    return [finding for where, info in masters.items() for finding in _settings_of(where, info)]
+
+
+def _settings_of(where: str, info: dict[str, Any]) -> Iterator[Finding]:
     if broken := [key for key in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(key, "ok") != "ok"]:
         seen = f"{where}{', '.join(broken)}: writing failed"
         yield _found("persistence", "error", seen, "look at disk and server log")
@@ -130,41 +143,59 @@ def _settings(where: str, info: Any) -> Iterator[Finding]:
         yield _found("memory", "ok", seen)
 
 
-def _search_when_full(settings: Any) -> list[Finding]:
-    check = "search when full"
-    if isinstance(settings, RedisReplyError):
-        return [_refused(check, settings, "grant +config|get, or CONFIG SET search-on-oom ignore to be sure")]
-    policy = as_dict(settings).get(b"search-on-oom", b"").decode()  # Search before 8.4 has no such setting, and answers
+def _search_when_full(_: MemoryState) -> Plan[list[Finding]]:
+    (settings,) = yield from send(WHEN_FULL)
+    check, policy = "search when full", as_dict(settings).get(b"search-on-oom", b"").decode()
     if policy == "return":
         seen = "search-on-oom is return: when memory is full, searches fail or find nothing"
         return [_found(check, "warning", seen, ANSWER_WHEN_FULL)]
-    return [_found(check, "ok", f"search-on-oom is {policy}")] if policy else []
+    return [_found(check, "ok", f"search-on-oom is {policy}")] if policy else []  # Search before 8.4 always answers
 
 
 # ---------------------------------------------------------------------- what is stored
 
 
-def _stored(state: MemoryState) -> Plan[list[Finding]]:
-    version, settings = yield from attempt(("HGET", state.keys.layout, "version"), ("GET", state.keys.vectors_settings))
-    layout = _found("layout", "ok", f"storage layout {LAYOUT}")
-    if isinstance(version, RedisReplyError):
-        layout = _refused("layout", version)
-    elif version is not None:
-        try:
-            compare_layout(state.keys, version)
-        except OptionError as error:
-            return [_found("layout", "error", _said(error), error.remedy)]
-    threads = yield from _index("threads index", state.keys.threads_index)
-    if threads.level == "error" and settings is None:
-        return [layout, _found("threads index", "ok", "not made yet: made at first use")]
-    return [layout, threads, *(yield from _vectors(state, settings)), *(yield from _damaged_threads(state))]
+def _layout(state: MemoryState) -> Plan[list[Finding]]:
+    (version,) = yield from send(("HGET", state.keys.layout, "version"))
+    if version is not None:
+        compare_layout(state.keys, version)
+    return [_found("layout", "ok", f"storage layout {LAYOUT}")]
+
+
+def _threads_index(state: MemoryState) -> Plan[list[Finding]]:
+    found = yield from _index("threads index", state.keys.threads_index)
+    (settings,) = yield from send(("GET", state.keys.vectors_settings))
+    if found.level == "error" and settings is None:
+        return [_found("threads index", "ok", "not made yet: made at first use")]
+    return [found]
+
+
+def _vectors_index(state: MemoryState) -> Plan[list[Finding]]:
+    """Check the index by its stored settings, and whether the model fits it."""
+    (stored,) = yield from send(("GET", state.keys.vectors_settings))
+    if stored is None:
+        return [_found("vectors index", "ok", "none: semantic recall was never used here")]
+    settings = json.loads(stored)
+    index = yield from _index("vectors index", state.keys.vectors_index, settings)
+    if state.recall is None:
+        return [index]
+    try:
+        dims = yield from state.embedder.dimensions()
+        state.indexes.check_index_settings(settings, dims)
+    except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
+        return [index, _found("model", "error", error)]
+    if settings["model"] != state.model:
+        seen = f"the vectors were made by {settings['model']}, the model is now {state.model}"
+        return [index, _found("model", "warning", seen, _REINDEX)]
+    return [index, _found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")]
 
 
 def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Plan[Finding]:
     (reply,) = yield from attempt(("FT.INFO", name))
     if isinstance(reply, RedisReplyError):
-        missing = _found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)
-        return _refused(check, reply) if reply.code == "NOPERM" else missing
+        if is_stale(reply):
+            return _found(check, "error", f"there is no index {name!r}", _SETUP)
+        raise reply
     info = as_dict(reply)
     # the coordinator of a cluster may write sums as floats
     names = (b"num_docs", b"total_index_memory_sz_mb", b"hash_indexing_failures", b"indexing")
@@ -182,62 +213,45 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
     return _found(check, "ok", seen)
 
 
-def _vectors(state: MemoryState, stored: Any) -> Plan[list[Finding]]:
-    """Check the index of vectors by its stored settings, the model, and the newest messages."""
-    if isinstance(stored, RedisReplyError):
-        return [_refused("vectors", stored)]
-    is_on, settings = state.recall is not None, json.loads(stored) if stored else None
-    findings = [_found("vectors index", "ok", "none: semantic recall was never used here")]
-    if settings:
-        findings = [(yield from _index("vectors index", state.keys.vectors_index, settings))]
-    elif is_on:
-        findings = [_found("vectors index", "error", "there is none", _SETUP)]
-    if settings and is_on:
-        findings.append((yield from _model(state, settings)))
-    try:
-        facts, unreadable, is_all = yield from _newest_messages(state)
-    except RedisReplyError as error:
-        return [*findings, _refused("messages", error)]
-    if settings and is_on:
-        digest = state.indexes.digest_of(state.indexes.index_settings(settings["dims"], settings))
-        lacking, looked = sum(one.settings != digest for one in facts), "all" if is_all else "a sample, the newest"
-        seen = f"{lacking:,} of {len(facts):,} messages ({looked}) lack vectors of the present settings"
-        findings.append(_found("vectors", "warning" if lacking else "ok", seen, _REINDEX if lacking else None))
-    return findings + unreadable
-
-
-def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
-    try:
-        dims = yield from state.embedder.dimensions()
-        state.indexes.check_index_settings(settings, dims)
-    except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
-        return _found("model", "error", _said(error), error.remedy or "")
-    if settings["model"] != state.model:
-        seen = f"the vectors were made by {settings['model']}, the model is now {state.model}"
-        return _found("model", "warning", seen, _REINDEX)
-    return _found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")
-
-
-def _newest_messages(state: MemoryState) -> Plan[tuple[list[Facts], list[Finding], bool]]:
-    """Look at the newest messages of the newest threads: their facts, which cannot be read, and whether these are all."""
-    facts, unreadable = list[Facts](), list[Finding]()
+def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
+    """Look at the newest messages of the newest threads: which lack vectors, cannot be read, or lack a key."""
+    (stored,) = yield from send(("GET", state.keys.vectors_settings))
     newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST_THREADS)
-    (reply,) = yield from send(newest)
+    (reply,) = yield from attempt(newest)
+    if isinstance(reply, RedisReplyError):
+        if is_stale(reply):  # without the index, which was said
+            return []
+        raise reply
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
-    is_all = len(ids) < MOST_THREADS
+    seen, damaged, is_all = list[Facts](), list[Finding](), len(ids) < MOST_THREADS
     for start in range(0, len(ids), TOGETHER):
-        some = ids[start : start + TOGETHER]
-        orders = yield from send(*(("ZRANGE", state.keys.of(id).order, -MOST_MESSAGES, -1) for id in some))
-        found = {id: [Facts.read(one.decode()) for one in members] for id, members in zip(some, orders, strict=True)}
-        filled = {id: own for id, own in found.items() if own}
+        asked: list[Command] = []
+        found: dict[str, list[Facts]] = {}
+        for keys in map(state.keys.of, ids[start : start + TOGETHER]):
+            asked += [("HGET", keys.thread, "count"), ("EXISTS", keys.order, keys.messages, keys.ids)]
+            asked.append(("ZRANGE", keys.order, -MOST_MESSAGES, -1))
+        replies = yield from send(*asked)
+        for id, count, number, members in zip(ids[start:], replies[::3], replies[1::3], replies[2::3], strict=False):
+            if int(count or 0) and number < 3:
+                why = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"
+                remedy = f"threads.delete({id!r}) deletes the rest; set maxmemory-policy noeviction"
+                damaged.append(_found("threads", "error", why, remedy))
+            elif members:
+                found[id] = [Facts.read(one.decode()) for one in members]
+                is_all = is_all and len(members) < MOST_MESSAGES
         reading: list[Command] = [
-            ("HMGET", state.keys.of(id).messages, *(one.seq for one in own)) for id, own in filled.items()
+            ("HMGET", state.keys.of(id).messages, *(one.seq for one in own)) for id, own in found.items()
         ]
-        for (id, own), bodies in zip(filled.items(), (yield from send(*reading)) if filled else (), strict=True):
-            facts += own
-            is_all = is_all and len(own) < MOST_MESSAGES
-            unreadable += (one for pair in zip(own, bodies, strict=True) for one in _unreadable(id, *pair))
-    return facts, unreadable, is_all
+        for (id, own), bodies in zip(found.items(), (yield from send(*reading)) if found else (), strict=True):
+            seen += own
+            damaged += (one for pair in zip(own, bodies, strict=True) for one in _unreadable(id, *pair))
+    if stored is None or state.recall is None:
+        return damaged
+    settings = json.loads(stored)
+    digest = state.indexes.digest_of(state.indexes.index_settings(settings["dims"], settings))
+    lacking, looked = sum(one.settings != digest for one in seen), "all" if is_all else "a sample, the newest"
+    message = f"{lacking:,} of {len(seen):,} messages ({looked}) lack vectors of the present settings"
+    return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None), *damaged]
 
 
 def _unreadable(id: str, facts: Facts, body: bytes | None) -> Iterator[Finding]:
@@ -249,28 +263,3 @@ def _unreadable(id: str, facts: Facts, body: bytes | None) -> Iterator[Finding]:
         seen = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"
         remedy = f"history.delete([{facts.id!r}], thread_id={id!r}), and append it again if you have it"
         yield _found("messages", "error", seen, remedy)
-
-
-def _damaged_threads(state: MemoryState) -> Plan[list[Finding]]:
-    """Find threads that lack a key, in about 20,000 keys. Two round trips per 1,000."""
-    cursors, damaged, named = None, list[Finding](), set[str]()
-    kinds = tuple(f"{state.keys.prefix}:{kind}:{{".encode() for kind in ("thread", "order", "messages", "ids"))
-    for _ in range(STEPS):
-        try:
-            seen, cursors = yield from scan(f"{state.keys.prefix}:*:{{*", cursors)
-        except RedisReplyError as error:  # the user of the application may not look through the keys
-            return [_refused("threads", error)]
-        ids = sorted({state.keys.thread_of(key) for key in seen if key.startswith(kinds)} - named)
-        named.update(ids)
-        calls: list[Command] = []
-        for keys in map(state.keys.of, ids):
-            calls += [("HGET", keys.thread, "count"), ("EXISTS", keys.order, keys.messages, keys.ids)]
-        replies = (yield from send(*calls)) if calls else []
-        for id, count, number in zip(ids, replies[::2], replies[1::2], strict=True):
-            if count is None or (int(count) and number < 3):
-                why = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"
-                remedy = f"threads.delete({id!r}) deletes the rest; set maxmemory-policy noeviction"
-                damaged.append(_found("threads", "error", why, remedy))
-        if not cursors:
-            break
-    return damaged

@@ -1,4 +1,4 @@
-"""What a memory checks and creates on its server: settings and storage layout before its first command, and the search indexes."""
+"""What a memory checks and creates on its server: settings and layout before its first command, and search indexes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class HasLayout(Protocol):
 
 
 def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
-    """Return the plan with a check of the server before its first command; an error of the check is one of that command."""
+    """Return the plan with a check of the server before its first command, which an error of the check stands for."""
 
     def checked(effect: Effect[Any]) -> Plan[Any]:
         if isinstance(effect, Send) and not state.layout_known:
@@ -66,8 +66,8 @@ def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 def check_layout(state: HasLayout) -> Plan[None]:
     """Check the server and the version in the database; write it into a new database. One round trip, there two."""
     read: Command = ("HMGET", state.keys.layout, "version", "secret")
-    # A failed connection is not tried again here: the plan repeats its command, and this check with it. In a cluster each
-    # command is sent alone: its pipelines take commands with a key only.
+    # A failed connection is not tried again here: the plan repeats its command, and this check with it. In a cluster
+    # each command is sent alone: its pipelines take commands with a key only.
     stored, settings = yield from Send((read, WHEN_FULL), in_order=True)
     if isinstance(stored, RedisReplyError):
         raise stored
@@ -90,10 +90,8 @@ def check_layout(state: HasLayout) -> Plan[None]:
 
 
 def hides_when_full(settings: Any) -> bool:
-    """Tell from the reply to `WHEN_FULL` whether Search (8.4 and later) answers with nothing when memory is full.
-
-    Over RESP3, which replies with a dict, each answer says so itself. Who may not read the settings is believed to have set them.
-    """
+    """Tell from the reply to `WHEN_FULL` whether Search (8.4 and later) answers with nothing when memory is full."""
+    # over RESP3, which replies with a dict, each answer says so itself; who may not read the settings is believed
     known = as_dict(settings) if isinstance(settings, list) else {}
     return known.get(b"search-on-oom") == b"return" and known.get(b"maxmemory", b"0") != b"0"
 
@@ -134,6 +132,11 @@ class Indexes:
         yield from ensure_index(threads_schema(self.keys))
         self.threads_ready = True
 
+    def search(self, *searches: Command) -> Plan[list[Any]]:
+        """Search the index of threads, which is made or repaired if need be. One round trip."""
+        yield from self.ready()
+        return (yield from search_with_repair(lambda: send(*searches), self.refresh, create=self.create))
+
     def refresh(self, dims: int | None = None) -> Plan[None]:
         """Check the index of threads again, with `dims` that of vectors, too; create what is missing."""
         self.threads_ready, self.dims = False, None
@@ -150,11 +153,7 @@ class Indexes:
             yield from self.vectors_ready(dims)
 
     def vectors_ready(self, dims: int) -> Plan[None]:
-        """Create or check the vector index: the first time one round trip and those of `ensure_index`, none later.
-
-        Raises `EmbeddingSizeError` if the index holds vectors of another size, `OptionError` if it was built with
-        other options, or is missing and may not be created.
-        """
+        """Create or check the vector index, at the first time. `NO_VECTORS` are the errors."""
         if self.dims == dims:
             return
         if self.create:
@@ -175,7 +174,7 @@ class Indexes:
         self.digest, self.dims, self.dtype = self.digest_of(stored), dims, stored["datatype"]
 
     def _check_engine(self) -> Plan[None]:
-        """Raise `RedisCapabilityError` if the index is to hold int8, and the engine has no such vectors. At most one round trip."""
+        """Raise `RedisCapabilityError` if the index is to hold int8, and the engine has no such vectors."""
         if self.options.index.dtype == "int8":
             (about,) = yield from attempt(("HELLO",))
             if (search_version(about) or _INT8) < _INT8:  # a hosted server may hide it, and refuses the index then
@@ -201,8 +200,8 @@ class Indexes:
         wanted = self.index_settings(dims, stored)
         if stored["dims"] != dims:
             raise EmbeddingSizeError(
-                f"the index {self.keys.vectors_index!r} holds vectors of {stored['dims']} dimensions, the model {self.model} "
-                f"gives {dims}",
+                f"the index {self.keys.vectors_index!r} holds vectors of {stored['dims']} dimensions, "
+                f"the model {self.model} gives {dims}",
                 remedy=Remedy("use the model that the index was made with, or embed everything again with {reindex}"),
                 expected=stored["dims"],
                 actual=dims,
@@ -215,7 +214,7 @@ class Indexes:
             )
 
     def rebuild_index(self) -> Plan[None]:
-        """Create the vector index for the options and the model; drop one with other settings, but not its documents."""
+        """Create the vector index for options and model; drop one with other settings, but not its documents."""
         dims = yield from self.embedder.dimensions()
         yield from self._check_engine()
         stored, info = yield from attempt(
@@ -236,10 +235,7 @@ class Indexes:
 
 
 def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Command, create: bool) -> Plan[list[Any]]:
-    """Return the stored settings of an index, None without any, and the replies to the commands `beside`.
-
-    With `create`, the wanted ones are stored in a new database. One round trip, there two.
-    """
+    """Return the stored settings of an index, else None or, with `create`, the wanted ones; and the replies `beside`."""
     stored, *others = yield from send(("GET", key), *beside)
     if stored is None and create:
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key), in_order=True)
@@ -247,7 +243,7 @@ def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Comman
 
 
 def ensure_index(command: Command) -> Plan[None]:
-    """Create an index unless it exists, and wait until it holds all documents. One round trip if it exists, else two or more."""
+    """Create an index, and wait until it holds all documents. One round trip if it exists, else two or more."""
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
         if (
@@ -255,8 +251,8 @@ def ensure_index(command: Command) -> Plan[None]:
         ):  # then the next search says whether it exists
             return
         if reply.code == "NOTDB0":
-            remedy = "Search works in database 0 only: leave the number out of the URL, and use key_prefix=... to keep applications apart"
-            raise RedisCapabilityError(str(reply), remedy=remedy)
+            remedy = "leave the number out of the URL, and keep applications apart by key_prefix=..."
+            raise RedisCapabilityError(f"{reply}, Search works in database 0 only", remedy=remedy)
         raise reply
     while True:  # the server indexes existing documents in the background
         (info,) = yield from send(("FT.INFO", command[1]))
@@ -266,10 +262,7 @@ def ensure_index(command: Command) -> Plan[None]:
 
 
 def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:
-    """Search; if the index was dropped or rebuilt, call `heal` and search again.
-
-    Raises `OptionError` if the index is missing and may not be created.
-    """
+    """Search; if the index was dropped or rebuilt, call `heal` and search again."""
     try:
         return (yield from search())
     except RedisReplyError as error:

@@ -1,11 +1,11 @@
 """Names of keys and indexes, the ids inside them, and the members of the sorted sets of a thread.
 
-A key is `<prefix>:<kind>:{<id>}`. The keys of a thread, and those of a user, share a hash tag: they live in one cluster slot, and one
-script may touch them all. Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash tag, and a separator, a
-trailing space or a wildcard cannot match the data of another tenant.
+A key is `<prefix>:<kind>:{<id>}`. The keys of a thread, and those of a user, share a hash tag: they live in one cluster
+slot, and one script may touch them all. Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash
+tag, and a separator, a trailing space or a wildcard cannot match the data of another tenant.
 
-A `key_prefix` may begin as another one does (`app` and `app:memory`), so keys are compared whole, or up to their brace, and never
-taken apart. No two prefixes share a key, because no kind below ends with a colon and another kind.
+A `key_prefix` may begin as another one does (`app` and `app:memory`), so keys are compared whole, or up to their brace,
+and never taken apart. No two prefixes share a key, because no kind below ends with a colon and another kind.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError
 
 MAX_ID_BYTES = 512
@@ -24,26 +25,22 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
 
 def check_id(value: object, name: str) -> str:
     """Return the id, or raise `IdError`."""
+    if value is None:
+        remedy = FROM_WHERE.format(name) if name in {"thread_id", "user_id"} else f"pass {name}=..."
+        raise IdError(f"{name} is missing", remedy=remedy)
     if not isinstance(value, str):
-        if value is None:
-            from_run = name in {"thread_id", "user_id"}
-            raise IdError(f"{name} is missing", remedy=FROM_WHERE.format(name) if from_run else f"pass {name}=...")
         raise IdError(f"{name} is of type {type(value).__name__}", remedy="pass a non-empty string")
     if not value or "\0" in value:
         problem = "not allowed to hold a NUL character" if value else "empty"
         raise IdError(f"{name} is {problem}", remedy="pass another string")
     if len(value) <= MAX_ID_BYTES and value.isascii():
         return value
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise IdError(
-            f"{name} {value!r} holds a lone surrogate, which UTF-8 cannot carry", remedy="pass valid Unicode"
-        ) from None
-    if size > MAX_ID_BYTES:
-        raise IdError(
-            f"{name} has {size} bytes in UTF-8, the limit is {MAX_ID_BYTES}", remedy="use a shorter id or a hash of it"
-        )
+    if not is_utf8(value):
+        seen = f"{name} {value!r} holds a lone surrogate, which UTF-8 cannot carry"
+        raise IdError(seen, remedy="pass valid Unicode")
+    if (size := len(value.encode())) > MAX_ID_BYTES:
+        seen = f"{name} has {size} bytes in UTF-8, the limit is {MAX_ID_BYTES}"
+        raise IdError(seen, remedy="use a shorter id or a hash of it")
     return value
 
 
@@ -101,28 +98,27 @@ class Keys:
         self.items_index = f"{prefix}:items"
         self.item_vectors_index = f"{prefix}:item-vectors"
         self.item_vectors_settings = f"{prefix}:item-vectors:settings"
-        # an index takes every key that starts with its prefix; the brace keeps out those of `<prefix>:thread` as a key_prefix
+        # An index takes every key that starts with its prefix. The brace keeps out `<prefix>:thread` as a key_prefix.
         self.thread_prefix = f"{prefix}:thread:{{"
         self.vector_prefix = f"{prefix}:vector:{{"
         self.dropped_prefix = f"{prefix}:dropped:{{"
         self.item_prefix = f"{prefix}:item:{{"
         self.item_vector_prefix = f"{prefix}:item-vector:{{"
         self.of = lru_cache(maxsize=1024)(self._of)  # a turn asks several times
+        self.of_user = lru_cache(maxsize=1024)(self._of_user)
+
+    def _name(self, kind: str, id: str) -> str:
+        return f"{self.prefix}:{kind}:{{{encode(id)}}}"
 
     def _of(self, thread_id: str) -> ThreadKeys:
         """Name the keys of a thread."""
         found = {kind: self._name(kind, thread_id) for kind in _THREAD_KINDS}
         return ThreadKeys(*{**found, "vector": f"{found['vector']}:"}.values())
 
-    def _name(self, kind: str, id: str) -> str:
-        return f"{self.prefix}:{kind}:{{{encode(id)}}}"
-
-    def of_user(self, user_id: str) -> tuple[str, str, str]:
+    def _of_user(self, user_id: str) -> tuple[str, str, str]:
         """Name the keys of a user: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
-        return self._tombstone(user_id), self._name("memory:u", user_id), self._name("revisions:u", user_id)
-
-    def _tombstone(self, user_id: str) -> str:
-        return self._name("tombstone", user_id)
+        tombstone, memory, revisions = (self._name(kind, user_id) for kind in ("tombstone", "memory:u", "revisions:u"))
+        return tombstone, memory, revisions
 
     def all_of_user(self, user_id: str) -> list[str]:
         """Name all keys of a user beside its tombstone, by `USER_KINDS`."""
@@ -134,12 +130,12 @@ class Keys:
 
     def usage_of_user(self, user_id: str) -> tuple[str, str]:
         """Name the tombstone of a user, and the counters of what models do for it in the background (HASH)."""
-        return self._tombstone(user_id), self._name("usage:u", user_id)
+        return self._name("tombstone", user_id), self._name("usage:u", user_id)
 
     def files_of_user(self, user_id: str) -> tuple[str, str, str, str, str]:
-        """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls that are done (HASHes)."""
-        paths, texts, notes, done = (self._name(kind, user_id) for kind in _FILES)
-        return self._tombstone(user_id), paths, texts, notes, done
+        """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls done (HASHes)."""
+        tombstone, paths, texts, notes, done = (self._name(kind, user_id) for kind in ("tombstone", *_FILES))
+        return tombstone, paths, texts, notes, done
 
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""
@@ -174,7 +170,9 @@ class Facts(NamedTuple):
     """A stored message without its body. docs/storage-layout.md has each part."""
 
     seq: int
-    words: str  # q, a or as and a digest of what was said; empty for tool traffic; a ! at the end: a provider has refused it
+    words: (
+        str  # q, a or as and a digest of what was said; a ! behind it: a provider has refused it; empty: tool traffic
+    )
     tokens: int  # of the message, with its tool calls
     upto: int  # of all that was said in the thread up to it
     writer: str  # "" a program, l a list, b what stood in front of the first turn, s<seq> a checkpointer's state

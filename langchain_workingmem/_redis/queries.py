@@ -35,9 +35,9 @@ MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for: the firs
 # Of a longer query (a pasted log with a question) the beginning and the end are used: about 1,000 tokens, more than
 # most embedding models read.
 MAX_QUERY_CHARACTERS = 4_000
-# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at the
-# latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a search
-# that the timeout was capped, also where it was not reached.
+# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at
+# the latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a
+# search that the timeout was capped, also where it was not reached.
 _NO_TIMEOUT = ("TIMEOUT", 0)
 _STALE = {"SEARCH_INDEX_NOT_FOUND", "SEARCH_INDEX_DROPPED_BG", "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"}  # codes of errors
 
@@ -97,12 +97,10 @@ _FILTER = "FILTER"
 
 
 def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> list[bytes]:
-    """Convert vectors to bytes for the index; `EmbeddingError` if a number does not fit into its type.
-
-    For cosine only the direction counts, so a vector may use the whole range of a small type.
-    """
+    """Convert vectors to bytes for the index; `EmbeddingError` if a number does not fit into its type."""
     import numpy as np
 
+    # only the direction counts: a vector uses the whole range of a small type
     if dtype != "float32" and distance == "cosine":
         longest = np.abs(vectors).max(axis=1, keepdims=True)
         vectors = vectors / np.where(longest == 0, 1, longest)
@@ -129,11 +127,13 @@ def build_filter(
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
     ids = {"user": user_id, "thread": thread_id}
-    parts: list[object] = [_named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None]
+    parts: list[object] = [
+        f"@{field}:{{{_escaped(check_id(id, f'{field} id'))}}}" for field, id in ids.items() if id is not None
+    ]
     if thread_ids is not None:
-        parts.append(_named("thread", *thread_ids) if thread_ids else NOTHING)
+        parts.append(f"@thread:{{{'|'.join(map(_escaped, thread_ids))}}}" if thread_ids else NOTHING)
     if not_thread_ids:
-        parts.append(f"(-{_named('thread', *not_thread_ids)})")
+        parts.append(f"(-@thread:{{{'|'.join(map(_escaped, not_thread_ids))}}})")
     if roles or since is not None or until is not None:
         from redisvl.query.filter import Num, Tag
 
@@ -146,18 +146,14 @@ def build_filter(
     return f"({' '.join(map(str, parts))})" if parts else "*"
 
 
-def _named(field: str, *ids: str) -> str:
-    """Build the filter for ids in a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
-    return f"@{field}:{{{'|'.join(map(_escaped, ids))}}}"
-
-
 @lru_cache(4096)
 def _escaped(id: str) -> str:
+    """Write an id for a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
     return _NO_WORD.sub(_ESCAPED, encode(id))
 
 
 def vector_search(index: str, vector: bytes, where: str, depth: int, fields: Sequence[str] = ()) -> Command:
-    """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the key it is sorted by."""
+    """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the sort key."""
     # a field of each document for the distance would take a fifth more of the server and a third more of the client
     command = _nearest(index, depth, tuple(fields))
     return (*command[:2], str(command[2]).replace(_FILTER, where, 1), *command[3:], vector)
@@ -187,10 +183,10 @@ def words_of(text: str, *, whole: bool = False) -> list[str]:
 
 def word_search(index: str, words: Sequence[str], where: str, depth: int, fields: Sequence[str] = ()) -> Command:
     """Build a BM25 search for any of these words, at least one; only the words make up the score."""
-    # Words are parameters: nothing in them is syntax, and Search finds nothing for its own stop words. (Written out, two of these at
-    # the beginning of a union crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to Search 8.0 it works
-    # for a group only, so the filter stands there twice. And up to 20 words, those versions count only one or some of them in a
-    # filtered union, so each word has a filter of its own.
+    # Words are parameters: nothing in them is syntax, and Search finds nothing for its own stop words. (Written out, two of
+    # these at the beginning of a union crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to
+    # Search 8.0 it works for a group only, so the filter stands there twice. And up to 20 words, those versions count only
+    # one or some of them in a filtered union, so each word has a filter of its own.
     owned, names = f"({where}|{where})=>{{$weight:0}}", [f"$w{at}" for at in range(len(words))]
     apart = len(words) <= _COUNTED_APART and len(words) * len(owned) <= _LONGEST_FILTERS
     query = "|".join([f"(@text:({one}) {owned})" for one in (names if apart else ["|".join(names)])])
@@ -220,7 +216,7 @@ def sorted_search(
     after: tuple[int, str] | None = None,
     fields: Sequence[str] = (),
 ) -> Command:
-    """Build a sorted search for documents with these fields, or all. Those of the same time are sorted by key: `after` is both."""
+    """Build a sorted search for documents with these fields, or all; `after` is a time, and a key for equal times."""
     alive = "exists(@__key)"  # a document that has just expired would be an empty row
     if after is not None:
         edge, key = after
@@ -258,10 +254,7 @@ def total_of(reply: Any) -> int:
 def columns(
     reply: Any, rank: Literal["score", "sortkey"] | None = None, *, content: bool = True
 ) -> tuple[list[bytes], list[Any], list[Any]]:
-    """Return keys, scores or sort keys, and fields of a search reply, of RESP3 (a map) or RESP2 (a flat list).
-
-    The fields are raw: None for a document that was deleted during the search. What was not requested is empty.
-    """
+    """Return keys, ranks and raw fields of a search reply; the fields of a document deleted meanwhile are None."""
     if isinstance(reply, dict):
         rows, name = reply[b"results"], (rank or "").encode()
         keys, ranks = [row[b"id"] for row in rows], [row.get(name) for row in rows] if rank else []
@@ -290,11 +283,8 @@ def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
 def similarities(
     distances: np.ndarray[Any, np.dtype[np.float64]], metric: str
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Convert Redis's distances to similarities from 0 to 1, or above 1 with `ip` for long vectors.
-
-    cosine and ip: Redis returns 1 - product; negative similarities become 0, and what float16 lets a cosine exceed 1
-    is cut off. l2: Redis returns the squared distance d, which becomes 1 / (1 + d). A zero vector has similarity 0.
-    """
+    """Convert Redis's distances to similarities from 0 to 1, or above 1 with `ip` for long vectors."""
+    # l2: Redis returns the square; cosine and ip: 1 - product, and float16 lets a cosine exceed 1
     import numpy as np
 
     found = 1 / (1 + distances) if metric == "l2" else 1 - distances

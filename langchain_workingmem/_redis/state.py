@@ -1,4 +1,4 @@
-"""The state of a `Memory`: its keys and options, what is known of its indexes, and what its parts keep in this process."""
+"""The state of a `Memory`: keys and options, what is known of its indexes, what its parts keep in this process."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def wing(name: str) -> Any:
 class Part:
     """What takes part in turns beside history, recall and working memory; it appends itself to `MemoryState.parts`."""
 
-    follows = False  # whether it works on the messages of an agent while this runs, so that they are saved before each call of the model
+    follows = False  # works on the messages of a running agent: they are saved before each call of the model
 
     def narrow(self, head: dict[str, Any]) -> None:
         """Change what `read.lua` reads of the history."""
@@ -106,15 +106,12 @@ class Part:
         asked: Sequence[Command],
         replies: list[Any],
     ) -> Plan[bool]:
-        """Take the replies into what was `Gathered`; tell whether the history has to be read again by `head`.
-
-        `reply` is that of `read.lua`.
-        """
+        """Take replies into what was `Gathered`, beside that of `read.lua`; tell whether to read again by `head`."""
         yield from ()
         return False
 
     def renewed(self, state: MemoryState, found: Any, *, waits: bool) -> Plan[None]:
-        """Do the same before a further call of the model in the run of an agent; one that `waits` may be kept waiting."""
+        """Do the same before a further call of the model in a run of an agent, which may be kept waiting if it `waits`."""
         yield from ()
 
     def overflowed(self, state: MemoryState, found: Any) -> Plan[bool]:
@@ -123,7 +120,7 @@ class Part:
         return False
 
     def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:
-        """Return blocks of a prompt, each with its place: "question", "system", or "first", in front of the conversation."""
+        """Return blocks of a prompt, each with its place: "question", "system", or "first", before the conversation."""
         return []
 
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
@@ -144,13 +141,9 @@ class ShownMessages:
 
 @dataclass(frozen=True, slots=True)
 class ShownDocument:
-    """A working memory as a model knows it.
+    """A working memory as a model knows it; what a tool returns the model learns at the next step of the graph."""
 
-    The tool calls of one answer know only the document of the prompt. The model learns what a tool returns at the next step of the
-    graph.
-    """
-
-    text: str
+    text: str  # which all tool calls of one answer know
     step: Any = None  # the step of the graph after which the model knows `later`
     later: str | None = None
 
@@ -245,13 +238,6 @@ class MemoryState:
         name = named or self.timezone
         if name == "UTC":
             return None
-        if not callable(name):
-            return check_zone(name, "timezone")
-        try:
-            found: object = name(Ids(thread_id, user_id))
-        except Exception as error:
-            raise OptionError(
-                f"the function passed as timezone raised {type(error).__name__}",
-                remedy="let it return a name for every user, 'UTC' where it knows none",
-            ) from error
-        return check_zone(found, "what the function passed as timezone returned")
+        if callable(name):
+            return check_zone(name(Ids(thread_id, user_id)), "what the function passed as timezone returned")
+        return check_zone(name, "timezone")

@@ -1,10 +1,16 @@
-"""The keys and indexes of one LangGraph store, and the form in which its items are stored."""
+"""One LangGraph store: its indexes, and the form in which its items are stored.
+
+An item is one hash, named by a digest of its namespace and key; `docs/storage-layout.md` has its fields. Every string,
+number and boolean of a value has a label in the index: a digest of its path and itself. So the server decides equality
+without declared fields; the rest of a filter is checked on the values that it returns.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
@@ -22,24 +28,22 @@ from langchain_workingmem.errors import EmbeddingSizeError, OptionError
 from langchain_workingmem.options import IndexOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from langgraph.store.base import GetOp, IndexConfig, PutOp
-    from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
+    from langchain_workingmem._documents.filters import Names
     from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._redis.keys import Keys
 
+ITEM = Script("items/item")
+Row: TypeAlias = "dict[bytes, bytes]"
+FIELDS = ("namespace", "key", "value", "created_at", "updated_at", "ttl")  # in the order of item.lua
 _DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's
 _INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
+_MOST_LABELLED = 128  # characters: longer values have no label, because filters hardly ever ask for them
 _log = logging.getLogger("langchain_workingmem")
-
-PUT_ITEM = Script("items/put_item")
-GET_ITEM = Script("items/get_item")
-DELETE_ITEM = Script("items/delete_item")
-
-Row: TypeAlias = "dict[bytes, bytes]"
-FIELDS = ("namespace", "key", "value", "created_at", "updated_at", "ttl")  # in the order of get_item.lua
+to_json = json.JSONEncoder(separators=(",", ":")).encode  # writes ASCII, which can hold every str, lone surrogates too
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +54,35 @@ class Vectors:
     paths: tuple[str, ...] = ("$",)
     options: IndexOptions = field(default_factory=lambda: IndexOptions(dtype="float32"))
 
+    @classmethod
+    def of(cls, index: IndexConfig) -> Self:
+        """Check LangGraph's IndexConfig."""
+        given = cast("Mapping[str, Any]", index)
+        dims, distance = given.get("dims"), given.get("distance_type", "cosine")
+        if dims is not None:
+            at_least(dims, 1, "index['dims']")
+        one_of(distance, _DISTANCES, "index['distance_type']")
+        if unused := [name for name in given if name not in _INDEX_KEYS and not name.startswith("__")]:
+            _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
+        # LangGraph's SqliteStore calls them "text_fields"
+        paths = _check_paths(given.get("fields") or given.get("text_fields") or ["$"], "index['fields']")
+        return cls(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance]), dtype="float32"))
+
     def texts(self, value: Mapping[str, Any], index: Sequence[str] | Literal[False] | None) -> list[str]:
         """Return the texts of a value to embed, without blank ones, whose vectors have no direction."""
         if index is False:
             return []
-        paths = self.paths if index is None else check_paths(index, "index")
+        paths = self.paths if index is None else _check_paths(index, "index")
         found = (to_utf8(text) for path in paths for text in get_text_at_path(value, path))
         return list(dict.fromkeys(text for text in found if text.strip()))
+
+
+def _check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
+    found = as_tuple(paths, name, "paths")
+    for path in found:
+        if not isinstance(path, str) or not path:
+            raise OptionError(f"{name} holds {shown(path)}", remedy="name fields, such as 'text' or 'notes[*]'")
+    return found
 
 
 @dataclass(slots=True)
@@ -71,11 +97,6 @@ class StoreState:
     secret: bytes | None = None  # of marks, which a store has no use for
     is_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known
-
-    @classmethod
-    def of(cls, keys: Keys, embedder: Embedder, index: IndexConfig | None, *, create: bool) -> Self:
-        """Check LangGraph's IndexConfig and make the state of a new store."""
-        return cls(keys, embedder, None if index is None else _vectors_of(index), create)
 
     def setup(self) -> Plan[None]:
         """Create or check the indexes: a few round trips the first time, none later."""
@@ -123,41 +144,12 @@ class StoreState:
         return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
 
 
-def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
-    """Return JSON paths, or raise `OptionError`."""
-    found = as_tuple(paths, name, "paths")
-    for path in found:
-        if not isinstance(path, str) or not path:
-            raise OptionError(f"{name} holds {shown(path)}", remedy="name fields, such as 'text' or 'notes[*]'")
-    return found
-
-
-def _vectors_of(index: IndexConfig) -> Vectors:
-    given = cast("Mapping[str, Any]", index)
-    dims, distance = given.get("dims"), given.get("distance_type", "cosine")
-    if dims is not None:
-        at_least(dims, 1, "index['dims']")
-    one_of(distance, _DISTANCES, "index['distance_type']")
-    if unused := [name for name in given if name not in _INDEX_KEYS and not name.startswith("__")]:
-        _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
-    # LangGraph's SqliteStore calls them "text_fields"
-    paths = check_paths(given.get("fields") or given.get("text_fields") or ["$"], "index['fields']")
-    return Vectors(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance]), dtype="float32"))
-
-
-def below(namespace: Sequence[str]) -> FilterExpression:
-    """Build the filter for the items of a namespace and of those below it."""
-    from redisvl.query.filter import FilterExpression, Tag
-
-    return Tag("within") == digest_of(namespace) if namespace else FilterExpression("*")
+# ---------------------------------------------------------------------- items
 
 
 def digest_of(parts: Sequence[str]) -> str:
     """Return a digest of 128 bits of a list of strings."""
     return hashlib.blake2b(to_json(list(parts)).encode(), digest_size=16).hexdigest()
-
-
-to_json = json.JSONEncoder(separators=(",", ":")).encode  # writes ASCII, which can hold every str, lone surrogates too
 
 
 def item_digest(op: GetOp | PutOp) -> str:
@@ -167,10 +159,10 @@ def item_digest(op: GetOp | PutOp) -> str:
 
 def read_items(keys: Keys, digests: Sequence[str], *, refresh: bool = False) -> Plan[list[Row]]:
     """Read items, without "value" where there is none; `refresh` renews their TTLs. One round trip, none without digests."""
-    calls = [GET_ITEM.call(keys.of_item(digest), int(refresh)) for digest in digests]
+    calls = [ITEM.call(keys.of_item(digest), "refresh" if refresh else "get") for digest in digests]
     rows = []
     for digest, reply in zip(digests, (yield from send(*calls)) if calls else [], strict=True):
-        row = {name.encode(): value for name, value in zip(FIELDS, reply, strict=True) if value is not None}
+        row = {name.encode(): value for name, value in zip(FIELDS, reply, strict=False) if value is not None}
         rows.append(row | {b"__key": f"{{{digest}}}".encode()})
     return rows
 
@@ -184,3 +176,22 @@ def parts_of(row: Row) -> dict[str, Any]:
         "created_at": from_micros(row[b"created_at"]),
         "updated_at": from_micros(row[b"updated_at"]),
     }
+
+
+def labels(value: Mapping[str, Any], names: Names = ()) -> Iterator[str]:
+    """Return the labels of a value, those of nested objects included."""
+    for key, part in value.items():
+        if isinstance(part, Mapping):
+            yield from labels(part, (*names, key))
+        else:
+            yield from labels_of((*names, key), part) or ()
+
+
+def labels_of(names: Names, value: Any) -> list[str] | None:
+    """Return the label of items that have this value at these names, equal ones alike; None for one without a label."""
+    written = f'"{value}' if isinstance(value, str) else ""
+    if isinstance(value, int | float) and abs(value) < 10**_MOST_LABELLED:  # a bool too; neither infinite nor NaN
+        written = str(int(value) if value == int(value) else value)
+    if not 0 < len(written) <= _MOST_LABELLED:
+        return None
+    return [hashlib.blake2b(to_json([*names, written]).encode(), digest_size=8).hexdigest()]

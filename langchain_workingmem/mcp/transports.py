@@ -26,7 +26,8 @@ from starlette.routing import Route
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.mcp.protocol import build, refusal
-from langchain_workingmem.serving import MOST_BYTES, check_tokens, leave_soon, read_body, user_of
+from langchain_workingmem.mcp.tokens import MOST_BYTES, check_tokens, read_body, user_of
+from langchain_workingmem.serving import leave_soon
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

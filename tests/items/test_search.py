@@ -63,8 +63,10 @@ def test_a_page_larger_than_any_server_is_cut_to_what_there_is(vectors: RedisMem
     for query in (None, "a brown dog"):
         for wanted in (None, {"n": {"$gt": 0}}):
             assert len(vectors.search(NS, query=query, filter=wanted, limit=size)) == 5
-            assert vectors.search(NS, query=query, filter=wanted, limit=size, offset=size) == []
+            assert vectors.search(NS, query=query, filter=wanted, limit=size, offset=10**6) == []
             assert len(vectors.search(NS, query=query, filter=wanted, limit=size, offset=3)) == 2
+    with pytest.raises(OptionError, match="use at most 1000000"):
+        vectors.search(NS, offset=size + 1)
     assert len(vectors.list_namespaces(limit=size)) == 2
     assert vectors.list_namespaces(offset=size) == []
 

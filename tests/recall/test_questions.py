@@ -8,17 +8,17 @@ import pytest
 from langgraph.store.base import SearchOp
 
 from langchain_workingmem import Memory
-from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.calls import Embedder, Texts
 from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.items.searches import search as search_items
+from langchain_workingmem.items.operations import search as search_items
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.search import search_messages
+from tests.helpers.embeddings import WordEmbeddings
 
 
 def pasted(lines: int) -> str:
@@ -73,12 +73,13 @@ def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
         options = RecallOptions(index=IndexOptions())
         text = embedded(
             search_messages(
-                MemoryState(keys=Keys(), embedder=Embedder(), recall=options), Query.of(options, question, user_id="u")
+                MemoryState(keys=Keys(), embedder=Embedder(WordEmbeddings()), recall=options),
+                Query.of(options, question, user_id="u"),
             )
         )
     else:
-        shelf = StoreState(Keys(), Embedder(), Vectors(dims=2), is_ready=True, dims=2)
-        text = embedded(search_items(shelf, SearchOp(("a",), query=question), Filter.of(None)))
+        shelf = StoreState(Keys(), Embedder(WordEmbeddings()), Vectors(dims=2), is_ready=True, dims=2)
+        text = embedded(search_items(shelf, SearchOp(("a",), query=question)))
     assert len(text) <= MAX_QUERY_CHARACTERS
     assert text.startswith("Why does the gearbox stop?\nline0 of the log")
     assert text.endswith("of the log\nWhich bearing is it?")

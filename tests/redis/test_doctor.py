@@ -210,7 +210,7 @@ def test_a_message_that_cannot_be_read_is_named_and_costs_itself_only(memory: Me
     assert memory.doctor().level == "ok"
 
 
-@pytest.mark.parametrize("kind", ["thread", "order", "messages", "ids"])
+@pytest.mark.parametrize("kind", ["order", "messages", "ids"])
 def test_a_thread_of_which_redis_has_evicted_a_key_is_named(memory: Memory, raw: Any, prefix: str, kind: str) -> None:
     tell(memory, "tea", thread="t")
     tell(memory, "tea", thread="whole")

@@ -1,0 +1,63 @@
+"""Requests over HTTP: whose token they hold, and bodies of a limited size."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from hashlib import sha256
+from hmac import compare_digest
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect
+
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.requests import Request
+
+MOST_BYTES = 32 * 2**20  # of a request
+SHORTEST = 16  # characters of a token
+_TOKEN = re.compile(r"[!-~]+")
+_MAKE = "make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
+
+
+async def read_body(request: Request) -> bytes | None:
+    """Return the body of a request; None for one that is too large, or whose client has left."""
+    body = bytearray()
+    with suppress(ClientDisconnect):
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BYTES:
+                return None
+        return bytes(body)
+    return None
+
+
+def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:
+    """Return the digests of tokens with their users. An error says which token is wrong, never the token itself."""
+    known: dict[bytes, str] = {}
+    for number, (token, user) in enumerate(tokens, 1):
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < SHORTEST:
+            seen = f"token {number} is shorter than {SHORTEST} characters, or holds other ones than visible ASCII"
+            raise OptionError(seen, remedy=_MAKE)
+        digest = sha256(token.encode()).digest()
+        if digest in known:
+            raise OptionError(f"token {number} stands there twice", remedy="give each token one user")
+        known[digest] = check_id(user, f"the user of token {number}")
+    if not known:
+        raise OptionError("there is no token", remedy="pass an object such as {TOKEN: USER}")
+    return list(known.items())
+
+
+def user_of(headers: Iterable[tuple[bytes, bytes]], known: list[tuple[bytes, str]]) -> str | None:
+    """Return the user whose token the headers of a request hold; None without a known one."""
+    sent = [value for name, value in headers if name.lower() == b"authorization"]
+    scheme, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
+    if scheme.lower() != b"bearer":
+        return None
+    digest = sha256(token.strip()).digest()
+    matching = [user for one, user in known if compare_digest(one, digest)]  # each is compared, in equal time
+    return matching[0] if matching else None
