@@ -137,8 +137,10 @@ def is_blank(message: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and not has_content(message)
 
 
-def tool_call_ids(message: AIMessage) -> list[str]:
+def tool_call_ids(message: BaseMessage) -> list[str]:
     """Return the ids of the tool calls of an answer, invalid calls included: providers receive those, too."""
+    if not isinstance(message, AIMessage):
+        return []
     calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
     # a legacy function call has only a name, and one result
     former = message.additional_kwargs.get("function_call")

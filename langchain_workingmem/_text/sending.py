@@ -159,7 +159,7 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
             if answers := waiting.pop(answered, None):
                 answers[answered] = message
             continue
-        calls = tool_call_ids(message) if isinstance(message, AIMessage) else []
+        calls = [] if type(message) is HumanMessage else tool_call_ids(message)
         answers = dict.fromkeys(calls)
         found.append((message, answers))
         if len(answers) == len(calls):  # the same id for two calls cannot be answered
