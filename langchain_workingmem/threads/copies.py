@@ -179,9 +179,10 @@ class Clone:
         """Copy all that belongs to the thread; a part of a copy is deleted after an error."""
         state, keys = self.core.state, self.core.state.keys.of(self.source)
         origin = yield from get_existing_thread(state, self.source, self.user_id)
-        is_made, has_rows = yield from send(("HEXISTS", keys.thread, "title_source"), ("EXISTS", keys.rows))
-        made_title = origin.title if is_made and self.title is None else None  # by a model
-        writer = yield from self._create(origin, self.title if is_made or self.title is not None else origin.title)
+        source, has_rows = yield from send(("HGET", keys.thread, "title_source"), ("EXISTS", keys.rows))
+        # a title that a model has made, and the seq of the message that it has made it from
+        made_title = None if source is None or self.title is not None else (origin.title or "", int(source))
+        writer = yield from self._create(origin, self.title if made_title or self.title is not None else origin.title)
         try:
             yield from self._copy_messages(writer, origin, made_title)
             if has_rows:
@@ -206,7 +207,7 @@ class Clone:
         at = made[b"created_at"].decode()
         return Writer(state=self.core.state, thread_id=self.id, owner=origin.user_id, created_at=at)
 
-    def _copy_messages(self, writer: Writer, origin: Thread, made_title: str | None) -> Plan[None]:
+    def _copy_messages(self, writer: Writer, origin: Thread, made_title: tuple[str, int] | None) -> Plan[None]:
         """Copy the messages, and with the one that a model has made it from, the title."""
         state, wanted = self.core.state, {**self.within, "limit": BATCH, "vectors": True}
         if self.last is not None and self.last < origin.message_count:
@@ -225,7 +226,7 @@ class Clone:
             wanted["above"] = page.facts[-1].seq
         yield from writer.finish()
 
-    def _copy_page(self, page: PageOfThread, writer: Writer, made_title: str | None) -> Plan[None]:
+    def _copy_page(self, page: PageOfThread, writer: Writer, made_title: tuple[str, int] | None) -> Plan[None]:
         """Copy the chosen messages of a page, without those that cannot be read."""
         chosen = {
             facts.seq: (facts, vectors)
@@ -240,8 +241,8 @@ class Clone:
             vectors = [as_dict(one)[b"vector"] for one in stored if one]  # some may be evicted
             is_whole = len(vectors) == len(draft.chunks)
             yield from writer.add(draft, facts.settings if is_whole else "", vectors if is_whole else ())
-            if made_title is not None and str(facts.seq) == page.title_source:
-                writer.title = made_title, draft.id
+            if made_title is not None and facts.seq == made_title[1]:
+                writer.title = made_title[0], draft.id
 
     def _copy(self, row: StoredMessage, facts: Facts) -> Draft:
         """Return a message with a new id."""
