@@ -93,8 +93,16 @@ _MODULES = {
     "collect_contexts": "turn",
 }
 
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):  # something keeps it from being imported
+        return False
+
+
 if not TYPE_CHECKING:  # else a name that does not exist would pass type checks
-    if find_spec("langchain") is None:  # `import *` needs no extra; the name itself still says which one it needs
+    if not _is_installed("langchain"):  # `import *` needs no extra; the name itself says which one it needs
         __all__.remove("MemoryMiddleware")  # noqa: PYI056
 
     def __getattr__(name: str) -> Any:

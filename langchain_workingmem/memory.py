@@ -79,6 +79,10 @@ class MemoryArguments(TypedDict, total=False):
     connect_timeout: timedelta
 
 
+def _new_id() -> str:
+    return str(uuid4())
+
+
 def _embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
     if embeddings is None:
         remedy = "pass embeddings=..., an object or a name such as 'local'"
@@ -188,15 +192,8 @@ class Memory(Faces, SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
-        new_id = lambda: str(uuid4())  # noqa: E731
-        self._core = core = Core(
-            state=state,
-            runner=runner,
-            async_runner=async_runner,
-            new_id=new_id,
-            on_error=on_error,
-            breaker=runner.link.breaker,
-        )
+        runs: Any = {"runner": runner, "async_runner": async_runner, "breaker": runner.link.breaker}
+        self._core = core = Core(state=state, new_id=_new_id, on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
         self.threads = Threads(core)

@@ -51,6 +51,34 @@ MOST_HITS = 100_000  # of one recall: the server refuses far larger numbers
 MOST_LINKS, MOST_CANDIDATES = 512, 4096
 
 
+_CHOICES: dict[str, Any] = {
+    "algorithm": Literal["flat", "hnsw"],
+    "distance": Literal["cosine", "ip", "l2"],
+    "dtype": NumberType,
+    "mode": Mode,
+    "placement": Placement,
+    "scope": Scope,
+    "search": Literal["semantic", "hybrid"],
+}
+
+
+def check_fields(options: Any, **least: int) -> None:
+    """Check choices, flags, texts and whole numbers by the types of the fields; a number is at least 1, or what is named here."""
+    for one in fields(options):
+        name, kind, value = one.name, str(one.type), getattr(options, one.name)
+        if value is None and kind.endswith("None"):
+            continue
+        match kind.removesuffix(" | None"):
+            case _ if name in _CHOICES:
+                one_of(value, get_args(_CHOICES[name]), name)
+            case "int":
+                at_least(value, least.get(name, 1), name)
+            case "bool" if not isinstance(value, bool):
+                raise wrong_type(value, name, "pass True or False")
+            case "str" if not isinstance(value, str):
+                raise wrong_type(value, name, "pass a str, or None")
+
+
 class ThreadIds(TypedDict):
     """A thread and its owner, as arguments: `memory.context(text, **ids)` with `ids: ThreadIds = {...}`."""
 
@@ -139,13 +167,11 @@ class HistoryOptions:
     roles: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, last_messages=0)
         if isinstance(self.media, str):
             one_of(self.media, ("all", "last"), "media")
         else:
             at_least(self.media, 1, "media")
-        for name, least in (("last_messages", 0), ("step", 1), ("max_tokens", 1)):
-            if (value := getattr(self, name)) is not None:
-                at_least(value, least, name)
         if self.last_messages is None and self.has_default_limit:
             object.__setattr__(self, "max_tokens", None)
         if self.token_counter != "approximate" and not callable(self.token_counter):
@@ -189,10 +215,7 @@ class IndexOptions:
     ef_runtime: int = 10
 
     def __post_init__(self) -> None:
-        one_of(self.algorithm, ("flat", "hnsw"), "algorithm")
-        one_of(self.distance, ("cosine", "ip", "l2"), "distance")
-        if self.dtype is not None:
-            one_of(self.dtype, get_args(NumberType), "dtype")
+        check_fields(self)
         if self.dtype == "int8" and self.distance != "cosine":
             raise OptionError(f"dtype='int8' with distance={self.distance!r}", remedy="use distance='cosine'")
         for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
@@ -272,24 +295,18 @@ class RecallOptions:
     when: Callable[[str, datetime], Iterable[tuple[datetime, datetime]]] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, embedding_cache_size=0)
         at_least(self.top_k, 1, "top_k", MOST_HITS)
         check_range(self.message_range)
-        one_of(self.scope, get_args(Scope), "scope")
         check_threshold(self.threshold)
-        if self.max_tokens is not None:
-            at_least(self.max_tokens, 1, "max_tokens")
-        one_of(self.search, ("semantic", "hybrid"), "search")
         check_type(self.weights, HybridWeights, "weights")
         check_type(self.index, IndexOptions, "index")
-        object.__setattr__(self, "roles", check_roles(self.roles))
-        one_of(self.placement, get_args(Placement), "placement")
+        check_time(self.embedding_timeout, "embedding_timeout")
         if not (self.reranker is None or hasattr(self.reranker, "compress_documents")):
             raise wrong_type(self.reranker, "reranker", "pass a document compressor of LangChain")
         if not (self.when is None or callable(self.when)):
             raise wrong_type(self.when, "when", "pass a function of a text and the time now")
-        check_time(self.embedding_timeout, "embedding_timeout")
-        at_least(self.embedding_cache_size, 0, "embedding_cache_size")
-        at_least(self.chunk_tokens, 1, "chunk_tokens")
+        object.__setattr__(self, "roles", check_roles(self.roles))
         object.__setattr__(self, "filterable", check_keys(self.filterable, "filterable"))
 
 
@@ -352,16 +369,7 @@ class WorkingMemoryOptions:
     def __post_init__(self) -> None:
         if self.template is not None and self.schema is not None:
             raise OptionError("template and schema", remedy="pass one of them, working memory has one format")
-        if not isinstance(self.template, str | None):
-            raise wrong_type(self.template, "template", "pass Markdown as a str, or a schema")
-        if not isinstance(self.instructions, str | None):
-            raise wrong_type(self.instructions, "instructions", "pass a str, or None")
-        one_of(self.scope, get_args(Scope), "scope")
-        if self.mode is not None:
-            one_of(self.mode, get_args(Mode), "mode")
-        one_of(self.placement, get_args(Placement), "placement")
-        at_least(self.revisions, 1, "revisions")
-        at_least(self.max_bytes, 1, "max_bytes")
+        check_fields(self, keep_after=0)
         tools = () if self.keeper is not None and self.tools is DEFAULT_TOOLS else self.tools
         object.__setattr__(self, "tools", as_tuple(tools, "tools", "'get', 'update', 'clear'"))
         for tool in self.tools:
@@ -374,9 +382,6 @@ class WorkingMemoryOptions:
             check_model(self.keeper, "keeper")
             if self.read_only:
                 raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
-        at_least(self.keep_after, 0, "keep_after")
-        for name in ("background", "show_since"):
-            check_type(getattr(self, name), bool, name)
         if self.keeper is None and (self.keep_after or not self.background):
             seen = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
             raise OptionError(f"{seen} without a keeper", remedy="pass keeper=..., a model")
@@ -411,8 +416,7 @@ class TitleOptions:
     max_chars: int = 80
 
     def __post_init__(self) -> None:
-        at_least(self.min_messages, 1, "min_messages")
-        at_least(self.max_chars, 8, "max_chars")
+        check_fields(self, max_chars=8)
         if self.model is not None:
             check_model(self.model, "model")
 
@@ -436,6 +440,5 @@ class FileOptions:
     ttl: timedelta | None = None
 
     def __post_init__(self) -> None:
-        for name in ("revisions", "max_file_bytes", "max_bytes", "max_files"):
-            at_least(getattr(self, name), 1, name)
+        check_fields(self)
         check_ttl(self.ttl)

@@ -7,25 +7,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem.checks import (
-    at_least,
-    check_range,
-    check_roles,
-    check_threshold,
-    check_type,
-    check_zone,
-    one_of,
-    wrong_type,
-)
+from langchain_workingmem.checks import at_least, check_range, check_type, check_zone, wrong_type
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.options import Ids, Scope
+from langchain_workingmem.options import Ids
+from langchain_workingmem.recall import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -35,7 +27,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.options import HistoryOptions, RecallOptions
+    from langchain_workingmem.options import HistoryOptions, RecallOptions, Scope
     from langchain_workingmem.turn import Gathered, Turn
 
 Owner: TypeAlias = Callable[[Ids], str]  # returns the owner of the memory, given the ids that the run names
@@ -182,15 +174,10 @@ def _time(value: Any, name: str) -> datetime:
 
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "top_k": lambda value, name: at_least(value, 1, name),
-    "message_range": lambda value, _: check_range(value),
-    "threshold": lambda value, _: check_threshold(value),
-    "max_tokens": lambda value, name: at_least(value, 1, name),
+    **{name: CHECKS[name] for name in ("top_k", "message_range", "threshold", "max_tokens", "roles", "scope")},
     "metadata": lambda value, name: check_type(value, Mapping, name),
     "since": _time,
     "until": _time,
-    "roles": check_roles,
-    "scope": lambda value, name: one_of(value, get_args(Scope), name),
 }
 _NOTHING = PerCall()
 

@@ -7,28 +7,16 @@ are not named to it; they go to the log.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, ValidationError
 
+from langchain_workingmem import errors
 from langchain_workingmem._text.nesting import UNKNOWN, problems_in
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.errors import (
-    OF_FILES,
-    IdError,
-    MessageNotFoundError,
-    OptionError,
-    ReadOnlyError,
-    Remedy,
-    RevisionNotFoundError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    UserDeletedError,
-    WorkingMemError,
-    WorkingMemoryConflictError,
-    WorkingMemoryValidationError,
-)
+from langchain_workingmem.errors import OptionError, Remedy, WorkingMemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -62,8 +50,13 @@ WORDS = {  # what remedies name, for a model; one that names more than these is 
     "rewrite": "send everything that still holds once, in the form that the tool takes",
     "writable": "go on without changing it",
 }
-REFUSED = (*OF_FILES, OptionError, ReadOnlyError)  # a call on files
-_TOLD = (MessageNotFoundError, RevisionNotFoundError, WorkingMemoryConflictError, WorkingMemoryValidationError)
+REFUSED = (*errors.OF_FILES, OptionError, errors.ReadOnlyError)  # a call on files
+_TOLD = (
+    errors.MessageNotFoundError,
+    errors.RevisionNotFoundError,
+    errors.WorkingMemoryConflictError,
+    errors.WorkingMemoryValidationError,
+)
 
 
 def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = WORDS) -> str:
@@ -71,17 +64,17 @@ def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = W
 
     Of wrong arguments those are told whose remedy is a `Remedy`; all others come from the program's options.
     """
-    if isinstance(error, (*REFUSED, *_TOLD)) and (
+    is_told = isinstance(error, (*REFUSED, *_TOLD)) and (
         not isinstance(error, OptionError) or isinstance(error.remedy, Remedy)
-    ):
-        try:
+    )
+    with suppress(KeyError):
+        if is_told:
             return shortened(error.worded(words))
-        except KeyError:
-            pass
     _log.warning("%s tells the model that memory is not available: %s", tool, error)
-    if isinstance(error, UserDeletedError):
+    if isinstance(error, errors.UserDeletedError):
         return _DELETED
-    return NOT_HERE if isinstance(error, IdError | ThreadNotFoundError | ThreadOwnershipError) else AWAY
+    is_here = not isinstance(error, errors.IdError | errors.ThreadNotFoundError | errors.ThreadOwnershipError)
+    return AWAY if is_here else NOT_HERE
 
 
 def shortened(text: str) -> str:

@@ -40,9 +40,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 MOST_RUNS = 256  # that are kept; one that is dropped is read again
 MOST_SECONDS, PAUSE_SECONDS = 5.0, 0.002  # that a call of a tool waits for those which the model wrote before it
-Key: TypeAlias = (
-    "tuple[Ids, Ids, str]"  # ids that the run names, ids of the memory that it uses, the agent within the run
-)
+Key: TypeAlias = "tuple[Ids, str]"  # ids that the run names, and the agent within the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class HookCall:
     @property
     def key(self) -> Key:
         """Return what the run is kept under."""
-        return self.run_ids, self.ids, self.namespace
+        return self.run_ids, self.namespace
 
 
 @dataclass(slots=True)
