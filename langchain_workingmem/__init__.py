@@ -1,7 +1,7 @@
 """Memory for LangChain and LangGraph agents on Redis: message history, semantic recall, working memory.
 
-Every name is imported at its first use: `import langchain_workingmem` is fast, and an extra is needed only for what uses it.
-Further errors, records and options are imported from their modules, such as `langchain_workingmem.errors`.
+Every name is imported at its first use: `import langchain_workingmem` is fast, and an extra is needed only for what
+uses it. Further errors, records and options are imported from their modules, such as `langchain_workingmem.errors`.
 """
 
 # ruff: noqa: F403, F405 - `__all__` names what users import of these modules

@@ -1,8 +1,8 @@
-"""The options of a memory, frozen dataclasses that are checked when they are made, and the arguments that calls share."""
+"""The options of a memory, frozen dataclasses that check themselves, and the arguments that calls share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence  # noqa: TC003 - for who resolves `RecallArguments`
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence  # noqa: TC003 - for type hints
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -63,7 +63,7 @@ _CHOICES: dict[str, Any] = {
 
 
 def check_fields(options: Any, **least: int) -> None:
-    """Check choices, flags, texts and whole numbers by the types of the fields; a number is at least 1, or what is named here."""
+    """Check choices, flags, texts and numbers by the types of fields; a number is at least 1, or as named here."""
     for one in fields(options):
         name, kind, value = one.name, str(one.type), getattr(options, one.name)
         if value is None and kind.endswith("None"):
@@ -102,10 +102,10 @@ class Ids:
 class RecallArguments(TypedDict, total=False):
     """The arguments of one recall beside the ids. `RecallOptions` gives the others.
 
-    `since` and `until` are inclusive. `metadata` is a filter with `$eq $ne $in $nin $gt $gte $lt $lte $exists $and $or $not`, of keys
-    that `RecallOptions(filterable=...)` names, which are read from a message's `additional_kwargs`, `additional_kwargs["metadata"]`
-    and `response_metadata`, and of keys of threads that `Memory(thread_filters=...)` names. A missing key is None.
-    It holds at most 32 conditions, 1,000 values and 8 levels.
+    `since` and `until` are inclusive. `metadata` is a filter with `$eq $ne $in $nin $gt $gte $lt $lte $exists $and $or
+    $not`, of keys that `RecallOptions(filterable=...)` names, which are read from a message's `additional_kwargs`,
+    `additional_kwargs["metadata"]` and `response_metadata`, and of keys of threads that `Memory(thread_filters=...)`
+    names. A missing key is None. It holds at most 32 conditions, 1,000 values and 8 levels.
     """
 
     scope: Scope | None  # "user": all threads of the user; "thread": this thread only
@@ -137,24 +137,25 @@ class ContextArguments(RecallArguments, total=False):
 class HistoryOptions:
     """Which of a thread's messages a turn shows.
 
-    `last_messages` counts the user's messages and the answers without tool calls. Tool calls and results of the turns that
-    are shown come with them. A history that would begin with an answer grows to its question. A turn shows at least
-    `last_messages` and fewer than `last_messages + step`: its beginning moves in steps, so that the prompt keeps its prefix
-    from turn to turn, which providers bill at a fraction.
+    `last_messages` counts the user's messages and the answers without tool calls. Tool calls and results of the turns
+    that are shown come with them. A history that would begin with an answer grows to its question. A turn shows at
+    least `last_messages` and fewer than `last_messages + step`: its beginning moves in steps, so that the prompt keeps
+    its prefix from turn to turn, which providers bill at a fraction.
 
-    Tokens are limited by leaving out tool traffic first, the oldest before the newest, then the oldest turns; never the words of
-    the newest turn. The default limit never cuts the running turn, and is off with `last_messages=None`; a number of yours cuts
-    finished tool calls of the running turn, too.
+    Tokens are limited by leaving out tool traffic first, the oldest before the newest, then the oldest turns; never the
+    words of the newest turn. The default limit never cuts the running turn, and is off with `last_messages=None`; a
+    number of yours cuts finished tool calls of the running turn, too.
 
     Args:
         last_messages: How many messages at least; None: all of them, 0: none.
         step: Messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones.
         max_tokens: The limit of tokens; None: none.
         token_counter: "approximate", 4 characters a token as langchain_core counts English, or a function of messages.
-        exclude_tools: Tools whose calls and results are shown in their own turn only: "memory", those of memory; names: these,
-            too; True: all.
-        media: Pictures, audio and files that a model is shown: those of "all" turns, of the "last" turn that has some, or of the
-            last n such turns. The others are named in a copy, as in "[picture: map.png]": the prompt costs less.
+        exclude_tools: Tools whose calls and results are shown in their own turn only: "memory", those of memory; names:
+            these, too; True: all.
+        media: Pictures, audio and files that a model is shown: those of "all" turns, of the "last" turn that has some,
+            or of the last n such turns. The others are named in a copy, as in "[picture: map.png]": the prompt costs
+            less.
         roles: Message types to show; None: all.
     """
 
@@ -194,9 +195,9 @@ class IndexOptions:
     """How vectors are indexed. A change needs `memory.recall.reindex()`.
 
     "flat" compares with every message of the user. It is exact, writes at a sixteenth of the cost of "hnsw", and is
-    faster up to about 100,000 messages of one user (0.21 against 0.34 ms at 50,000 messages of 100 users).
-    "float16" takes half the bytes of "float32", "int8" a quarter; docs/recall-measured.md says what they find. "int8" needs Redis 8
-    (else `RedisCapabilityError`) and distance="cosine": it keeps the direction of a vector, not its length.
+    faster up to about 100,000 messages of one user (0.21 against 0.34 ms at 50,000 messages of 100 users). "float16"
+    takes half the bytes of "float32", "int8" a quarter; docs/recall-measured.md says what they find. "int8" needs Redis
+    8 (else `RedisCapabilityError`) and distance="cosine": it keeps the direction of a vector, not its length.
 
     Args:
         algorithm: "flat" or "hnsw".
@@ -222,7 +223,7 @@ class IndexOptions:
             at_least(getattr(self, name), 1, name, most)
 
     def attributes(self, dims: int, existing: NumberType = "float16") -> dict[str, Any]:
-        """Describe the vector field in the terms of redisvl; the number type is the `existing` one unless one was passed."""
+        """Describe the vector field in terms of redisvl; its number type is the `existing` one unless one was passed."""
         own = ("m", "ef_construction", "ef_runtime") if self.algorithm == "hnsw" else ()
         found = {"dims": dims, "algorithm": self.algorithm, "distance_metric": self.distance}
         return found | {"datatype": self.dtype or existing} | {name: getattr(self, name) for name in own}
@@ -259,9 +260,11 @@ class RecallOptions:
 
     Args:
         top_k: Hits at most.
-        message_range: Messages around a hit, n on each side, or (before, after): questions, and answers without tool calls.
+        message_range: Messages around a hit, n on each side, or (before, after): questions, and answers without tool
+            calls.
         scope: "user", all threads of the user, or "thread", the one thread.
-        threshold: The least similarity of a hit, 0 to 1; None: in a turn the floor of the model, known or learned (docs/recall.md).
+        threshold: The least similarity of a hit, 0 to 1; None: in a turn the floor of the model, known or learned
+            (docs/recall.md).
         max_tokens: What a turn shows of recall, long messages as excerpts; None: no limit.
         search: "hybrid", vectors fused with BM25 (docs/recall.md), or "semantic", vectors alone.
         weights: Weights of hybrid recall.
@@ -273,8 +276,8 @@ class RecallOptions:
         embedding_cache_size: Texts kept in memory with their vectors, at most 64 MiB in all; 0: none.
         chunk_tokens: Longer texts are embedded in chunks; a hit on any chunk is a hit on the message.
         filterable: Keys of message metadata that filters may name.
-        when: Finds times that a question names, beside numbers and English: a function of its text and now that gives pairs of
-            from and until.
+        when: Finds times that a question names, beside numbers and English: a function of its text and now that gives
+            pairs of from and until.
     """
 
     top_k: int = 4
@@ -329,12 +332,13 @@ class WorkingMemoryOptions:
 
     Either a `template` (Markdown) or a `schema`; neither: the default template; `template=""`: free text.
 
-    With a `keeper` a model keeps the document beside the conversation: it reads what was said, and each value has its sources, and since
-    when it holds. Then the agent gets no tools of working memory, unless `tools` are passed.
+    With a `keeper` a model keeps the document beside the conversation: it reads what was said, and each value has its
+    sources, and since when it holds. Then the agent gets no tools of working memory, unless `tools` are passed.
 
     Args:
         template: Markdown with the headings or fields to fill.
-        schema: A Pydantic model, a TypedDict, a dataclass or a JSON schema of an object; `{"type": "object"}` takes any.
+        schema: A Pydantic model, a TypedDict, a dataclass or a JSON schema of an object; `{"type": "object"}` takes
+            any.
         scope: "user", one for all threads of a user, or "thread", one for each thread.
         mode: Of updates; None: "merge" for a schema, "replace" for a template, "append" for free text.
         read_only: It is shown, but neither the model nor `update` may change it.
@@ -399,9 +403,9 @@ class WorkingMemoryOptions:
 class TitleOptions:
     """Titles for threads that have none, made in the background after a turn is saved.
 
-    A title that a person gave, before or meanwhile, is never changed. One of a model goes with the message that it was made
-    from. Without a `model`, `MemoryMiddleware` uses the model of its agent; other ways to save a turn then make no title, which
-    is logged once.
+    A title that a person gave, before or meanwhile, is never changed. One of a model goes with the message that it was
+    made from. Without a `model`, `MemoryMiddleware` uses the model of its agent; other ways to save a turn then make no
+    title, which is logged once.
 
     Args:
         model: A chat model, or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows.

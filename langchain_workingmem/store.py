@@ -112,7 +112,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         ttl: TTLConfig | None = None,
         key_prefix: str = "wm",
     ) -> Self:
-        """Make a store on a URL, for `with` or `async with`; without either, `close` it yourself. The constructor takes more options."""
+        """Make a store on a URL, for `with` or `async with`; else `close` it. The constructor takes more options."""
         return cls(redis_url, index=index, ttl=ttl, key_prefix=key_prefix)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class RedisChatMessageHistory(BaseChatMessageHistory):
     """One thread of a memory; `Memory.chat_history` makes it.
 
-    Saving is idempotent by message id, and the server sets the order, so several writers may share a session. Every provider
-    accepts what is read: an unfinished tool call is stored, but not shown.
+    Saving is idempotent by message id, and the server sets the order, so several writers may share a session. Every
+    provider accepts what is read: an unfinished tool call is stored, but not shown.
     """
 
     def __init__(self, memory: Any, session_id: str, *, user_id: str | None = None) -> None:

@@ -1,7 +1,7 @@
 """What a model reads when memory refuses its call: what was wrong, and what to call instead.
 
-A program reads the same errors in words of Python. A model can change only its arguments, so options, ids of the run and servers
-are not named to it; they go to the log.
+A program reads the same errors in words of Python. A model can change only its arguments, so options, ids of the run
+and servers are not named to it; they go to the log.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
 
-# Of a tool: description, schema of the arguments, and plan. The plan takes the ids and the step of the graph (the same for all calls of
-# one answer; outside of a graph None, or the document that the caller has read) before the arguments.
+# Of a tool: description, schema of the arguments, and plan. Before these, the plan takes the ids and the step of the graph:
+# the same for all calls of one answer; outside of a graph None, or the document that the caller has read.
 Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 _log = logging.getLogger("langchain_workingmem")
@@ -60,7 +60,7 @@ _TOLD = (
 
 
 def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = WORDS) -> str:
-    """Say an error of a tool to a model, with the names of its tools in `words`; `AWAY` if nothing that it can call helps.
+    """Say an error of a tool to a model, its tools named as in `words`; `AWAY` if nothing that it can call helps.
 
     Of wrong arguments those are told whose remedy is a `Remedy`; all others come from the program's options.
     """

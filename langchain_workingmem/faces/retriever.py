@@ -31,9 +31,9 @@ _FIELDS = {name: "metadata_filter" if name == "metadata" else name for name in R
 class SemanticRecallRetriever(BaseRetriever):
     """Finds earlier messages of a user; `Memory.as_retriever` makes it.
 
-    One document per hit, the best first. `page_content` is the window with its speakers. No message is in two documents: a
-    hit in the window of a better one belongs to that document, unless `top_k` needs it. The metadata holds thread_id,
-    thread_title, message_id, role, similarity, score and stored_at. Two round trips, sync or async.
+    One document per hit, the best first. `page_content` is the window with its speakers. No message is in two
+    documents: a hit in the window of a better one belongs to that document, unless `top_k` needs it. The metadata holds
+    thread_id, thread_title, message_id, role, similarity, score and stored_at. Two round trips, sync or async.
     """
 
     memory: Any = Field(repr=False)
