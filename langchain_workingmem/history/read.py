@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
-from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import PAGE
@@ -170,13 +169,10 @@ def of_user(
 def _threads(state: MemoryState, user_id: str) -> Plan[list[tuple[str, int, int]]]:
     """Return the id of each thread that has messages, their number, and the time of the last. One round trip per 10,000."""
     index, found, last = state.keys.threads_index, list[tuple[str, int, int]](), None
-    yield from state.indexes.ready()
     while True:
         where = build_filter(user_id=user_id, since=last and last[0])
         command = sorted_search(index, where, "created_at", limit=THREADS, after=last, fields=("count", "last_at"))
-        (reply,) = yield from search_with_repair(
-            partial(send, command), state.indexes.refresh, create=state.indexes.create
-        )
+        (reply,) = yield from state.indexes.search(command)
         rows = rows_of(reply)
         found += [
             (state.keys.thread_of(row[b"__key"]), int(row[b"count"]), int(row[b"last_at"]))

@@ -32,7 +32,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
-from langchain_workingmem.threads import CURSOR, all_threads, search_threads, transfer
+from langchain_workingmem.threads import CURSOR, all_threads, transfer
 from langchain_workingmem.working_memory.document import Format, joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
@@ -67,7 +67,7 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
         edge = f"@updated < {int(time)} || (@updated == {int(time)} && @user > '{encode(decode(last))}')"
         steps += ["FILTER", edge]
     steps += ["SORTBY", 4, "@updated", "DESC", "@user", "ASC", "LIMIT", 0, limit + 1]
-    (reply,) = yield from search_threads(state, aggregate(state.keys.threads_index, "*", *steps))
+    (reply,) = yield from state.indexes.search(aggregate(state.keys.threads_index, "*", *steps))
     rows = rows_of(reply)
     users = [
         UserSummary(
