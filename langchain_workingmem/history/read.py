@@ -55,7 +55,6 @@ class PageOfThread:
     thread_id: str
     total: int = 0
     owner: str | None = None  # encoded; None: there is no thread
-    title_source: str | None = None  # seq of the message that a model has made the title from
     facts: list[Facts] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)  # None for what Redis has evicted; with `times` microseconds
     vectors: list[list[Any]] = field(default_factory=list)  # HGETALL of each
@@ -73,7 +72,6 @@ class PageOfThread:
             thread_id,
             found.get("total", 0),
             found.get("owner"),
-            found.get("title_source"),
             facts[order],
             bodies[order],
             vectors[order],
@@ -83,7 +81,7 @@ class PageOfThread:
         """Return the messages, without those that cannot be read."""
         pairs = zip(self.facts, self.bodies, strict=True)
         found = ((facts.seq, facts.upto if facts.words else 0, body) for facts, body in pairs)
-        return read_rows(found, self.thread_id, make=False)
+        return read_rows(found, self.thread_id)
 
 
 def page_command(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Command:

@@ -191,7 +191,7 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
             page.looked.update((thread, seq) for seq in some)
             # a superseded message begins with -
             found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
-            for row in read_rows(found, decode(thread), make=False):
+            for row in read_rows(found, decode(thread)):
                 if row.record["data"].keys() <= PLAIN or is_readable(row):
                     page.rows[thread, row.place] = row
         wanted = {}
