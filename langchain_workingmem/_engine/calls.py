@@ -258,7 +258,8 @@ def model_errors(argument: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        remedy = "pip install 'langchain-workingmem[agents]' and the package of the provider, for OpenAI [openai]"
+        extra = "[openai]'" if "openai:" in argument else "[agents]' and the provider's package"
+        remedy = f"pip install 'langchain-workingmem{extra}"
         raise OptionError(f"{argument}: {error}", remedy=remedy) from error
     except Exception as error:  # no key, an unknown provider: each package has its own errors
         remedy = "check the name and its API key, or pass the model as an object"
