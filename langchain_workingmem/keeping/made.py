@@ -12,7 +12,7 @@ from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem.derived import NEWEST, Rows, learn, read_threads, show_command, thread_commands
+from langchain_workingmem.derived.rows import NEWEST, Rows, learn, read_threads, show_command, thread_commands
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryConflictError
 from langchain_workingmem.keeping.document import KIND, Kept, Made, is_noted, remade
 from langchain_workingmem.working_memory.store import (
@@ -67,7 +67,7 @@ def sources_in(
     state: MemoryState,
     scope_key: ScopeKey,
     kept: Kept,
-    asked: Sequence[Command],
+    asked: Sequence[Any],
     replies: Sequence[Any],
     *,
     every: bool = False,
@@ -77,7 +77,7 @@ def sources_in(
     One round trip where rows of more threads are needed.
     """
     if scope_key.thread_id is not None:
-        rows = yield from learn(state, scope_key.thread_id, scope_key.user_id, KIND, replies[0])
+        rows = learn(state, asked[0], replies[0])
         return Sources({scope_key.thread_id: rows})
     holding = {one["thread"] for one in kept.values.values() if one["thread"]}
     skipped = frozenset[str]()

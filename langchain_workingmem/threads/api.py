@@ -16,7 +16,7 @@ from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.copies import Clone, Saver
 from langchain_workingmem.threads.copies import backfill as plan_backfill
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
-from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, make_document, size_of, write_now
+from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, make_document, size_of, write_revision
 
 if TYPE_CHECKING:
     import builtins
@@ -67,7 +67,7 @@ class Threads(Operations):
         scope_key = yield from find_scope_key(state, thread_id, user_id)
         try:
             thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            yield from write_now(state, scope_key, NOTHING, "seed", document)
+            yield from write_revision(state, scope_key, NOTHING, "seed", document, makes_thread=False)
         except RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise
@@ -175,7 +175,7 @@ class Threads(Operations):
         metadata and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It
         has a title that a model made only together with the message that it was made from. A message is copied if
         `last_messages`, `since`, `until` and `message_ids` all select it; superseded ones are not. Four round trips, one
-        with `last_messages`, two per 200 messages, and up to two for thread-scoped working memory. It is not atomic: if
+        more with `last_messages`, two per 200 messages, and up to two for thread-scoped working memory. It is not atomic: if
         the process dies, a part of the copy is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError`
         if a thread `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
         """
@@ -242,7 +242,7 @@ class Threads(Operations):
         and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
         vectors, then `EmbeddingError` is raised, or logged with on_error="log".
         """
-        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=False, needed=True)
+        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=False)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan_backfill(self._core, saver, thread_ids, user_id, advance))
 
@@ -255,6 +255,6 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=True, needed=True)
+        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan_backfill(self._core, saver, thread_ids, user_id, advance))

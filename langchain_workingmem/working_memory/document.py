@@ -6,7 +6,6 @@ A refused update raises `WorkingMemoryValidationError`, whose message is written
 from __future__ import annotations
 
 import json
-import re
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -53,9 +52,7 @@ DEFAULT_TEMPLATE = """\
 - **Facts**:
 - **Projects**:
 """
-_FENCED = re.compile(r"\s*```[\w-]*\n(.*?)\n?```\s*", re.DOTALL)
-_BLOCK = re.compile(r"\s*<working_memory\b.*?<data>\n?(.*?)\n?</data>.*", re.DOTALL)
-_TAGGED = re.compile(r"\s*<(working_memory|data|template)\b[^>\n]*>\n?(.*?)\n?</\1>\s*", re.DOTALL)
+MOST_WRAPPINGS = 4  # around a text
 _WRAPPERS = {"memory", "working_memory", "content", "text", "data"}
 
 
@@ -85,42 +82,31 @@ class TextFormat:
         """Tell whether a document holds nothing, or only lines of the template."""
         return self.read(document).is_empty
 
-    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
-        """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased."""
+    def apply(self, current: str, content: Any, mode: Mode | None, *, seen: str | None = None) -> str:
+        """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased.
+
+        `seen`: the older version for which a whole text was made. What it changes of that is applied to the document, line by line.
+        """
         _check_mode(mode)
+        chosen = mode or self.default_mode
         if not isinstance(content, str):
             raise WorkingMemoryValidationError(
                 f"working memory is text here, the update is of type {type(content).__name__}", remedy="pass a str"
             )
+        if mode != "replace" and not content.strip():
+            raise _erases("is empty", "its whole text")
         if mode != "replace" and self.is_empty(content):
-            if content.strip() and self.is_empty(current):
-                return current  # still nothing is known
-            seen, whole = "is the bare template, which would erase what is known", "the template filled with all of it"
-            if not content.strip():
-                seen, whole = "is empty", "its whole text"
-            raise WorkingMemoryValidationError(
-                f"the update {seen}, so working memory was not changed",
-                remedy=f"send {whole}, or clear it on purpose",
-            )
-        return append_text(current, content) if (mode or self.default_mode) == "append" else content
-
-    def replace(self, current: str, content: str, seen: str | None) -> str:
-        """Apply an update that was made for `seen`, an older version of the document; None: which one is unknown.
-
-        In mode "replace", the changes from `seen` to the update are applied to the document as it is, line by line.
-        """
-        if self.default_mode != "replace" or seen is None:
-            return self.apply(current, content, None)
-        if content.strip() and self.is_empty(content) and self.is_empty(seen):
-            return current  # the update says nothing
-        self.apply(current, content, None)  # refuses what would erase everything
-        merged = merge_text(self._or_template(seen), self._or_template(current), content)
-        return self.apply(current, merged, None)
+            if self.is_empty(current) or (seen is not None and self.is_empty(seen)):
+                return current  # the update says nothing
+            raise _erases("is the bare template, which would erase what is known", "the template filled with all of it")
+        if chosen == "append":
+            return append_text(current, content)
+        return content if seen is None else merge_text(self._or_template(seen), self._or_template(current), content)
 
     def _or_template(self, document: str) -> str:
         return document if document.strip() else self.template
 
-    def edit(self, current: str, edits: Sequence[tuple[str, str]], *, erases: bool = False) -> str:
+    def edit(self, current: str, edits: Iterable[tuple[str, str]], *, erases: bool = False) -> str:
         """Replace each `find`, which must occur exactly once; an empty memory is edited as its template.
 
         Unless it `erases`, something has to be left of what is known. Nothing is replaced where the replacement, which begins with
@@ -199,10 +185,18 @@ class JsonFormat:
         """Tell whether a document holds nothing."""
         return not document
 
-    def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
+    def apply(
+        self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = (), *, seen: str | None = None
+    ) -> str:
         """Return the next document, as `TextFormat.apply` does; fields in `clear` are deleted before the update."""
         chosen = mode or self.default_mode
         patch = self.schema.patch(_as_object(content))
+        if chosen == "replace" and seen not in (
+            None,
+            current,
+        ):  # it changes the fields that it changed of the one that was seen
+            base = reduce(without_path, clear, parse_document(seen or ""))
+            chosen, patch = "merge", patch_between(base, patch)
         if chosen == "replace" and (patch or not clear):
             after = patch
         else:
@@ -218,15 +212,6 @@ class JsonFormat:
         if current and is_same(after, parse_json(current)):
             return current  # `after` may have another order of keys
         return self._store(after)
-
-    def replace(self, current: str, patch: dict[str, Any], seen: str | None, clear: Sequence[str] = ()) -> str:
-        """Apply an update of a model that was shown `seen`: a whole document changes what it changed of that one."""
-        if patch and not isinstance(parse_json(current or "{}"), dict):
-            current = ""  # of another format: it stays as a revision
-        if self.default_mode != "replace" or seen in (None, current):
-            return self.apply(current, patch, None, clear)
-        base = reduce(without_path, clear, parse_document(seen or ""))
-        return self.apply(current, patch_between(base, self.schema.patch(patch)), "merge", clear)
 
     def remark(self, patch: Mapping[str, Any], clear: Iterable[str], before: str) -> str:
         """Report what an update could not do: fields to clear that do not exist, and fields that the schema does not have."""
@@ -295,19 +280,27 @@ def _filled(ours: Any, theirs: Any) -> Any:
 
 
 def unwrapped(text: str) -> str:
-    """Take off what models put around a whole text: code fences, the tags of the block, an object with one text, and \\n as two characters."""
-    while True:
-        inner = text
-        if found := _FENCED.fullmatch(text) or _BLOCK.fullmatch(text):
-            inner = found[1]
-        elif found := _TAGGED.fullmatch(text):
-            inner = found[2]
-        elif isinstance(value := parse_json(text), dict) and len(value) == 1 and value.keys() <= _WRAPPERS:
-            (only,) = value.values()
-            inner = only if isinstance(only, str) else text
-        if inner == text:
-            return text if "\n" in text else text.replace("\\n", "\n")
+    """Take off what models put around a whole text: code fences, the tags of the block, an object with one text."""
+    for _ in range(MOST_WRAPPINGS):
+        inner = _inner(text.strip())
+        if inner is None:
+            break
         text = inner
+    return text
+
+
+def _inner(text: str) -> str | None:
+    first, _, rest = text.partition("\n")
+    if first.startswith("```") and rest.endswith("```") and (first == "```" or first[3:].isalnum()):
+        return rest[:-3].removesuffix("\n")
+    if text.startswith("<working_memory") and "</data>" in text:
+        return text.partition("<data>")[2].rpartition("</data>")[0].strip("\n")
+    for tag in ("working_memory", "data", "template"):
+        if text.startswith((f"<{tag}>", f"<{tag} ")) and text.endswith(f"</{tag}>"):
+            return text.partition(">")[2].rpartition("<")[0].strip("\n")
+    value = parse_json(text) if text.startswith("{") else None
+    only = [*value.values()] if isinstance(value, dict) and value.keys() <= _WRAPPERS else []
+    return only[0] if len(only) == 1 and isinstance(only[0], str) else None
 
 
 def check_size(document: str, limit: int | None) -> str:
@@ -355,6 +348,12 @@ def _check_json(text: str) -> str:
         return check_depth(text)
     except ValueError as error:
         raise refusal(f"the update is not JSON ({error})", "send fewer levels") from error
+
+
+def _erases(seen: str, remedy: str) -> WorkingMemoryValidationError:
+    return WorkingMemoryValidationError(
+        f"the update {seen}, so working memory was not changed", remedy=f"send {remedy}, or clear it on purpose"
+    )
 
 
 def _check_mode(mode: Mode | None) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from difflib import SequenceMatcher, unified_diff
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 MOST_CONFLICTS = 5  # that a refusal shows
 MOST_CHANGES = 20  # that a description shows
@@ -134,23 +134,6 @@ class MergeConflictError(WorkingMemoryValidationError):
         )
 
 
-class _Edit(NamedTuple):
-    """Lines `start` to `end` of the older text, and the lines that replace them."""
-
-    start: int
-    end: int
-    lines: list[str]
-
-    @property
-    def places(self) -> range:
-        """Return what it changes: line n is at 2 * n + 1, and lines are inserted before it at 2 * n."""
-        return (
-            range(2 * self.start + 1, 2 * self.end)
-            if self.end > self.start
-            else range(2 * self.start, 2 * self.end + 1)
-        )
-
-
 def merge_text(seen: str, current: str, sent: str) -> str:
     """Apply what changed from `seen` to `sent` to `current`; what both insert at one place is kept, equal lines once.
 
@@ -158,39 +141,40 @@ def merge_text(seen: str, current: str, sent: str) -> str:
     """
     if sent == seen:
         return current
-    if current in (seen, sent):
+    if current == seen:
         return sent
-    base, conflicts = _lines(seen), []
-    edits = [*_edits(base, _lines(current))]
-    theirs = {place: edit for edit in edits for place in edit.places}
-    for own in _edits(base, _lines(sent)):
-        rival = next((theirs[place] for place in own.places if place in theirs), None)
-        if rival is None:
-            edits.append(own)
-        elif rival.start == rival.end == own.start == own.end:
-            fresh = [line for line in own.lines if line not in rival.lines or not line.strip()]
-            edits.append(own._replace(lines=fresh))
-        elif rival != own:
-            conflicts.append(("\n".join(rival.lines), "\n".join(own.lines)))
+    base, conflicts, merged = _lines(seen), [], list[str]()
+    now, own = _changes(base, _lines(current)), _changes(base, _lines(sent))
+    for place in range(2 * len(base) + 1):
+        before = [base[place // 2]] if place % 2 else []
+        one, other = now.get(place, before), own.get(place, before)
+        if one in (before, other):
+            merged += other
+        elif other == before:
+            merged += one
+        elif place % 2 == 0:
+            merged += [*one, *(line for line in other if line not in one or not line.strip())]
+        else:
+            conflicts.append(("\n".join(one), "\n".join(other)))
     if conflicts:
         raise MergeConflictError(conflicts)
-    merged: list[str] = []
-    at = 0
-    for start, end, lines in sorted(edits, key=lambda edit: edit[:2]):  # at one place, present lines come first
-        merged += [*base[at:start], *lines]
-        at = end
-    return "\n".join([*merged, *base[at:]]) + sent[len(sent.rstrip("\n")) :]
+    return "\n".join(merged) + sent[len(sent.rstrip("\n")) :]
 
 
-def _edits(base: Sequence[str], text: Sequence[str]) -> Iterator[_Edit]:
+def _changes(base: Sequence[str], text: list[str]) -> dict[int, list[str]]:
+    """Return the lines that a text has instead: of line n at 2 * n + 1, and those that are inserted before it at 2 * n."""
+    found: dict[int, list[str]] = {}
     for kind, start, end, first, last in SequenceMatcher(None, base, text).get_opcodes():
-        if kind == "equal":
-            continue
-        if end - start == last - first:  # line by line, so that others may change the lines beside one
-            for at in range(end - start):
-                yield _Edit(start + at, start + at + 1, [text[first + at]])
-        else:
-            yield _Edit(start, end, [*text[first:last]])
+        if kind == "insert":
+            found[2 * start] = text[first:last]
+        elif (
+            end - start == last - first and kind != "equal"
+        ):  # line by line, so that others may change the lines beside one
+            found |= {2 * (start + at) + 1: [line] for at, line in enumerate(text[first:last])}
+        elif kind != "equal":
+            found |= {place: [] for place in range(2 * start + 1, 2 * end, 2)}
+            found[2 * start + 1] = text[first:last]
+    return found
 
 
 def _lines(text: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import orjson
@@ -215,49 +214,42 @@ def version_of(found: WorkingMemoryState) -> str:
 
 
 def write_revision(
-    state: MemoryState, scope_key: ScopeKey, expected: str | None, origin: str, document: str
-) -> Plan[tuple[bool, Row]]:
-    """Write working memory as `write_now` does, but create a missing thread if there is something to write."""
-    try:
-        return (yield from write_now(state, scope_key, expected, origin, document))
-    except ThreadNotFoundError as error:
-        if not document:
-            return True, {}
-        # the thread's first message is still to come; a thread without an owner owns itself
-        with suppress(ThreadExistsError):  # a concurrent first message created it
-            yield from change_thread(state, error.thread_id, scope_key.user_id or error.thread_id, "create")
-    return (yield from write_now(state, scope_key, expected, origin, document))
-
-
-def write_now(
     state: MemoryState,
     scope_key: ScopeKey,
     expected: str | None,
     origin: str,
     document: str,
+    *,
     beside: list[str] | None = None,
+    makes_thread: bool = True,
 ) -> Plan[tuple[bool, Row]]:
-    """Write working memory unless it is another one than `expected`; return whether it is written, and what there is now.
+    """Write working memory unless it is another version than `expected`; return whether it is written, and what there is now.
 
-    One round trip; a missing thread raises `ThreadNotFoundError`. A call with `expected` whose reply was lost is sent again, because the
-    script finds what it has written; `OutcomeUnknownError` when that is not kept any more. `beside` is another field, and its value.
+    One round trip, two more to make a missing thread. A call with `expected` whose reply was lost is sent again, because the script finds
+    what it has written; `OutcomeUnknownError` when that is not kept any more. `beside` is another field, and its value.
     """
-    head = {"expected": expected, "origin": origin, "document": document, "beside": beside}
-    for failures in count():
+    keep, failures = state.remembering.revisions, 0
+    head: Any = {"expected": expected, "keep": keep, "origin": origin, "document": document, "beside": beside}
+    while True:
         try:
             status, row = yield from run_memory(
-                state,
-                scope_key,
-                **head,
-                keep=state.remembering.revisions,
-                is_repeated=failures > 0 or None,
-                at_most_once=True,
+                state, scope_key, **head, is_repeated=failures > 0 or None, at_most_once=True
             )
             break
         except OutcomeUnknownError as error:
             if expected is None or failures >= error.repeats:
                 raise
-        yield Sleep(PAUSES[failures])
+            yield Sleep(PAUSES[failures])
+            failures += 1
+        except ThreadNotFoundError as error:
+            if not document:
+                return True, {}
+            if not makes_thread:
+                raise
+            # the thread's first message is still to come; a thread without an owner owns itself
+            with suppress(ThreadExistsError):  # a concurrent first message created it
+                yield from change_thread(state, error.thread_id, scope_key.user_id or error.thread_id, "create")
+            makes_thread = False
     if status == "unknown":
         raise OutcomeUnknownError(
             "the reply to an update of working memory was lost, and the revision that it may have made is not kept any more",

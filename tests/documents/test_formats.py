@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.working_memory.document import JsonFormat, Mode, TextFormat
+from langchain_workingmem.working_memory.document import JsonFormat, Mode, TextFormat, unwrapped
 from langchain_workingmem.working_memory.schema import schema_of
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
@@ -192,6 +192,33 @@ def test_blank_text_is_refused_with_what_to_do(template: str, content: str, mode
 )
 def test_a_bare_template_over_data_is_refused(markdown: TextFormat, bare: str) -> None:
     assert "bare template, which would erase" in refusal(markdown, FILLED, bare)
+
+
+# ---------------------------------------------------------------------- what models put around a text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        FILLED,
+        f"```\n{FILLED}\n```",
+        f"```markdown\n{FILLED}```\n",
+        f"<data>\n{FILLED}</data>",
+        f'<working_memory name="x">\n{FILLED}\n</working_memory>',
+        f"<working_memory>\nRules.\n<template>\n{TEMPLATE}</template>\n<data>\n{FILLED}\n</data>\n</working_memory>",
+        json.dumps({"memory": FILLED}),
+        json.dumps({"text": f"```md\n{FILLED}\n```"}),
+    ],
+)
+def test_what_models_put_around_a_text_is_taken_off(sent: str) -> None:
+    assert unwrapped(sent).strip() == FILLED.strip()
+
+
+@pytest.mark.parametrize(
+    "sent", ["a ```b``` c", "```\na", '{"name": "Ann"}', "<data> is a tag", '{"memory": {"a": 1}}', " a\n"]
+)
+def test_what_is_a_part_of_a_text_stays(sent: str) -> None:
+    assert unwrapped(sent) == sent
 
 
 # ---------------------------------------------------------------------- edits

@@ -168,6 +168,46 @@ def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -
     assert markdown.working_memory.get(user_id="ann").revision == 0
 
 
+# ---------------------------------------------------------------------- a text that takes most of it away
+
+FACTS = [f"- **Fact {at}**: it is {at}" for at in range(6)]
+
+
+def test_a_text_that_takes_away_most_lines_is_refused_once_with_what_would_go(
+    make_memory: Make, invoke: Invoke
+) -> None:
+    memory = with_memory(make_memory, template="# Facts")
+    before = memory.working_memory.update("\n".join(["# Facts", *FACTS]), user_id="ann")
+    update = update_tool(memory)
+    for text in ("# Facts\n- **Fact 0**: new", "# Facts\n- **Fact 1**: it is 1"):
+        reply = invoke(update, {"memory": text})
+        assert "more than half of working memory, so nothing was changed" in reply
+        assert FACTS[5] in reply
+        assert memory.working_memory.get(user_id="ann") == before
+    assert "Working memory is updated" in invoke(update, {"memory": text})
+    assert memory.working_memory.get(user_id="ann").text == text
+
+
+@pytest.mark.parametrize("text", ["# Facts\n" + "\n".join(FACTS[:3]), "\n".join(f"{one} or more" for one in FACTS)])
+def test_half_of_the_lines_and_new_values_may_go_at_once(make_memory: Make, invoke: Invoke, text: str) -> None:
+    memory = with_memory(make_memory, template="# Facts")
+    memory.working_memory.update("\n".join(["# Facts", *FACTS]), user_id="ann")
+    assert "Working memory is updated" in invoke(update_tool(memory), {"memory": text})
+
+
+@pytest.mark.parametrize("sent", ["```\n{}\n```", "# User\\n- **Name**: Ann\\n- **City**: Ulm"])
+def test_a_wrapped_text_is_unwrapped(markdown: Memory, invoke: Invoke, sent: str) -> None:
+    text = "# User\n- **Name**: Ann\n- **City**: Ulm"
+    invoke(update_tool(markdown), {"memory": sent.format(text)})
+    assert markdown.working_memory.get(user_id="ann").text == text
+
+
+@pytest.mark.parametrize("sent", ["```json\n{}\n```", "<data>{}</data>", "{}"])
+def test_a_patch_may_come_as_text(person: Memory, invoke: Invoke, sent: str) -> None:
+    invoke(update_tool(person), {"memory": sent.replace("{}", '{"name": "A\\nB"}')})
+    assert known(person) == {"name": "A\nB"}
+
+
 # ---------------------------------------------------------------------- replies
 
 

@@ -18,8 +18,11 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryValidationError,
 )
+from langchain_workingmem._engine.plan import Call, Plan
+from langchain_workingmem.working_memory.api import WorkingMemory
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import remembered
+from tests.helpers.plans import plan_of
 from tests.helpers.types import Make
 from tests.working_memory.samples import Home, Person, with_memory
 
@@ -152,6 +155,34 @@ def test_a_schema_after_markdown_can_be_read_and_replaced(make_memory: Make, tex
     part = with_memory(make_memory, schema=Person).working_memory
     assert part.get(user_id="ann").value == text
     assert part.update({"name": "Ann"}, user_id="ann", mode="replace").value == Person(name="Ann")
+
+
+def test_a_document_that_does_not_fit_is_one_warning(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
+    with_memory(make_memory, template="").working_memory.update("likes tea", user_id="ann")
+    part = with_memory(make_memory, schema=Person).working_memory
+    for _ in range(3):
+        part.get(user_id="ann")
+    assert len([one for one in caplog.records if "another format" in one.message]) == 1
+
+
+# ---------------------------------------------------------------------- large documents
+
+
+def test_a_large_document_is_merged_and_validated_in_a_thread(make_memory: Make) -> None:
+    memory, effects = with_memory(make_memory, schema={"type": "object"}), list[object]()
+
+    def watched(plan: Plan[Any]) -> Plan[Any]:
+        try:
+            effect = next(plan)
+            while True:
+                effects.append(effect)
+                effect = plan.send((yield effect))
+        except StopIteration as done:
+            return done.value
+
+    update = plan_of(WorkingMemory.update, memory, {"words": ["x"] * 10_000}, user_id="ann")
+    assert memory._core.run(watched(update)).revision == 1
+    assert any(isinstance(one, Call) for one in effects)
 
 
 # ---------------------------------------------------------------------- in a turn

@@ -10,19 +10,21 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.state import Recent, ShownDocument
-from langchain_workingmem._text.nesting import check_depth, check_nesting
+from langchain_workingmem._text.nesting import check_depth, check_nesting, parse_json
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem.errors import WorkingMemoryValidationError
-from langchain_workingmem.working_memory.document import JsonFormat, describe_change, unwrapped
+from langchain_workingmem.working_memory.document import TextFormat, describe_change, unwrapped
 from langchain_workingmem.working_memory.patch import shorten, without_padding
 from langchain_workingmem.working_memory.prompt import update_rules
 from langchain_workingmem.working_memory.schema import update_schema
 from langchain_workingmem.working_memory.store import (
     COST,
+    Change,
     change_document,
     check_writable,
     find_scope_key,
     read_working_memory,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.faces.tools.searching import Parts
+    from langchain_workingmem.faces.for_models import Parts
     from langchain_workingmem.options import Ids
-    from langchain_workingmem.working_memory.document import Format, TextFormat
+    from langchain_workingmem.working_memory.document import Format, JsonFormat
 
 CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
 _MOST_LOST = 10  # lines that a refusal shows
@@ -45,38 +47,31 @@ class Edit(BaseModel):
     replace: str = Field(description="Replacement text. Empty deletes the match.")
 
 
+class UpdateText(BaseModel):
+    """Arguments of the tool that changes a text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    memory: str | None = Field(None, description="New text.")
+    edits: list[Edit] | None = Field(
+        None, description="Replacements of single passages. Send them instead of `memory`."
+    )
+
+
 class NoArguments(BaseModel):
     """No arguments."""
 
 
 class _Refused(Recent[str, str]):
-    """The text of the last update that would have taken away most of a document, by its key."""
+    """The last text that was refused because it would take away most of a document, by the key of the memory."""
 
 
 def updating_tool(core: Core) -> Parts:
     """Make the tool that changes working memory."""
     form = core.state.remembering.format
-    return _update_json(core, form) if isinstance(form, JsonFormat) else _update_text(core, form)
-
-
-def _update_json(core: Core, form: JsonFormat) -> Parts:
-    def make(ids: Ids, step: Any, *, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
-        try:
-            check_nesting(memory)
-        except ValueError as error:
-            seen = f"the update is not JSON, so nothing was changed ({error})"
-            raise WorkingMemoryValidationError(seen, remedy="send JSON values") from error
-        # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
-        patch, names = unescape(without_padding(memory or {})), unescape(clear or [])
-        if not patch and not names:
-            seen, remedy = "null deletes nothing", "to delete a field, name it in `clear`"
-            raise _no_change(seen, remedy) if memory else _no_change()
-
-        def change(text: str, seen: str | None) -> str:
-            return form.replace(text, patch, seen, names)
-
-        return (yield from _changed(core, ids, step, change, len(repr(patch)), partial(form.remark, patch, names)))
-
+    about = f"Remember facts, or correct them. {update_rules(form)}"
+    if isinstance(form, TextFormat):
+        return about, UpdateText, partial(_update_text, core, form)
     shown = WithJsonSchema({"anyOf": [update_schema(form.schema.json_schema), {"type": "null"}]})
     facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
     arguments = create_model(
@@ -85,7 +80,7 @@ def _update_json(core: Core, form: JsonFormat) -> Parts:
         memory=(facts, Field(None, description="Facts to store.")),
         clear=(list[str] | None, Field(None, description=CLEAR)),
     )
-    return f"Remember facts, or correct them. {update_rules(form)}", arguments, make
+    return about, arguments, partial(_update_json, core, form)
 
 
 def _parsed(value: Any) -> Any:
@@ -96,38 +91,69 @@ def _parsed(value: Any) -> Any:
         return value
 
 
-def _update_text(core: Core, form: TextFormat) -> Parts:
-    def make(ids: Ids, step: Any, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
-        if memory and edits:
-            raise WorkingMemoryValidationError(
-                "nothing was changed, because both `memory` and `edits` were sent", remedy="send one of them"
-            )
-        whole = unescape(unwrapped(memory or ""))
-        if not edits and not whole.strip() and form.default_mode == "append":
-            raise _no_change()
+def _update_json(
+    core: Core, form: JsonFormat, ids: Ids, step: Any, *, memory: Any = None, clear: list[str] | None = None
+) -> Plan[str]:
+    size = size_of((memory, clear))
+    patch, names = yield from compute(partial(_without_padding, memory or {}, clear or []), COST * size)
+    if memory and not patch and not names:
+        raise _no_change("null deletes nothing", "to delete a field, name it in `clear`")
+    if not patch and not names:
+        raise _no_change()
 
-        def change(text: str, seen: str | None) -> str:
-            return (
-                form.edit(text, [_as_shown(edit, text) for edit in edits]) if edits else form.replace(text, whole, seen)
-            )
+    def change(text: str, seen: str | None) -> str:
+        # a document of another format is replaced, and stays as a revision
+        is_foreign = bool(patch) and bool(text) and not isinstance(parse_json(text), dict)
+        return form.apply("" if is_foreign else text, patch, None, names, seen=seen)
 
-        return (yield from _changed(core, ids, step, change, len(whole), replaced_by=None if edits else whole))
-
-    what = "New text. It replaces" if form.default_mode == "replace" else "Text to add to"
-    schema = create_model(
-        "UpdateWorkingMemory",
-        __config__=ConfigDict(extra="forbid"),
-        memory=(str | None, Field(None, description=f"{what} working memory.")),
-        edits=(
-            list[Edit] | None,
-            Field(None, description="Replacements of single passages. Send them instead of `memory`."),
-        ),
-    )
-    return f"Remember facts, or correct them. {update_rules(form)}", schema, make
+    return (yield from _changed(core, ids, step, change, size, partial(form.remark, patch, names)))
 
 
-def _no_change(seen: str = "the update is empty", remedy: str = "put what is new into `memory`") -> Exception:
+def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Take out null and empty values, by which a model fills fields that it has nothing to say about: only `clear` deletes."""
+    try:
+        check_nesting(memory)
+    except ValueError as error:
+        raise _no_change(f"the update is not JSON ({error})", "send JSON values") from error
+    return unescape(without_padding(memory)), unescape(clear)
+
+
+def _update_text(
+    core: Core, form: TextFormat, ids: Ids, step: Any, *, memory: str | None = None, edits: list[Edit] | None = None
+) -> Plan[str]:
+    if memory and edits:
+        raise _no_change("both `memory` and `edits` were sent", "send one of them")
+    whole, refused = unescape(unwrapped(memory or "")), core.state.room(_Refused)
+    if form.default_mode == "replace" and "\n" not in whole:
+        whole = whole.replace("\\n", "\n")  # some models write line ends as two characters
+    if not edits and not whole.strip() and form.default_mode == "append":
+        raise _no_change()
+    scope_key = yield from find_scope_key(core.state, ids.thread_id, ids.user_id)
+    is_repeated = refused.get(scope_key.key) == whole
+
+    def change(text: str, seen: str | None) -> str:
+        if edits:
+            return form.edit(text, (_as_shown(edit, text) for edit in edits))
+        after = form.apply(text, whole, None, seen=seen)
+        if not is_repeated and (lost := form.lost(text, after)):
+            refused.put(scope_key.key, whole)
+            raise _loses(lost)
+        return after
+
+    return (yield from _changed(core, ids, step, change, len(whole)))
+
+
+def _no_change(
+    seen: str = "the update is empty", remedy: str = "put what is new into `memory`"
+) -> WorkingMemoryValidationError:
     return WorkingMemoryValidationError(f"{seen}, so nothing was changed", remedy=remedy)
+
+
+def _loses(lost: list[str]) -> WorkingMemoryValidationError:
+    lines = [*map(shorten, lost[:_MOST_LOST]), *([f"and {len(lost) - _MOST_LOST} more"] if lost[_MOST_LOST:] else [])]
+    remedy = "Send only what is new by `edits`, or a text with all that still holds; if these lines are to go, send the same text again"
+    seen = "this text would take away more than half of working memory, so nothing was changed"
+    return WorkingMemoryValidationError("\n    ".join([f"{seen}. {remedy}:", *lines]), remedy=remedy)
 
 
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
@@ -145,53 +171,30 @@ def _changed(
     change: Callable[[str, str | None], str],
     size: int,
     remark: Callable[[str], str] = lambda _: "",
-    *,
-    replaced_by: str | None = None,
 ) -> Plan[str]:
     """Change working memory, and describe the change; `remark` adds to it, given the document before.
 
-    `change` takes the document, and the document as the model was shown it. `replaced_by`: a whole text, which may not take most of the
-    document away, unless it is sent again.
+    `change` takes the document, and the document as the model was shown it.
     """
-    state, memo, thread_id = core.state, core.state.shown_documents, ids.thread_id
+    state, memo = core.state, core.state.shown_documents
     form = check_writable(state).format
-    scope_key = yield from find_scope_key(state, thread_id, ids.user_id)
-    key, refused = scope_key.key, state.room(_Refused)
-    seen = step.text if isinstance(step, ShownDocument) else memo.text(thread_id, key, step)
-    is_repeated = refused.get(key) == replaced_by
-
-    def guarded(_: Format, text: str) -> str:
-        after = change(text, seen)
-        lost = [] if replaced_by is None or isinstance(form, JsonFormat) else form.lost(text, after)
-        if replaced_by and lost and not is_repeated:
-            refused.put(key, replaced_by)
-            raise _loses(lost)
-        return after
-
-    before, after = yield from change_document(state, scope_key, guarded, "tool", size=size)
-    refused.pop(key)
+    scope_key = yield from find_scope_key(state, ids.thread_id, ids.user_id)
+    known = (ids.thread_id, scope_key.key)
+    seen = step.text if isinstance(step, ShownDocument) else memo.text(*known, step)
+    make: Change = lambda _, text: change(text, seen)  # noqa: E731
+    before, after = yield from change_document(state, scope_key, make, "tool", size=size)
 
     def answer() -> str:
-        known = memo.text(thread_id, key)
-        if known is not None and isinstance(step, int):
+        text = memo.text(*known)
+        if text is not None and isinstance(step, int):
             try:  # of what others have written meanwhile, the model knows nothing yet
-                known = change(known, seen)
+                text = change(text, seen)
             except WorkingMemoryValidationError:
-                known = after.text
-            memo.note(thread_id, key, known, step)
+                text = after.text
+            memo.note(*known, text, step)
         return "\n".join(filter(None, [describe_change(form, before.text, after.text), remark(before.text)]))
 
     return (yield from compute(answer, COST * (len(before.text) + len(after.text))))
-
-
-def _loses(lost: list[str]) -> WorkingMemoryValidationError:
-    remedy = "Send what is new by `edits`, or the whole text with all that still holds; or the same text again if these lines are to go"
-    lines = "".join(f"\n    {shorten(line)}" for line in lost[:_MOST_LOST])
-    more = f"\n    and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
-    return WorkingMemoryValidationError(
-        f"this text would take away more than half of working memory, so nothing was changed. {remedy}:{lines}{more}",
-        remedy=remedy,
-    )
 
 
 def reading_tool(core: Core) -> Parts:
