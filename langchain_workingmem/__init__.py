@@ -1,7 +1,7 @@
 """Memory for LangChain and LangGraph agents on Redis: message history, semantic recall, working memory.
 
-Every name is imported at its first use: `import langchain_workingmem` is fast, and an extra is needed only for what uses it.
-Further errors, records and options are imported from their modules, such as `langchain_workingmem.errors`.
+Every name is imported at its first use: `import langchain_workingmem` is fast, and an extra is needed only for what
+uses it. Further errors, records and options are imported from their modules, such as `langchain_workingmem.errors`.
 """
 
 # ruff: noqa: F403, F405 - `__all__` names what users import of these modules
@@ -93,8 +93,16 @@ _MODULES = {
     "collect_contexts": "turn",
 }
 
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):  # something keeps it from being imported
+        return False
+
+
 if not TYPE_CHECKING:  # else a name that does not exist would pass type checks
-    if find_spec("langchain") is None:  # `import *` needs no extra; the name itself still says which one it needs
+    if not _is_installed("langchain"):  # `import *` needs no extra; the name itself says which one it needs
         __all__.remove("MemoryMiddleware")  # noqa: PYI056
 
     def __getattr__(name: str) -> Any:

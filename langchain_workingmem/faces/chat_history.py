@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
@@ -16,30 +16,20 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.history import History
-    from langchain_workingmem.turn import Turn
-
-
-class HasHistory(Protocol):
-    """The part of `Memory` that a chat history uses."""
-
-    _core: Core
-    history: History
-    _turn: Turn
 
 
 class RedisChatMessageHistory(BaseChatMessageHistory):
     """One thread of a memory; `Memory.chat_history` makes it.
 
-    Saving is idempotent by message id, and the server sets the order, so several writers may share a session. Every provider
-    accepts what is read: an unfinished tool call is stored, but not shown.
+    Saving is idempotent by message id, and the server sets the order, so several writers may share a session. Every
+    provider accepts what is read: an unfinished tool call is stored, but not shown.
     """
 
-    def __init__(self, memory: HasHistory, session_id: str, *, user_id: str | None = None) -> None:
+    def __init__(self, memory: Any, session_id: str, *, user_id: str | None = None) -> None:
         self.session_id = check_id(session_id, "session_id")
         self.user_id = None if user_id is None else check_id(user_id, "user_id")
         self._memory = memory
-        self._core = memory._core
+        self._core: Core = memory._core
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]

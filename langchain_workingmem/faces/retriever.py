@@ -31,9 +31,9 @@ _FIELDS = {name: "metadata_filter" if name == "metadata" else name for name in R
 class SemanticRecallRetriever(BaseRetriever):
     """Finds earlier messages of a user; `Memory.as_retriever` makes it.
 
-    One document per hit, the best first. `page_content` is the window with its speakers. No message is in two documents: a
-    hit in the window of a better one belongs to that document, unless `top_k` needs it. The metadata holds thread_id,
-    thread_title, message_id, role, similarity, score and stored_at. Two round trips, sync or async.
+    One document per hit, the best first. `page_content` is the window with its speakers. No message is in two
+    documents: a hit in the window of a better one belongs to that document, unless `top_k` needs it. The metadata holds
+    thread_id, thread_title, message_id, role, similarity, score and stored_at. Two round trips, sync or async.
     """
 
     memory: Any = Field(repr=False)
@@ -60,52 +60,32 @@ class SemanticRecallRetriever(BaseRetriever):
 
         `top_k` may be passed, and `metadata`, which narrows what the retriever's own filter passes.
         """
-        return super().invoke(input, config, ids=self._ids(config), timezone=_zone_in(config), **kwargs)
+        return super().invoke(input, config, run=ensure_config(config), **kwargs)
 
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Async twin of `invoke`."""
-        return await super().ainvoke(input, config, ids=self._ids(config), timezone=_zone_in(config), **kwargs)
-
-    def _ids(self, config: RunnableConfig | None) -> Ids:
-        return resolve(
-            ensure_config(config),
-            thread_id=self.thread_id,
-            user_id=self.user_id,
-            trust_client_ids=self.trust_client_ids,
-        )
+        return await super().ainvoke(input, config, run=ensure_config(config), **kwargs)
 
     def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        ids: Ids | None = None,
-        timezone: str | None = None,
-        **kwargs: Any,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        return list(self.memory._core.run(self._plan(query, ids, kwargs, timezone)).to_documents())
+        return list(self.memory._core.run(self._plan(query, **kwargs)).to_documents())
 
     async def _aget_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
-        ids: Ids | None = None,
-        timezone: str | None = None,
-        **kwargs: Any,
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        return list((await self.memory._core.arun(self._plan(query, ids, kwargs, timezone))).to_documents())
+        return list((await self.memory._core.arun(self._plan(query, **kwargs))).to_documents())
 
-    def _plan(self, query: str, ids: Ids | None, kwargs: dict[str, Any], timezone: str | None) -> Plan[RecallResult]:
+    def _plan(self, query: str, run: RunnableConfig, **asked: Any) -> Plan[RecallResult]:
         # the public search would add a second retriever run to the trace
         state = self.memory._core.state
-        options = state.recalling
-        arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
-        arguments["metadata"] = both(self.metadata_filter, kwargs.get("metadata"))
-        found = scoped_ids(ids or self._ids(None), arguments["scope"] or options.scope)
-        arguments |= {"thread_id": found.thread_id, "user_id": found.user_id}
-        asked = Query.of(options, query, thread_filters=state.thread_filters, **arguments)
-        return search_messages(state, replace(asked, timezone=timezone))
+        arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | asked
+        arguments["metadata"] = both(self.metadata_filter, asked.get("metadata"))
+        bound: Any = {name: getattr(self, name) for name in ("thread_id", "user_id", "trust_client_ids")}
+        ids = scoped_ids(resolve(run, **bound), arguments["scope"] or state.recalling.scope)
+        arguments |= {"thread_id": ids.thread_id, "user_id": ids.user_id, "thread_filters": state.thread_filters}
+        found = Query.of(state.recalling, query, **arguments)
+        return search_messages(state, replace(found, timezone=PerCall.of(run).timezone))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(
@@ -113,7 +93,3 @@ class SemanticRecallRetriever(BaseRetriever):
             ls_vector_store_provider="redis",
             ls_embedding_model=self.memory._core.state.indexes.model,
         )
-
-
-def _zone_in(config: RunnableConfig | None) -> str | None:
-    return PerCall.of(ensure_config(config)).timezone
