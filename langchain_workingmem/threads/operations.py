@@ -52,10 +52,12 @@ CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
-    """Convert a reply of HGETALL; None if it is empty."""
+    """Convert a reply of HGETALL; None if there is no thread."""
     row = as_dict(reply)
-    if b"user" not in row:
-        return None
+    return _read(thread_id, row) if b"user" in row else None
+
+
+def _read(thread_id: str, row: Mapping[bytes, Any]) -> Thread:
     title, source = row.get(b"title"), row.get(b"source_id")
     return Thread(
         id=thread_id,
@@ -88,11 +90,7 @@ def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None)
 
 def changed(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[Thread]:
     """Change a thread as `change_thread` does, and return it. One round trip."""
-    row = yield from change_thread(state, thread_id, user_id, what, **head)
-    thread = read_thread(thread_id, {name.encode(): value for name, value in row.items()})
-    if thread is None:
-        raise ThreadNotFoundError(thread_id)
-    return thread
+    return _read(thread_id, (yield from change_thread(state, thread_id, user_id, what, **head)))
 
 
 def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> dict[str, str]:
