@@ -188,13 +188,6 @@ def test_a_thread_of_somebody_else_is_no_scope(filled: Memory, invoke: Invoke) -
         invoke(filled.as_retriever(scope="thread"), "my dog is", who("b", "ann"))
 
 
-@pytest.mark.parametrize("scope", ["user", "thread"])
-def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(filled: Memory, invoke: Invoke, scope: Any) -> None:
-    for retriever in (filled.as_retriever(scope=scope), filled.as_retriever(scope=scope, thread_id="b")):
-        with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
-            invoke(retriever, "my dog is", who("b"))
-
-
 def test_without_ids_it_says_how_to_pass_them(filled: Memory, invoke: Invoke) -> None:
     with pytest.raises(IdError, match=r"user_id.*config\['configurable'\]"):
         invoke(filled.as_retriever(), "my dog")
