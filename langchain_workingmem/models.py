@@ -59,7 +59,7 @@ class _Lazy:
 # ---------------------------------------------------------------------- threads and messages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Thread:
     """A thread, without its messages."""
 
@@ -71,6 +71,12 @@ class Thread:
     updated_at: datetime
     message_count: int
     source_id: str | None = None  # of the thread that this one was cloned from
+
+    def __repr__(self) -> str:
+        return f"<Thread {self.id!r} of {self.user_id!r}: {self.message_count:,} messages>"
+
+    def __str__(self) -> str:
+        return f"{to_minute(self.updated_at)} {self.title or self.id}: {self.message_count:,} messages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
