@@ -55,7 +55,6 @@ class PageOfThread:
     thread_id: str
     total: int = 0
     owner: str | None = None  # encoded; None: there is no thread
-    title_source: str | None = None  # seq of the message that a model has made the title from
     facts: list[Facts] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)  # None for what Redis has evicted; with `times` microseconds
     vectors: list[list[Any]] = field(default_factory=list)  # HGETALL of each
@@ -73,7 +72,6 @@ class PageOfThread:
             thread_id,
             found.get("total", 0),
             found.get("owner"),
-            found.get("title_source"),
             facts[order],
             bodies[order],
             vectors[order],

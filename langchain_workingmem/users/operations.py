@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -49,7 +49,6 @@ MOST = 10_000  # users of a page
 BATCH = 100  # threads that one round trip deletes
 LOOKS = 100  # at all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between looks
-Key = TypeVar("Key", bytes, str)
 
 
 def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserPage]:
@@ -150,14 +149,12 @@ class _Deletion:
             # prefixes are compared whole: the pattern also takes keys of a Memory whose `key_prefix` begins with ours
             named = yield from self.owned([key for key in seen if key.startswith((thread, vector))])
             yield from self.delete_threads(list({keys.thread_of(key): None for key in named}))
-            # a thread that has expired leaves its vectors for a while
-            orphans = yield from self.owned([key for key in named if key.startswith(vector)])
-            if orphans:
-                self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
+            left = [("DEL", key) for key in named if key.startswith(vector)]  # of threads that have expired
+            self.counts["vectors"] += sum((yield from send(*left))) if left else 0
             found += len(named)
         return found + (yield from self.delete_beside_threads())
 
-    def owned(self, keys: Sequence[Key]) -> Plan[list[Key]]:
+    def owned(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
         """Return those keys of threads and vectors that name the user. One round trip, none without keys."""
         owners = (yield from attempt(*(("HGET", key, "user") for key in keys))) if keys else []
         own = encode(self.user_id).encode()
@@ -172,11 +169,9 @@ class _Deletion:
             return
         keys, owner = self.state.keys, encode(self.user_id)
         if self.saver is not None:  # first: a deletion that is called again still knows the threads
-            own = yield from self.owned([keys.of(id).thread for id in ids])
             try:
-                for id in ids:
-                    if keys.of(id).thread in own:
-                        yield from self.saver.call("delete_thread", id)
+                for key in (yield from self.owned([keys.of(id).thread.encode() for id in ids])):
+                    yield from self.saver.call("delete_thread", keys.thread_of(key))
             except NotImplementedError:
                 self.checkpoints = "not implemented"
         self.has_begun = True
