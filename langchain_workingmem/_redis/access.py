@@ -84,22 +84,21 @@ def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, 
 
 def change_thread(
     state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any
-) -> Plan[dict[str, Any]]:
-    """Run `thread.lua`; return HGETALL of the thread by field. Raises `ThreadNotFoundError`, `UserDeletedError`."""
+) -> Plan[dict[bytes, Any]]:
+    """Run `thread.lua`; return the fields of the thread. Raises `ThreadNotFoundError`, `UserDeletedError`."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
     yield from state.indexes.ready()
-    owners = [user_id, head["to"] and decode(head["to"])] if "to" in head else [user_id]
     is_once = what == "create" and "is_own" not in head
-    (found, fields), deleted = yield from guarded_write(state, thread_id, owners, call, at_most_once=is_once)
-    row = {name.decode(): value for name, value in as_dict(fields).items()}
+    (_, fields), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=is_once)
+    row = as_dict(fields)
     if deleted is not None and row:
         if what == "create":
-            yield from undone(state, thread_id, user_id or "", int(row["version"]))
+            yield from undone(state, thread_id, user_id or "", int(row[b"version"]))
         raise deleted
     if not row:
         raise ThreadNotFoundError(thread_id)
-    return {**row, "is_left": found.get("is_left")}
+    return row
 
 
 def owner_of(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[tuple[str, str]]:

@@ -64,9 +64,6 @@ class Recent(Generic[K, V]):
                 self._entries.popitem(last=False)
             return made
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def pop(self, key: K) -> V | None:
         """Remove an entry, and return it."""
         with self._lock:
@@ -75,9 +72,7 @@ class Recent(Generic[K, V]):
 
 # ---------------------------------------------------------------------- wings
 
-WINGS: dict[
-    str, str
-] = {}  # the modules of wings by name; memory.py knows them, the core imports them where it meets their data
+WINGS: dict[str, str] = {}  # modules by the name of the wing, from memory.py; imported where their data are met
 
 
 def wing(name: str) -> Any:

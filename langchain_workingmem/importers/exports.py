@@ -47,8 +47,8 @@ def moment(time: float | str | None) -> str | None:
 def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
     """Turn lists of `messages_to_dict`, by thread id, into records.
 
-    A message without an id gets one from its thread and position, so that a second import adds nothing. System messages and
-    summaries are left out. Such lists contain no times: each message gets the time of the import.
+    A message without an id gets one from its thread and position, so that a second import adds nothing. System
+    messages and summaries are left out. Such lists contain no times: each message gets the time of the import.
     """
     if not isinstance(threads, Mapping):
         raise wrong_type(threads, "threads", "pass a dict of thread ids and lists of messages_to_dict")
@@ -73,9 +73,9 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
 def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Turn the `conversations.json` of a ChatGPT data export, read by `json.load`, into records.
 
-    Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that ChatGPT
-    hides (system prompts, custom instructions, thoughts) are left out. Tool calls and results become those of LangChain. An
-    image becomes a note with its name, because the export keeps images in other files.
+    Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that
+    ChatGPT hides (system prompts, custom instructions, thoughts) are left out. Tool calls and results become those of
+    LangChain. An image becomes a note with its name, because the export keeps images in other files.
     """
     check_list(conversations, "conversations", "the list that json.load(file) returns")
     yield header()

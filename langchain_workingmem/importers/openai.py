@@ -29,14 +29,15 @@ def from_openai(
 ) -> Iterator[dict[str, Any]]:
     """Turn logs of OpenAI's APIs into records: a dict of thread ids and lists of messages, or a list of conversations.
 
-    A conversation is a list of messages (Chat Completions) or items (Responses), or a dict with `messages` as for fine-tuning
-    (and `choices`), or with `input` and `output`. Such a dict may have an `id`, `title`, `metadata` and `created_at`; so may a
-    message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a message gets that of the import.
+    A conversation is a list of messages (Chat Completions) or items (Responses), or a dict with `messages` as for
+    fine-tuning (and `choices`), or with `input` and `output`. Such a dict may have an `id`, `title`, `metadata` and
+    `created_at`; so may a message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a message gets
+    that of the import.
 
-    An id that is not given comes from the content; that of a thread also from `user_id`, the owner. So a second import adds
-    nothing, and two users may have said the same. Conversations with the same id continue each other: what they repeat is
-    stored once. System and developer messages, reasoning and calls of OpenAI's own tools are left out. An error names the
-    conversation and the message, both counted from 0.
+    An id that is not given comes from the content; that of a thread also from `user_id`, the owner. So a second
+    import adds nothing, and two users may have said the same. Conversations with the same id continue each other:
+    what they repeat is stored once. System and developer messages, reasoning and calls of OpenAI's own tools are left
+    out. An error names the conversation and the message, both counted from 0.
     """
     if isinstance(conversations, Mapping):
         conversations = [{"id": id, "messages": messages} for id, messages in conversations.items()]
@@ -71,6 +72,7 @@ class _Conversation:
             same = uuid5(NAMESPACE_OID, json.dumps([owner, items], sort_keys=True))
             thread_id = uuid5(same, str(copies[same]))
             copies[same] += 1
+        thread_id = str(thread_id)
         began = at = moment(log.get("created_at") or log.get("created"))
         messages: list[tuple[BaseMessage, str | None]] = []
         for position, given in self._messages(items):
@@ -82,10 +84,10 @@ class _Conversation:
                 continue
             calls = given.get("tool_calls") or given.get("function_call") or []
             said = [given["role"], message.content, calls, given.get("tool_call_id")]
-            content = json.dumps([str(thread_id), len(messages), *said], sort_keys=True)
+            content = json.dumps([thread_id, len(messages), *said], sort_keys=True)
             message.id = str(given.get("id") or uuid5(NAMESPACE_OID, content))
             messages.append((message, at))
-        thread = {"id": str(thread_id), "title": log.get("title"), "created_at": began, "updated_at": at}
+        thread = {"id": thread_id, "title": log.get("title"), "created_at": began, "updated_at": at}
         thread["metadata"] = {**(log.get("metadata") or {}), "source": "openai"}
         return records_of(thread, messages, self.dropped)
 
@@ -100,7 +102,7 @@ class _Conversation:
         return [*asked, *(log.get("output") or [])]
 
     def _messages(self, items: list[Any]) -> list[tuple[int, dict[str, Any]]]:
-        """Return messages of Chat Completions with their positions; items of Responses between two inputs are one answer."""
+        """Return messages with their positions; items of Responses between two inputs are one answer."""
         found: list[tuple[int, dict[str, Any]]] = []
         goes_on = False  # the last one is an answer of several items
         for position, item in enumerate(items):
@@ -120,7 +122,7 @@ class _Conversation:
         return found
 
     def _message(self, given: Mapping[str, Any]) -> BaseMessage | None:
-        """Return the message of LangChain; None for what history does not store, and for an answer without any content."""
+        """Return the message of LangChain; None for what is not stored, and for an answer without content."""
         role, content, name = given["role"], given["content"], given.get("name")
         match role:
             case "system" | "developer":

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_workingmem._documents.filters import Filter, top_of
 from langchain_workingmem._documents.metadata import canonical_json, check_key, labels_of, metadata_filter, metadata_in
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.access import (
-    SWEEP,
-    change_thread,
-    check_owner,
-    delete_from,
-    guarded_write,
-    owner_tag,
-)
+from langchain_workingmem._redis.access import SWEEP, change_thread, check_owner, delete_from, guarded_write, owner_tag
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (
@@ -52,10 +45,12 @@ CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
-    """Convert a reply of HGETALL; None if it is empty."""
+    """Convert a reply of HGETALL; None if there is no thread."""
     row = as_dict(reply)
-    if b"user" not in row:
-        return None
+    return _read(thread_id, row) if b"user" in row else None
+
+
+def _read(thread_id: str, row: Mapping[bytes, Any]) -> Thread:
     title, source = row.get(b"title"), row.get(b"source_id")
     return Thread(
         id=thread_id,
@@ -88,11 +83,7 @@ def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None)
 
 def changed(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[Thread]:
     """Change a thread as `change_thread` does, and return it. One round trip."""
-    row = yield from change_thread(state, thread_id, user_id, what, **head)
-    thread = read_thread(thread_id, {name.encode(): value for name, value in row.items()})
-    if thread is None:
-        raise ThreadNotFoundError(thread_id)
-    return thread
+    return _read(thread_id, (yield from change_thread(state, thread_id, user_id, what, **head)))
 
 
 def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> dict[str, str]:
@@ -228,15 +219,12 @@ def _matching(
 ) -> Plan[list[dict[bytes, bytes]]]:
     """Return key, time and the metadata named of all threads that pass a filter, which Python tests. One round trip."""
     condition, is_decided = wanted.condition(labels_of)
-    fields = (
-        [order_by] if is_decided else [f"metadata:{key}" for key in sorted({*wanted.keys, *map(top_of, wanted.keys)})]
-    )
-    if any("\0" in name for name in fields):
+    named = sorted({*wanted.keys, *map(top_of, wanted.keys)})
+    fields = [order_by] if is_decided else [f"metadata:{key}" for key in named]
+    if any("\0" in key for key in named):
         fields = []  # all: Search cannot name one with a NUL
-    where = build_filter(user_id=user_id, metadata=condition)
-    search = sorted_search(
-        state.keys.threads_index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields
-    )
+    index, where = state.keys.threads_index, build_filter(user_id=user_id, metadata=condition)
+    search = sorted_search(index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields)
     (reply,) = yield from state.indexes.search(search)
     rows = rows_of(reply)
     if len(rows) == MOST_ROWS:

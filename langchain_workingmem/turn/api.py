@@ -92,6 +92,7 @@ class Turn:
                 f"recall={shown(recall)}", remedy=f"pass {', '.join(recall) or 'them'} as arguments of their own"
             )
         one_of(recall, (False, None), "recall")
+        one_of(working_memory, (True, False), "working_memory")
         given = [HumanMessage(messages)] if isinstance(messages, str) else messages
         new = yield from self.opened(given, thread_id, user_id)
         numbered = [message for message in new if message.id is None]
