@@ -89,14 +89,13 @@ class EmbeddedRedis:
             raise RedisCapabilityError("the embedded server does not run on Windows", remedy=f"run {_INSTEAD}")
         with self._mutex:
             deadline, had = time.monotonic() + START_SECONDS, self._directory
-            engine = chosen_engine()
             directory = had or self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
             try:
                 if had is None:
                     directory, users = _claim(directory, deadline)
                     self._directory, self._release = directory, weakref.finalize(self, os.close, users)
                 end = "remove" if self._given is None else "keep"
-                place = _start_or_join(directory, engine, deadline, end)
+                place = _start_or_join(directory, deadline, end)
             except BaseException:  # Ctrl-C, too
                 if had is None:
                     self._give_up()
@@ -270,7 +269,7 @@ def socket_of(directory: Path) -> Path:
     return Path("/tmp", f"workingmem-{os.geteuid()}-{digest}", "redis.sock")  # noqa: S108 - it is checked below
 
 
-def _start_or_join(directory: Path, engine: Engine, deadline: float, end: str) -> Path:
+def _start_or_join(directory: Path, deadline: float, end: str) -> Path:
     """Start the server of a claimed directory, or join a running one; return its socket when its data is loaded."""
     spawned, place = False, socket_of(directory)
     start_lock = _wait_for(child.open_lock(directory / "start.lock"), fcntl.LOCK_EX, deadline)
@@ -282,7 +281,7 @@ def _start_or_join(directory: Path, engine: Engine, deadline: float, end: str) -
             if is_dead and spawned:
                 raise _failed(f"the server of {directory} died during its start", directory)
             if is_dead:
-                _spawn(directory, place, engine, end)
+                _spawn(directory, place, end)
                 spawned = True
             elif time.monotonic() > deadline and not reply.startswith("-LOADING"):  # much data takes its time
                 raise _failed(f"the server of {directory} does not answer", directory)
@@ -327,24 +326,16 @@ def command_of(engine: Engine, directory: Path, place: Path) -> list[str]:
     return [str(engine.binary), *(word for name, value in pairs for word in (f"--{name}", value))]
 
 
-def _spawn(directory: Path, place: Path, engine: Engine, end: str) -> None:
+def _spawn(directory: Path, place: Path, end: str) -> None:
     """Start `child.py`, which starts the server and goes on in the background."""
+    command = command_of(chosen_engine(), directory, place)
     place.parent.mkdir(mode=0o700, exist_ok=True)
     _check_owner(place.parent)
     log = directory / "redis.log"
     if log.exists():
         log.replace(directory / "redis.log.1")
     log.touch(0o600)
-    script = [
-        sys.executable,
-        "-I",
-        "-S",
-        child.__file__,
-        str(directory),
-        str(place),
-        end,
-        *command_of(engine, directory, place),
-    ]
+    script = [sys.executable, "-I", "-S", child.__file__, str(directory), str(place), end, *command]
     with log.open("ab") as output:
         # In a new session, so that Ctrl-C in the terminal does not reach it. Not on our standard output, whose reader
         # would wait for the server. If it fails, the log says why.

@@ -265,11 +265,11 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
 
 def _filled(data: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a message that are not empty, without its type; content and artifact may be empty."""
+    kept = {"content", "artifact"}
     return {
         key: value
         for key, value in data.items()
-        if key == "content"
-        or (value is not None and key != "type" and (value or not isinstance(value, dict | list) or key == "artifact"))
+        if key != "type" and value is not None and (key in kept or not isinstance(value, dict | list) or value)
     }
 
 
