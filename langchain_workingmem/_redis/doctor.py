@@ -17,7 +17,6 @@ from langchain_workingmem.errors import (
     RedisCapabilityError,
     RedisConnectionError,
     RedisReplyError,
-    Remedy,
     WorkingMemError,
 )
 from langchain_workingmem.models import StoredMessage
@@ -34,7 +33,7 @@ MOST_THREADS, MOST_MESSAGES = 100, 100  # the newest ones, which are looked at
 TOGETHER = 10  # threads whose messages are read in one round trip
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
-_REINDEX = Remedy("run {reindex}")
+_REINDEX = "run memory.recall.reindex()"
 _NO_SEARCH = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
 
 
@@ -208,7 +207,7 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
     if is_indexing and part < 1:  # for a while after a restart Search reports indexing, and a percentage of 16,350
         return _found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")
     if failures:
-        remedy = Remedy("run {reindex}; the number also counts what was mended since the index was made")
+        remedy = "run memory.recall.reindex(); the number also counts what was mended since the index was made"
         return _found(check, "unknown", f"{seen}; {failures:,.0f} could not be indexed", remedy)
     return _found(check, "ok", seen)
 

@@ -11,7 +11,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import WORD, as_searched, keep_ends
-from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
+from langchain_workingmem.errors import ArgumentError, EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -310,7 +310,5 @@ def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
     """Return the parts of a cursor, or raise `OptionError`."""
     match = form.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None:
-        raise OptionError(
-            f"cursor={shown(cursor)}", remedy=Remedy("pass the next_cursor of the page before, unchanged")
-        )
+        raise ArgumentError(f"cursor={shown(cursor)}", remedy="pass the next_cursor of the page before, unchanged")
     return match.groups()

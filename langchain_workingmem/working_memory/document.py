@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError
 
 from langchain_workingmem._text.nesting import check_depth, parse_json, shown
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.errors import OptionError, Remedy, WorkingMemoryValidationError
+from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.working_memory.patch import (
     MOST_CHANGES,
     append_patch,
@@ -311,7 +311,7 @@ def check_size(document: str, limit: int | None) -> str:
     if limit is not None and size > limit:
         raise WorkingMemoryValidationError(
             f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",
-            remedy=Remedy("keep only what matters{or_max_bytes}"),
+            remedy="keep only what matters",
         )
     return document
 
@@ -326,7 +326,8 @@ def _load(text: str) -> dict[str, Any]:
     document = parse_json(text) if text else {}
     if not isinstance(document, dict):
         raise WorkingMemoryValidationError(
-            "what is stored was written in another format than the schema's JSON", remedy=Remedy("{rewrite}")
+            "what is stored was written in another format than the schema's JSON",
+            remedy="replace it as a whole by everything that still holds, in the form of the schema",
         )
     return document
 
