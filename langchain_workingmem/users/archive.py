@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from langchain_core.messages import message_to_dict, messages_from_dict
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator
 
-from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, drafts, is_storable
+from langchain_workingmem._redis.filters import label
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.state import wing
