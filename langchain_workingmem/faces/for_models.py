@@ -67,6 +67,7 @@ def describe_invalid(error: Any, known: Iterable[str] = ()) -> str:
         return shortened(f"Nothing was done. {error}")
     reasons = "; ".join(f"{field}: {reason}" for field, reason in problems_in(error))
     names = f". The tool takes {', '.join(known) or 'no arguments'}" if UNKNOWN in reasons else ""
+    reasons = reasons.replace(UNKNOWN, "there is no such argument")
     return shortened(f"Nothing was done. The arguments are invalid: {reasons}{names}")
 
 

@@ -215,7 +215,7 @@ def test_quotas_count_revisions_and_refuse_without_a_trace(make_memory: Make, ra
         lambda: files.insert("/a", 0, "y", **ANN),
     )
     for call in calls:
-        with pytest.raises(FileQuotaError, match="10 at most.*leave something out"):
+        with pytest.raises(FileQuotaError, match=r"10 at most.*leave something out"):
             call()
     files.write("/a", "y" * 10, **ANN)
     growing: tuple[Callable[[], Any], ...] = (
