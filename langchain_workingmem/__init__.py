@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.embeddings import LocalEmbeddings, MultilingualEmbeddings
     from langchain_workingmem.errors import *
     from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
-    from langchain_workingmem.faces.per_call import PerCall
+    from langchain_workingmem.faces.config import PerCall
     from langchain_workingmem.faces.retriever import SemanticRecallRetriever
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.middleware import MemoryMiddleware
@@ -85,7 +85,7 @@ _MODULES = {
     "Memory": "memory",
     "MemoryMiddleware": "middleware",
     "ObservationOptions": "observations",
-    "PerCall": "faces.per_call",
+    "PerCall": "faces.config",
     "RedisChatMessageHistory": "faces.chat_history",
     "RedisMemoryStore": "store",
     "SemanticRecallRetriever": "faces.retriever",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from zoneinfo import ZoneInfo, available_timezones
@@ -52,6 +52,12 @@ def check_model(value: object, name: str) -> None:
 def wrong_type(value: object, name: str, remedy: str) -> OptionError:
     """Return the error for a value of another type than wanted."""
     return OptionError(f"{name} is of type {type(value).__name__}", remedy=remedy)
+
+
+def check_list(value: object, name: str, wanted: str) -> None:
+    """Raise `OptionError` for what is no list, or other iterable of several things."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise wrong_type(value, name, f"pass {wanted}")
 
 
 def check_time(value: object, name: str) -> None:

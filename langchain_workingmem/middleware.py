@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 try:
     from langchain.agents.middleware import AgentMiddleware
@@ -17,13 +17,13 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
 from langchain_workingmem._engine.calls import is_overflow
+from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem.checks import one_of, wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of, required_ids
+from langchain_workingmem.faces.config import Owner, as_owner, outer_run_of, required_ids
 from langchain_workingmem.faces.runs import HookCall, Run, Runs
-from langchain_workingmem.faces.tools import WRITING, memory_tools
-from langchain_workingmem.faces.tools.order import InOrder
+from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.turn import Gathered, Shown, Turn, assemble
 
@@ -107,73 +107,65 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the name by which the agent knows it."""
         return self._name
 
-    @operation
-    def before_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[None]:
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> None:
         """Keep the messages with which the run begins: other middleware may trim them before the model is called."""
-        yield from ()
         self._runs.begin(self._call(state, runtime))
 
-    abefore_agent = twin(before_agent)
+    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Async twin of `before_agent`."""
+        self.before_agent(state, runtime)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
         """Show memory to the model. The question is saved first, because the run may be abandoned before the answer."""
-        call = self._call(request.state, request.runtime)
-        run = self._core.run(self._runs.prepare(call, request.model))
-        try:
-            try:
-                answer = handler(self._with_memory(request, call, run))
-            except Exception as error:
-                if not is_overflow(error) or not self._core.run(self._runs.make_room(call, run)):
-                    raise
-                answer = handler(self._with_memory(request, call, run))
-        except Exception as error:
-            self._core.run(self._runs.fail(call, error))
-            raise
-        self._runs.note_answer(call, answer)
-        return answer
+        return cast("ModelCallResult[Any]", self._core.run(self._model_call(request, handler)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelCallResult[Any]:
         """Async twin of `wrap_model_call`."""
+        return cast("ModelCallResult[Any]", await self._core.arun(self._model_call(request, handler)))
+
+    def _model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Plan[Any]:
         call = self._call(request.state, request.runtime)
-        run = await self._core.arun(self._runs.prepare(call, request.model))
+        run = yield from self._runs.prepare(call, request.model)
+
+        def ask() -> Plan[Any]:
+            asked = partial(handler, self._with_memory(request, call, run))
+            return (yield from Call(asked, asked))
+
         try:
             try:
-                answer = await handler(self._with_memory(request, call, run))
+                answer = yield from ask()
             except Exception as error:
-                if not is_overflow(error) or not await self._core.arun(self._runs.make_room(call, run)):
+                if not is_overflow(error) or not (yield from self._runs.make_room(call, run)):
                     raise
-                answer = await handler(self._with_memory(request, call, run))
+                answer = yield from ask()
         except Exception as error:
-            await self._core.arun(self._runs.fail(call, error))
+            yield from self._runs.fail(call, error)
             raise
         self._runs.note_answer(call, answer)
         return answer
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
-        """Tell agents that run inside the tool the thread and the user of this one; save the run so far if the tool ends it."""
-        try:
-            with self._in_call_order(request), outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
-                return handler(request)
-        except GraphBubbleUp:  # an interrupt: the run goes on later
-            raise
-        except Exception:
-            self._core.run(self._runs.fail(self._call(request.state, request.runtime), None))
-            raise
+        """Tell agents inside the tool the thread and the user of this one; keep calls that write in order; save a run that it ends."""
+        return cast("T", self._core.run(self._tool_call(request, handler)))
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
+        return cast("T", await self._core.arun(self._tool_call(request, handler)))
+
+    def _tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Plan[Any]:
+        config = get_config()
+        thread_id = config.get("configurable", {}).get("thread_id")
         try:
-            async with self._in_call_order(request):
-                with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
-                    return await handler(request)
-        except GraphBubbleUp:
+            with outer_run_of(config, trust_client_ids=self._trust_client_ids):
+                return (yield from self._runs.tool_call(handler, request, thread_id))
+        except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
         except Exception:
-            await self._core.arun(self._runs.fail(self._call(request.state, request.runtime), None))
+            yield from self._runs.fail(self._call(request.state, request.runtime), None)
             raise
 
     @operation
@@ -183,9 +175,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return {"messages": [*changed]} if changed else None  # a change in place is in no checkpoint
 
     aafter_agent = twin(after_agent)
-
-    def _in_call_order(self, request: ToolCallRequest) -> InOrder:
-        return InOrder(request, get_config().get("configurable", {}).get("thread_id"), WRITING)
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not of a request: middleware around this one may show the model something else
@@ -201,25 +190,19 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                     remedy="rename that one, pass MemoryMiddleware(memory, name='team'), or leave the tool to it with "
                     "MemoryMiddleware(memory, tools=[...])",
                 )
-        read_only = self._read_only or call.limits.read_only
-        hidden = {name for name in own if read_only and name.startswith(WRITING)}
+        hidden = {name for name in own if call.limits.forbids(name)}
         gathered = run.gathered or Gathered(*required_ids(call.ids))
         marks = self._core.state.marks(*required_ids(call.ids))
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
         messages = [marks.original(message) for message in request.messages]
-        context = assemble(
-            self._core.state,
-            self._turn.history,
-            gathered,
-            run.own_view(messages, self._turn.history),
-            Shown(
-                read_only=read_only,
-                for_model=True,
-                tools=[name for name, _ in names if name in own and name not in hidden],
-                name=self._memory_name,
-                in_prompt=partial(_with_blocks, request.system_message),
-            ),
+        shown = Shown(
+            read_only=self._read_only or call.limits.read_only,
+            for_model=True,
+            tools=[name for name, _ in names if name in own and name not in hidden],
+            name=self._memory_name,
+            in_prompt=partial(_with_blocks, request.system_message),
         )
+        context = assemble(self._core.state, self._turn.history, gathered, messages, shown)
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
             system_message=_with_blocks(request.system_message, context.system),

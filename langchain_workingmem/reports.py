@@ -85,6 +85,7 @@ class ImportReport:
     threads: int = 0
     messages: int = 0
     skipped: int = 0  # messages that were stored already
+    dropped: int = 0  # messages that an importer has left out, such as system prompts
     working_memories: int = 0
     revisions: int = 0
     files: int = 0

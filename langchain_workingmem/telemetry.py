@@ -38,7 +38,7 @@ _METHODS = {
     ),
     "create_memory": ("save_turn append create clone load backfill write upload_files after_agent save_memory"),
     "update_memory": (
-        "update transfer merge edit insert rename revert undo keep observe reindex reindex_messages recover update_working_memory fail title "
+        "update transfer merge edit insert rename revert undo keep observe reindex reindex_messages recover update_working_memory title "
         "ttl vectors sweep"
     ),
     "upsert_memory": "put",

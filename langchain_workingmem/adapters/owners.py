@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem.errors import ReadOnlyError
-from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
-from langchain_workingmem.faces.per_call import PerCall
+from langchain_workingmem.faces.config import Owner, PerCall, as_owner, required_ids, resolve
 from langchain_workingmem.files import check_by
 
 if TYPE_CHECKING:

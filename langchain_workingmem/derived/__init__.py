@@ -1,17 +1,15 @@
-"""Derived rows: what models have made of messages, with the messages behind it.
+"""Derived rows: what models have made of messages, with the messages behind it. `worker`, which only wings need, is imported by its name."""
 
-`asking` and `worker`, which only wings need, are imported by their names.
-"""
-
-from langchain_workingmem.derived.moving import export_rows, restore_rows
 from langchain_workingmem.derived.rows import (
     NEWEST,
     ROW_KINDS,
     NewRow,
     Ranges,
     Rows,
+    Show,
     Work,
     commit,
+    export_rows,
     fail,
     give,
     known_rows,
@@ -21,6 +19,7 @@ from langchain_workingmem.derived.rows import (
     read_rows_of,
     read_threads,
     read_work,
+    restore_rows,
     show_command,
     take,
     thread_commands,
@@ -32,6 +31,7 @@ __all__ = [
     "NewRow",
     "Ranges",
     "Rows",
+    "Show",
     "Work",
     "commit",
     "export_rows",

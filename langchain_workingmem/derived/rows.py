@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import owner_tag, read_reply, run_script
-from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.access import find_seqs, owner_tag, read_reply
+from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.keys import Facts, decode, encode
 from langchain_workingmem._redis.scripts import READING, Script
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError, UserDeletedError, WorkingMemError
+from langchain_workingmem.errors import ThreadOwnershipError, UserDeletedError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
 
-SHOW, LEASE = Script("derived/show", *READING), Script("derived/lease", *READING)
-COMMIT = Script("derived/commit", *READING, "derived/rows")
+CALL = Script("derived/call", *READING, "derived/rows")
 ROW_KINDS = ("observations", "keeping")  # of rows, and the wings that make them
 NEWEST = 50  # threads of a user that a turn looks at
 FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
+STEP = 50  # rows of one commit, when rows are restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +43,17 @@ class Ranges:
         pairs = (part.split("-") for part in text.split(",") if part)
         return cls(tuple(sorted((int(low), int(high)) for low, high in pairs)))
 
-    def __contains__(self, seq: object) -> bool:
-        if not isinstance(seq, int):
-            return False
-        at = bisect_right(self.pairs, (seq, inf)) - 1
-        return at >= 0 and seq <= self.pairs[at][1]
-
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(self.pairs)
 
     def __len__(self) -> int:
         return len(self.pairs)
 
-
-NOTHING = Ranges()
+    def __contains__(self, seq: object) -> bool:
+        if not isinstance(seq, int):
+            return False
+        at = bisect_right(self.pairs, (seq, inf)) - 1
+        return at >= 0 and seq <= self.pairs[at][1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class Rows:
     revision: str = ""  # <epoch>.<id of the last row>: within an epoch rows come only at the end
     missing_at: int | None = None  # ms: there was no thread then
     expires: int | None = None  # ms: when its time is over at the earliest
-    covered: Ranges = NOTHING
+    covered: Ranges = field(default_factory=Ranges)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)  # bodies by id
 
 
@@ -87,11 +85,22 @@ class NewRow(NamedTuple):
     """A row to be made."""
 
     body: dict[str, Any]
-    cites: Sequence[int] = ()  # seqs, rising
+    cites: Sequence[int] = ()  # seqs
     covers: Sequence[int] = ()
     replaces: Sequence[int] = ()  # ids of rows, whose messages it cites and covers, too
     draws: Sequence[int] = ()  # ids of rows whose messages it cites, too
     waits: bool = False  # it is not shown before it is activated
+
+
+# ---------------------------------------------------------------------- reading
+
+
+class Show(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
+    """The call that reads the rows of a kind, with what this process knew of them then; `learn` reads its reply."""
+
+    place: tuple[str, str]  # thread and kind
+    user_id: str | None
+    known: Rows
 
 
 @dataclass(slots=True)
@@ -107,12 +116,14 @@ def known_rows(state: MemoryState, thread_id: str, kind: str) -> Rows:
 
 
 def show_command(
-    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *, work: bool | None = None, whole: bool = False
-) -> Command:
-    """Return the call that reads what `known_rows` does not know yet; `learn` reads its reply. `whole`: as if nothing were known."""
-    known = None if whole else known_rows(state, thread_id, kind).revision or None
-    head = {"user": owner_tag(user_id), "kind": kind, "revision": known, "work": work}
-    return SHOW.on(state.keys.of(thread_id), **head)
+    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *, work: bool | None = None
+) -> Show:
+    """Return the call that reads what `known_rows` does not know yet."""
+    known = known_rows(state, thread_id, kind)
+    head = {"user": owner_tag(user_id), "kind": kind, "revision": known.revision or None, "work": work}
+    call = Show(CALL.on(state.keys.of(thread_id), what="show", **head))
+    call.place, call.user_id, call.known = (thread_id, kind), user_id, known
+    return call
 
 
 def state_command(state: MemoryState, thread_id: str) -> Command:
@@ -120,52 +131,36 @@ def state_command(state: MemoryState, thread_id: str) -> Command:
     return ("HMGET", state.keys.of(thread_id).thread, "created_at", "edits")
 
 
-def learn(state: MemoryState, thread_id: str, user_id: str | None, kind: str, reply: Any) -> Plan[Rows]:
-    """Take in what `show_command` has read; raise what it refuses.
-
-    One round trip where the cache of this process has changed meanwhile, so that the reply does not fit to it.
-    """
-    found = read_reply(reply, thread_id, user_id)
-    rows = _merged(known_rows(state, thread_id, kind), found, reply[1])
-    if rows is None:
-        (reply,) = yield from send(show_command(state, thread_id, user_id, kind, whole=True))
-        found = read_reply(reply, thread_id, user_id)
-        rows = _merged(Rows(), found, reply[1]) or Rows()
-    state.room(_Known).rows.put((thread_id, kind), rows)
-    return rows
-
-
-def _merged(known: Rows, found: dict[str, Any], bodies: Sequence[bytes]) -> Rows | None:
-    """Return what is known with a reply; None where that stands on something else."""
-    epoch, _, last = found["revision"].partition(".")
-    known_epoch, _, known_last = known.revision.partition(".")
-    is_same = known_epoch == epoch
+def learn(state: MemoryState, call: Show, reply: Any) -> Rows:
+    """Take in what `show_command` has read; raise what it refuses."""
+    found, known = read_reply(reply, call.place[0], call.user_id), call.known
     if "since" not in found:
-        return known if is_same and int(known_last or 0) >= int(last) else None
-    since = found["since"]
-    if since and (not is_same or int(known_last) < since):
-        return None
-    if is_same and int(known_last or 0) > int(last):  # another reply was faster
         return known
-    rows = {id: body for id, body in known.rows.items() if id <= since}
-    rows |= {id: orjson.loads(body) for id, body in zip(found.get("ids") or (), bodies, strict=True) if body}
-    return Rows(found["revision"], found.get("missing_at"), found.get("expires"), Ranges.read(found["covered"]), rows)
+    rows = {id: body for id, body in known.rows.items() if id <= found["since"]}
+    ids = (id for low, high in Ranges.read(found["ids"]) for id in range(low, high + 1))
+    rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
+    covered = Ranges.read(found["covered"])
+    read = Rows(found["revision"], found.get("missing_at"), found.get("expires"), covered, rows)
+    state.room(_Known).rows.put(call.place, read)
+    return read
 
 
 def read_rows_of(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Rows]:
     """Read the rows of a kind. One round trip."""
-    (reply,) = yield from send(show_command(state, thread_id, user_id, kind))
-    return (yield from learn(state, thread_id, user_id, kind, reply))
+    call = show_command(state, thread_id, user_id, kind)
+    return learn(state, call, (yield from send(call))[0])
 
 
-def read_work(
-    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *beside: Command
-) -> Plan[tuple[Rows, Work, list[Any]]]:
-    """Read the rows of a kind with what a worker has to know, and the replies to the commands `beside`. One round trip."""
-    reply, *others = yield from send(show_command(state, thread_id, user_id, kind, work=True), *beside)
+def read_work(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[tuple[Rows, Work]]:
+    """Read the rows of a kind with what a worker has to know. One round trip."""
+    call = show_command(state, thread_id, user_id, kind, work=True)
+    (reply,) = yield from send(call)
     found = read_reply(reply, thread_id, user_id)
     work = Work(found["created_at"], found["edits"], Ranges.read(found["ahead"]), found["failures"], found["failed"])
-    return (yield from learn(state, thread_id, user_id, kind, reply)), work, others
+    return learn(state, call, reply), work
+
+
+# ---------------------------------------------------------------------- writing
 
 
 def commit(
@@ -183,28 +178,26 @@ def commit(
 ) -> Plan[list[int | str] | None]:
     """Write rows; return the id of each, "stale", or "covered" by a row of another worker. None: the thread has changed since `work`.
 
-    `whole`: if the first row is refused, nothing is done, so that a call whose reply was lost can be repeated.
-
-    Nothing is written for messages that were deleted or edited since. One round trip; the thread is noted at its user in it.
+    `whole`: if the first row is refused, nothing is done, so that a call whose reply was lost can be repeated. One round trip.
     """
-    heads = [
-        {
-            "cites": sorted(row.cites),
-            "covers": sorted(row.covers),
-            "replaces": _as_ranges(row.replaces),
-            "draws": _as_ranges(row.draws),
-            "waits": row.waits,
-        }
-        for row in rows
-    ]
-    call = COMMIT.on(
+    call = CALL.on(
         state.keys.of(thread_id),
         *(orjson.dumps(row.body) for row in rows),
+        what="commit",
         user=owner_tag(user_id),
         kind=kind,
         created_at=work.created_at,
         edits=work.edits,
-        rows=heads,
+        rows=[
+            {
+                "cites": sorted({*row.cites}),
+                "covers": sorted({*row.covers}),
+                "replaces": _as_ranges(row.replaces),
+                "draws": _as_ranges(row.draws),
+                "waits": row.waits,
+            }
+            for row in rows
+        ],
         whole=whole,
         drop=_as_ranges(drop),
         clear=clear,
@@ -229,9 +222,6 @@ def _as_ranges(ids: Iterable[int]) -> str:
     return ",".join(f"{id}-{id}" for id in sorted(ids))
 
 
-# ---------------------------------------------------------------------- leases
-
-
 def take(
     state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, ms: int, *, force: bool = False
 ) -> Plan[tuple[int, bool]]:
@@ -239,28 +229,27 @@ def take(
 
     `force` takes it although the workers pause after a failure.
     """
-    head = {"what": "take", "token": token, "ms": ms, "force": force or None}
-    return (yield from _lease(state, thread_id, user_id, kind, **head))
+    return (yield from _lease(state, thread_id, user_id, kind, "take", token=token, ms=ms, force=force))
 
 
 def give(state: MemoryState, thread_id: str, user_id: str, kind: str, token: str) -> Plan[None]:
     """Give the lease back."""
-    yield from _lease(state, thread_id, user_id, kind, what="give", token=token)
+    yield from _lease(state, thread_id, user_id, kind, "give", token=token)
 
 
 def fail(
     state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, *, counts: bool, about: str = ""
 ) -> Plan[None]:
     """Let all workers pause; a failure that `counts` is one of the answer, not of the model. `about`: what it was about."""
-    head = {"what": "fail", "token": token, "ms": FIRST_PAUSE, "most": LONGEST_PAUSE, "counts": counts or None}
-    yield from _lease(state, thread_id, user_id, kind, **head, about=about)
+    pause = {"ms": FIRST_PAUSE, "most": LONGEST_PAUSE, "counts": counts, "about": about}
+    yield from _lease(state, thread_id, user_id, kind, "fail", token=token, **pause)
 
 
-def _lease(state: MemoryState, thread_id: str, user_id: str, kind: str, **head: Any) -> Plan[tuple[int, bool]]:
-    call = LEASE.on(state.keys.of(thread_id), user=owner_tag(user_id), kind=kind, **head)
-    (found,) = yield from run_script(thread_id, user_id, call)
-    if found["wait"] < 0:
-        raise ThreadNotFoundError(thread_id)
+def _lease(
+    state: MemoryState, thread_id: str, user_id: str, kind: str, what: str, **head: Any
+) -> Plan[tuple[int, bool]]:
+    (reply,) = yield from send(CALL.on(state.keys.of(thread_id), user=owner_tag(user_id), kind=kind, what=what, **head))
+    found = read_reply(reply, thread_id, user_id)
     return int(found["wait"]), bool(found.get("pause"))
 
 
@@ -268,10 +257,7 @@ def _lease(state: MemoryState, thread_id: str, user_id: str, kind: str, **head: 
 
 
 def thread_commands(state: MemoryState, user_id: str, kind: str, thread_ids: Iterable[str]) -> list[Command]:
-    """Return the commands that read which threads of a user have rows, and those of some threads; `read_threads` reads their replies.
-
-    Threads with the newest rows come first.
-    """
+    """Return the commands that read which threads of a user have rows, the newest first, and those of some threads."""
     listing: Command = ("ZRANGE", state.keys.rows_of_user(user_id, kind), 0, -1, "REV")
     return [listing, *(show_command(state, id, user_id, kind) for id in thread_ids)]
 
@@ -280,24 +266,22 @@ def read_threads(
     state: MemoryState,
     user_id: str,
     kind: str,
-    asked: Sequence[Command],
+    asked: Sequence[Any],
     replies: Sequence[Any],
     choose: Callable[[list[str]], list[str]],
 ) -> Plan[dict[str, Rows]]:
-    """Return the rows of those threads of a user that `choose` takes, without what belongs to another user by now.
+    """Return the rows of those threads of a user that `choose` takes, from the replies to `thread_commands`.
 
-    One round trip where threads are chosen of which nothing was asked.
+    One round trip where threads are chosen of which nothing was asked. What belongs to another user by now is left out.
     """
-    read = {
-        state.keys.thread_of(str(call[3]).encode()): reply for call, reply in zip(asked[1:], replies[1:], strict=True)
-    }
+    read = {call.place[0]: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
     chosen = choose([decode(tag) for tag in replies[0]])
-    if new := [id for id in chosen if id not in read]:
-        read |= zip(new, (yield from send(*(show_command(state, id, user_id, kind) for id in new))), strict=True)
+    if new := [show_command(state, id, user_id, kind) for id in chosen if id not in read]:
+        read |= {call.place[0]: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
     found = {}
     for id in chosen:
         with suppress(ThreadOwnershipError):
-            found[id] = yield from learn(state, id, user_id, kind, read[id])
+            found[id] = learn(state, *read[id])
     return found
 
 
@@ -311,12 +295,81 @@ def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[
     """Note at both users that a thread with rows has another owner. Two round trips."""
     tag, keys = encode(thread_id), state.keys
     scores = yield from send(*(("ZSCORE", keys.rows_of_user(owner, kind), tag) for kind in ROW_KINDS))
-    moving: list[Command] = []
     for kind, score in zip(ROW_KINDS, scores, strict=True):
         if score is not None:
-            moving += [
-                ("ZADD", keys.rows_of_user(to, kind), float(score), tag),
-                ("ZREM", keys.rows_of_user(owner, kind), tag),
-            ]
-    if moving:
-        yield from send(*moving)
+            adding: Command = ("ZADD", keys.rows_of_user(to, kind), float(score), tag)
+            yield from send(adding, ("ZREM", keys.rows_of_user(owner, kind), tag))
+
+
+# ---------------------------------------------------------------------- copies and archives
+
+
+def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]]:
+    """Return the rows of a thread with ids of messages instead of seqs, as they were made. One round trip, two if it has rows."""
+    keys = state.keys.of(thread_id)
+    fields = as_dict((yield from send(("HGETALL", keys.rows)))[0])
+    heads = [orjson.loads(value) for name, value in fields.items() if name.startswith(b"r:")]
+    if not heads:
+        return []
+    members = yield from send(("ZRANGE", keys.order, 0, -1), ("ZRANGE", keys.superseded, 0, -1))
+    facts = sorted((one.seq, one.id) for some in members for one in (Facts.read(text.decode()) for text in some))
+
+    def ids(text: str) -> list[str]:
+        spans = ((bisect_left(facts, (low, "")), bisect_left(facts, (high + 1, ""))) for low, high in Ranges.read(text))
+        return [id for first, end in spans for _, id in facts[first:end]]
+
+    return [
+        {
+            "id": head["id"],
+            "row": head["kind"],
+            "cites": ids(head["cites"]),
+            "covers": ids(head["covers"]),
+            "replaces": [id for id, _ in Ranges.read(head["replaces"])],
+            "waits": not head["active"],
+            "body": orjson.loads(body),
+        }
+        for head in sorted(heads, key=lambda head: head["id"])
+        if (body := fields.get(b"b:%d" % head["id"]))
+    ]
+
+
+def restore_rows(
+    state: MemoryState,
+    thread_id: str,
+    user_id: str,
+    rows: Sequence[Mapping[str, Any]],
+    ids: Mapping[str, str] | None = None,
+) -> Plan[int]:
+    """Make exported rows in a thread that has their messages, perhaps under new `ids`; return how many.
+
+    Rows of messages that are not there are left out, and all of them where the thread has rows already. What was replaced is made
+    first. Three round trips, and one for each 50 rows.
+    """
+    keys = state.keys.of(thread_id)
+    if not rows or (yield from send(("HEXISTS", keys.rows, "next")))[0]:
+        return 0
+    named = {id for row in rows for id in (*row["cites"], *row["covers"])}
+    new = {id: id for id in named} if ids is None else {id: ids[id] for id in named if id in ids}
+    places = yield from find_seqs(keys, [*new.values()])
+    seqs = {id: places[at] for id, at in new.items() if at in places}
+    made: dict[int, int] = {}
+
+    def restored(row: Mapping[str, Any]) -> NewRow:
+        body = dict(row["body"])
+        if "ids" in body:  # of messages, as the thread has them
+            body["ids"] = [new[id] for id in body["ids"] if id in new]
+        cites, covers = ([seqs[id] for id in row[name]] for name in ("cites", "covers"))
+        return NewRow(body, cites, covers, [made[id] for id in row["replaces"] if id in made], waits=row["waits"])
+
+    replaced = {id for row in rows for id in row["replaces"]}
+    for kind in dict.fromkeys(row["row"] for row in rows):
+        _, work = yield from read_work(state, thread_id, user_id, kind)
+        of_kind = [row for row in rows if row["row"] == kind and {*row["cites"], *row["covers"]} <= seqs.keys()]
+        for level in True, False:
+            some = [row for row in of_kind if (row["id"] in replaced) is level]
+            for start in range(0, len(some), STEP):
+                step = some[start : start + STEP]
+                written = yield from commit(state, thread_id, user_id, kind, work, [*map(restored, step)])
+                done = zip(step, written or (), strict=False)
+                made |= {row["id"]: id for row, id in done if isinstance(id, int)}
+    return len(made)

@@ -1,48 +1,242 @@
-"""A worker that makes rows of a kind in one thread: one at a time over all processes, with pauses after failures."""
+"""A worker that lets a model read a thread and makes rows of its answers: one at a time over all processes, with pauses after failures."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
+from html import escape
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from uuid import uuid4
 
-from langchain_workingmem._engine.calls import is_refusal
-from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
-from langchain_workingmem.derived.asking import Asking, BadAnswer, ChangedError
-from langchain_workingmem.derived.rows import fail, give, state_command, take
+from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_workingmem._counting import Taken, count_taken, tokens_of_call
+from langchain_workingmem._engine.calls import ask, is_refusal
+from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
+from langchain_workingmem._redis.keys import Facts
+from langchain_workingmem._text.clock import to_minute, zone_name
+from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem._text.said import is_memory_tool, tool_call_ids
+from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
+from langchain_workingmem.derived.rows import Ranges, Rows, Work, fail, give, read_work, state_command, take
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.history import made
+from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.derived.rows import Work
 
-WAIT = 0.25  # seconds between two looks at the lease of another worker
+T = TypeVar("T")
 
 _log = logging.getLogger("langchain_workingmem")
 
+ATTEMPTS = 3  # questions to a model, each with what was wrong with the answer before
+WAIT = 0.1  # seconds between two looks at the lease of another worker
+_LONGEST_GROUP = 64  # results that may follow what is chosen
+_LEAST = 80  # characters of a message that stay where many are cut
+_MOST_QUOTED = 2000  # characters of a question that is shown as reference
+_MOST_ANSWERED = 20_000  # characters of a bad answer that the model is shown
+_LEFT_OUT = "[the answer of memory is left out]"
+_AGAIN = "Write the whole answer again, in the required form."
 
-# The workers of this process: prefix of the keys, kind and thread. They share one token, so that what an event loop has left unfinished
-# does not keep its lease from the next worker.
-_WORKING: set[tuple[str, str, str]] = set()
+
+class BadAnswer(Exception):  # noqa: N818 - it is caught and told to the model, never shown to a user
+    """An answer that cannot be used; the text tells the model why."""
+
+
+class ChangedError(Exception):
+    """Messages of the thread were deleted or edited while a model was asked: it must not be shown them again."""
+
+
+# ---------------------------------------------------------------------- reading
+
+
+class Unread(NamedTuple):
+    """The messages of a thread that rows of a kind do not cover."""
+
+    shown: Rows
+    work: Work
+    facts: list[Facts]  # of the current messages that shown rows do not cover, rising
+
+    def waiting(self) -> list[Facts]:
+        """Return what no row covers at all, also none that waits to be activated; no message that a provider has refused."""
+        return [one for one in self.facts if one.seq not in self.work.ahead and not one.is_refused]
+
+
+def read_unread(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Unread]:
+    """Read which messages the rows of a kind do not cover. Two round trips."""
+    shown, work = yield from read_work(state, thread_id, user_id, kind)
+    edges = [-1, *(edge for pair in shown.covered for edge in pair)]
+    gaps = [
+        (f"({low}", f"({high}") for low, high in zip(edges[::2], [*edges[1::2], "+inf"], strict=True) if low != high
+    ]
+    gaps = gaps if len(gaps) <= 100 else [("-inf", "+inf")]  # it is cheaper to read all
+    order = state.keys.of(thread_id).order
+    found = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
+    texts = [text for some in found for text in some]
+    return Unread(shown, work, (yield from compute(partial(_uncovered, texts, shown.covered), sum(map(len, texts)))))
+
+
+def _uncovered(texts: Sequence[bytes], covered: Ranges) -> list[Facts]:
+    return [one for one in (Facts.read(text.decode()) for text in texts) if one.seq not in covered]
+
+
+def read_messages(
+    state: MemoryState, thread_id: str, facts: Sequence[Facts], work: Work
+) -> Plan[list[StoredMessage] | None]:
+    """Read messages; None if some were edited or deleted since `work` was read. One round trip, one more with media."""
+    messages = state.keys.of(thread_id).messages
+    bodies, found = yield from send(("HMGET", messages, *(one.seq for one in facts)), state_command(state, thread_id))
+    if not work.is_of(found):
+        return None
+    read = [(body, thread_id, one.seq, one.upto if one.words else 0) for one, body in zip(facts, bodies, strict=True)]
+    return (yield from made(state, [StoredMessage.of(*one) for one in read if one[0]]))
+
+
+def groups_of(rows: Iterable[StoredMessage]) -> list[tuple[list[StoredMessage], bool]]:
+    """Cut messages into what stays together, a call with its results or one message; tell of each whether it is finished."""
+    groups, waiting = list[list[StoredMessage]](), dict[str, list[StoredMessage]]()
+    for row in rows:
+        message = row.message
+        group = waiting.pop(message.tool_call_id, None) if isinstance(message, ToolMessage) else None
+        if group is not None:
+            group.append(row)
+        else:
+            groups.append([row])
+            waiting |= dict.fromkeys(tool_call_ids(message), groups[-1])
+    unfinished = {*map(id, waiting.values())}
+    return [(group, id(group) not in unfinished) for group in groups]
+
+
+def read_batch(
+    state: MemoryState,
+    thread_id: str,
+    facts: Sequence[Facts],
+    work: Work,
+    *,
+    tokens: int,
+    most: int,
+    open_after: float = inf,
+) -> Plan[list[list[StoredMessage]] | None]:
+    """Read the oldest whole groups of at most so many `tokens` and about `most` messages, one group at least.
+
+    None if the thread has changed. A call behind the seq `open_after` that has no result yet ends the batch: it may still get one.
+    """
+    chosen, size = list[Facts](), 0
+    for one in facts:  # results that follow belong to what is chosen
+        if chosen and (size > tokens or len(chosen) >= most) and (one.words or len(chosen) >= most + _LONGEST_GROUP):
+            break
+        chosen.append(one)
+        size += one.tokens
+    rows = yield from read_messages(state, thread_id, chosen, work)
+    if rows is None:
+        return None
+    weights, size, found = {one.seq: one.tokens for one in chosen}, 0, list[list[StoredMessage]]()
+    for group, is_finished in groups_of(rows):
+        size += sum(weights[row.place] for row in group)
+        if (found and size > tokens) or (not is_finished and group[-1].place > open_after):
+            break
+        found.append(group)
+    return found
+
+
+# ---------------------------------------------------------------------- showing
+
+
+def elements(
+    rows: Sequence[StoredMessage],
+    most_tokens: int,
+    question: StoredMessage | None = None,
+    *,
+    zone: ZoneInfo | None = None,
+) -> str:
+    """Write messages as elements, numbered from 1; `question` is the request that they work on, if it is not among them.
+
+    If the texts have more than `most_tokens` together, the longest are cut to the same length: their beginning and their end stay.
+    """
+    tools = tools_called(rows)
+    texts = [_text(row.message, tools) for row in rows]
+    left = most = most_tokens * CHARACTERS_PER_TOKEN
+    for at, size in enumerate(sorted(map(length, texts))):  # short ones leave theirs to the others
+        if size > (share := left // (len(texts) - at)):
+            most = share
+            break
+        left -= size
+    shown = []
+    if question is not None:
+        shown.append(f"<question>{escaped(keep_ends(_text(question.message, {}), _MOST_QUOTED))}</question>")
+    for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1):
+        time = f"{to_minute(row.stored_at, zone)} {zone_name(zone)}"
+        head = f'<message n="{number}" role="{role_of(row.message)}" time="{time}">'
+        shown.append(f"{head}{escaped(keep_ends(text, max(most, _LEAST)))}</message>")
+    return "\n".join(shown)
+
+
+def tools_called(rows: Sequence[StoredMessage]) -> dict[str | None, str]:
+    """Return the name of each tool that messages call, by the id of the call."""
+    return {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
+
+
+def role_of(message: BaseMessage) -> str:
+    """Return whose words a message holds: user, assistant or tool."""
+    if isinstance(message, ToolMessage | FunctionMessage):
+        return "tool"
+    is_users = isinstance(message, ChatMessage) and message.role in {"user", "human"}
+    return "user" if is_users or isinstance(message, HumanMessage) else "assistant"
+
+
+def _text(message: BaseMessage, tools: dict[str | None, str]) -> str:
+    name, text = message.name, message_text(message)
+    if isinstance(message, ToolMessage):
+        name = name or tools.get(message.tool_call_id)
+        if is_memory_tool(name):  # it repeats what is stored already
+            text = _LEFT_OUT
+        elif message.status == "error":
+            name = f"{name or 'tool'} (failed)"
+    return f"{name}: {text}" if name else text
+
+
+def escaped(text: str) -> str:
+    """Return a text that cannot end the element of a prompt in which it stands."""
+    return escape(visible(text), quote=False)
+
+
+# Where providers say why an answer ended, and parts of the words for an end before its time.
+_ENDS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "incomplete_details", "status")
+_CUT = re.compile(r"length|max_?(?:output_?)?token|token_limit|context_window|incomplete")
+_FILTERED = re.compile(r"filter|safety|refus|recitation|block|prohibited|guardrail|spii|toxic|sensitive")
+
+
+def check_end(answer: BaseMessage) -> None:
+    """Raise `BadAnswer` if a provider says that an answer ended before its time."""
+    for name in _ENDS:
+        value = answer.response_metadata.get(name)
+        reason = str(value.get("reason") if isinstance(value, dict) else value).lower()
+        if _CUT.search(reason):
+            raise BadAnswer("The answer was cut off before its end. Write less.")
+        if _FILTERED.search(reason):
+            raise BadAnswer(
+                "The answer was stopped by a filter of the provider. Use neutral words of your own, without quotes."
+            )
+
+
+# ---------------------------------------------------------------------- working
+
+# The workers of this process: prefix of the keys, kind and thread; and whether there may be more to do. They share one token, so that what
+# an event loop has left unfinished does not keep its lease from the next worker.
+_WORKING: dict[tuple[str, str, str], bool] = {}
 _TOKENS: dict[int, str] = {}  # by process: a fork is another one
-
-
-@dataclass(slots=True)
-class _Running:
-    """The workers in the background of a memory."""
-
-    threads: dict[tuple[str, str], bool] = field(
-        default_factory=dict
-    )  # kind and thread: whether there may be more to do
 
 
 class Worker:
@@ -56,17 +250,11 @@ class Worker:
         self.state, self.thread_id, self.user_id = state, thread_id, user_id
         self.seconds = seconds  # for each call of a model
         self.until = inf  # by the clock of the process: then nothing more is begun
-        self.now = False  # whatever thresholds say
+        self.now = False  # whatever thresholds and pauses say
         self.error: str | None = None  # why the model has failed
         self.about = ""  # what the model is asked about
         self._token = _TOKENS.setdefault(os.getpid(), uuid4().hex)
         self._mine = state.keys.prefix, self.kind, thread_id
-
-    def _stepped(self) -> Plan[bool]:
-        try:
-            return (yield from self.step())
-        except ChangedError:
-            return True
 
     @property
     def zone(self) -> ZoneInfo | None:
@@ -77,33 +265,32 @@ class Worker:
         """Do one thing; return whether there may be more to do."""
         raise NotImplementedError
 
+    def _stepped(self) -> Plan[bool]:
+        try:
+            return (yield from self.step())
+        except ChangedError:
+            return True
+
     def pause(self) -> Plan[None]:
         """Do what needs no model, while the workers pause."""
         yield from ()
 
     def in_background(self) -> Plan[None]:
         """Work in the background, unless a worker of this process does so."""
-        running, mine = self.state.room(_Running).threads, (self.kind, self.thread_id)
-        if mine in running:
-            running[mine] = True
+        if self._mine in _WORKING:
+            _WORKING[self._mine] = True
             return
-        running[mine] = True
 
         def work() -> Plan[None]:
             try:
-                while running.get(mine):
-                    running[mine] = False
-                    yield from self.run()
+                yield from self.run()
             except (ThreadNotFoundError, ThreadOwnershipError):
                 pass  # deleted or given away meanwhile
             except WorkingMemError as error:
                 _log.warning("thread %r: %s has failed: %s", self.thread_id, self.title, error)
-            finally:
-                running.pop(mine, None)
 
         def lost() -> None:
-            running.pop(mine, None)
-            _WORKING.discard(self._mine)
+            _WORKING.pop(self._mine, None)
             _log.warning(
                 "thread %r: %s was ended with its event loop, and goes on after the next turn; await memory.asettled() waits for it",
                 self.thread_id,
@@ -115,72 +302,87 @@ class Worker:
     def run(self, *, now: bool = False) -> Plan[None]:
         """Work until there is nothing to do. `now`: whatever thresholds and pauses say, waiting for another worker."""
         self.now = now
-        while self._mine in _WORKING:
-            if not now or monotonic() > self.until:
-                return
-            yield Sleep(WAIT / 10)
-        _WORKING.add(self._mine)
-        try:
-            yield from self._run()
-        finally:
-            _WORKING.discard(self._mine)
+        while not (yield from self.run_once()) and now and monotonic() < self.until:
+            yield Sleep(WAIT)
 
     def run_once(self) -> Plan[bool]:
         """Work, or find that all pause; False: another worker has the lease."""
         if self._mine in _WORKING:
             return False
-        _WORKING.add(self._mine)
+        _WORKING[self._mine] = True
         try:
-            wait, is_pause = yield from self.take()
-            if wait == 0:
-                yield from self.work()
-            return wait == 0 or is_pause
+            while _WORKING.get(self._mine):
+                _WORKING[self._mine] = False
+                wait, is_pause = yield from self._take()
+                if wait == 0:
+                    yield from self._work()
+                elif is_pause:
+                    yield from self.pause()
         finally:
-            _WORKING.discard(self._mine)
+            _WORKING.pop(self._mine, None)
+        return wait == 0 or is_pause
 
-    def _run(self) -> Plan[None]:
-        while True:
-            wait, is_pause = yield from self.take()
-            if wait == 0:
-                break
-            if not self.now and is_pause:
-                yield from self.pause()
-            if not self.now or monotonic() > self.until:
-                return
-            yield Sleep(min(wait / 1000, WAIT))
-        yield from self.work()
-
-    def take(self) -> Plan[tuple[int, bool]]:
+    def _take(self) -> Plan[tuple[int, bool]]:
         """Take or prolong the lease: for a question to a model, and some time."""
         ms = int(self.seconds * 1000) + 15_000
         return take(self.state, self.thread_id, self.user_id, self.kind, self._token, ms, force=self.now)
 
-    def asking(self, model: BaseChatModel, work: Work) -> Asking:
-        """Return what asks a model; before each further question it prolongs the lease, and looks whether the thread is as it was."""
-
-        def go_on() -> Plan[None]:
-            yield from self.take()
-            (found,) = yield from send(state_command(self.state, self.thread_id))
-            if not work.is_of(found):
-                raise ChangedError
-
-        return Asking(self.state, self.thread_id, self.user_id, model, self.seconds, self.name, go_on)
-
-    def work(self) -> Plan[None]:
+    def _work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
+        lease = self.state, self.thread_id, self.user_id, self.kind, self._token
         try:
             while (yield from self._stepped()) and not self.state.closed and monotonic() < self.until:
-                yield from self.take()
+                yield from self._take()
         except (BadAnswer, ModelError) as error:
             self.error = str(error)
             _log.warning("thread %r: %s has failed: %s", self.thread_id, self.title, error)
             is_of_content = isinstance(error, BadAnswer) or is_refusal(error)
-            yield from fail(
-                self.state, self.thread_id, self.user_id, self.kind, self._token, counts=is_of_content, about=self.about
-            )
+            yield from fail(*lease, counts=is_of_content, about=self.about)
         except Exception:
             with suppress(WorkingMemError):
-                yield from give(self.state, self.thread_id, self.user_id, self.kind, self._token)
+                yield from give(*lease)
             raise
         else:
-            yield from give(self.state, self.thread_id, self.user_id, self.kind, self._token)
+            yield from give(*lease)
+
+    def ask(
+        self,
+        model: BaseChatModel,
+        work: Work,
+        rules: str,
+        data: str,
+        read: Callable[[BaseMessage, Any], T],
+        schema: type[Any],
+        *,
+        cost: int = 0,
+    ) -> Plan[T]:
+        """Ask until an answer can be read, three times at most. Raises `ModelError`, or the last `BadAnswer`.
+
+        `read` gets the answer, and what it holds of the `schema` where the model can answer along one. What the calls take is
+        counted. `cost` says how long reading takes, in characters beside those of the answer.
+        """
+        asked: Any = model
+        with suppress(Exception):  # whatever a model says that cannot: then its text is read
+            asked = model.with_structured_output(schema, include_raw=True)
+        messages: list[BaseMessage] = [SystemMessage(rules), HumanMessage(data)]
+        run = {"run_name": self.name, "metadata": {"thread_id": self.thread_id}}
+        counting, failure = partial(count_taken, self.state, self.thread_id, self.user_id), BadAnswer()
+        for attempt in range(ATTEMPTS):
+            if attempt:  # the messages are shown again, so the thread has to be as it was
+                yield from self._take()
+                (found,) = yield from send(state_command(self.state, self.thread_id))
+                if not work.is_of(found):
+                    raise ChangedError
+            try:
+                answer: Any = yield from ask(asked, messages, self.seconds, run)
+            except ModelError:
+                yield from counting(Taken(1, 0, 0))
+                raise
+            raw, parsed = (answer["raw"], answer["parsed"]) if isinstance(answer, dict) else (answer, None)
+            yield from counting(Taken(1, *tokens_of_call(messages, raw)))
+            try:
+                return (yield from compute(partial(read, raw, parsed), cost + len(str(raw.content))))
+            except BadAnswer as error:
+                failure, text = error, keep_ends(visible(str(raw.text)).strip(), _MOST_ANSWERED) or "(no text)"
+                messages = [*messages[:2], AIMessage(text), HumanMessage(f"{escaped(str(error))} {_AGAIN}")]
+        raise failure

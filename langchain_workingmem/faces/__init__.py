@@ -131,7 +131,7 @@ class Faces:
         than the authenticated one raises `IdError`; a service that acts for its users makes a `RedisChatMessageHistory` itself.
         """
         from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
-        from langchain_workingmem.faces.ids import owner_of_session
+        from langchain_workingmem.faces.config import owner_of_session
 
         return RedisChatMessageHistory(self, session_id, user_id=owner_of_session(user_id))
 

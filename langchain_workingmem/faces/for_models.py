@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, ValidationError
 
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
     from langchain_core.tools import StructuredTool
     from pydantic import BaseModel
+
+    from langchain_workingmem._engine.plan import Plan
+
+# Of a tool: description, schema of the arguments, and plan. The plan takes the ids and the step of the graph (the same for all calls of
+# one answer; outside of a graph None, or the document that the caller has read) before the arguments.
+Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 _log = logging.getLogger("langchain_workingmem")
 

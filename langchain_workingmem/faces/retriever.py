@@ -12,8 +12,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem._documents.filters import both
-from langchain_workingmem.faces.ids import resolve, scoped_ids
-from langchain_workingmem.faces.per_call import PerCall
+from langchain_workingmem.faces.config import PerCall, resolve, scoped_ids
 from langchain_workingmem.options import Ids, RecallArguments, Scope
 from langchain_workingmem.recall import Query, search_messages
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Argument, Step
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.users.archive import Part
 
 RESTORE, LEAVE = Script("files/restore", "files/tree"), Script("files/leave", "files/tree")
 
@@ -193,10 +194,10 @@ def _too_much(owner: str, what: str, number: int, limits: Sequence[Argument]) ->
 # ---------------------------------------------------------------------- exports
 
 
-def export(state: MemoryState, owner: str, step: Step[Stored] | None = None) -> Step[dict[str, Any]]:
+def export(state: MemoryState, owner: str, step: Step[Stored] | None = None) -> Part:
     """Return a record for each file, also for those that were deleted and are still kept."""
     files, rest = yield from (step or read_files(state, owner))
-    return [_exported(file) for file in files], None if rest is None else export(state, owner, rest)
+    return [_exported(file) for file in files], [] if rest is None else [export(state, owner, rest)]
 
 
 def _exported(file: Stored) -> dict[str, Any]:
@@ -248,7 +249,7 @@ class FileRecord(_Revision):
     path: Annotated[str, AfterValidator(check_path)]
     created_at: archive.Micros
     updated_at: archive.Micros
-    revisions: archive.Listed[_Older] = Field(default=[])
+    revisions: list[_Older] = Field(default=[])
 
     def model_post_init(self, load: Any, /) -> None:
         """Check the order of the revisions and the size, and count what this owner may have."""

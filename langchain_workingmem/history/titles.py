@@ -55,20 +55,11 @@ def schedule(
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
     elif state.is_first(_task(thread_id)):
         naming = _name(state, options, chosen, thread_id, user_id)
-        yield Spawn(naming, lost=partial(_lost, state, thread_id), task="title")
+        yield Spawn(naming, lost=partial(state.done.discard, _task(thread_id)), task="title")
 
 
 def _task(thread_id: str) -> str:
     return f"title of {thread_id}"
-
-
-def _lost(state: MemoryState, thread_id: str) -> None:
-    state.done.discard(_task(thread_id))
-    _log.warning(
-        "thread %r has no title yet: its event loop ended before a model had made one; the next turn tries again, "
-        "await memory.asettled() waits",
-        thread_id,
-    )
 
 
 def _name(

@@ -1,7 +1,6 @@
 """Convert threads of other programs into records for `Memory.users.load`."""
 
-from langchain_workingmem.importers.chatgpt import from_chatgpt
-from langchain_workingmem.importers.langchain import from_langchain
+from langchain_workingmem.importers.exports import from_chatgpt, from_langchain
 from langchain_workingmem.importers.openai import from_openai
 from langchain_workingmem.users.archive import header
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -14,8 +13,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 
 from langchain_workingmem._redis.codec import UNREADABLE
+from langchain_workingmem.checks import check_list
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.importers.records import check_list, message_record, moment
+from langchain_workingmem.importers.exports import moment, records_of
 from langchain_workingmem.users.archive import header
 
 if TYPE_CHECKING:
@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, ToolCall
 
-    from langchain_workingmem.importers.records import Record
-
-_TEXTS = {"input_text", "output_text", "refusal"}  # content parts of Responses
-
 
 def from_openai(
     conversations: Mapping[str, Iterable[Mapping[str, Any]]] | Iterable[Any], *, user_id: str | None = None
-) -> Iterator[Record]:
+) -> Iterator[dict[str, Any]]:
     """Turn logs of OpenAI's APIs into records: a dict of thread ids and lists of messages, or a list of conversations.
 
     A conversation is a list of messages (Chat Completions) or items (Responses), or a dict with `messages` as for fine-tuning
@@ -50,11 +46,12 @@ def from_openai(
     for number, given in enumerate(conversations):
         conversation = _Conversation(given if isinstance(given, Mapping) else {"messages": given})
         try:
-            yield from conversation.records(user_id, copies)
+            records = conversation.records(user_id, copies)
         except (*UNREADABLE, OSError, OutputParserException) as error:
             seen = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
             remedy = "pass conversations: each a list of messages with role and content, or a dict with messages"
             raise OptionError(seen, remedy=remedy) from error
+        yield from records
 
 
 class _Conversation:
@@ -64,8 +61,9 @@ class _Conversation:
         self.log = log
         self.where = ""  # what is read at present, for errors
         self.call = "call"  # the last call of a tool; those of the old `function_call` have no ids
+        self.dropped = 0
 
-    def records(self, owner: str | None, copies: Counter[UUID]) -> list[Record]:
+    def records(self, owner: str | None, copies: Counter[UUID]) -> list[dict[str, Any]]:
         """Return the thread and its messages."""
         log, items = self.log, self._items()
         thread_id = log.get("thread_id") or log.get("conversation_id") or log.get("id")
@@ -73,22 +71,23 @@ class _Conversation:
             same = uuid5(NAMESPACE_OID, json.dumps([owner, items], sort_keys=True))
             thread_id = uuid5(same, str(copies[same]))
             copies[same] += 1
-        thread_id, at = str(thread_id), _time(log.get("created_at") or log.get("created"))
-        thread = {"kind": "thread", "id": thread_id, "title": log.get("title"), "created_at": at}
-        thread["metadata"] = {**(log.get("metadata") or {}), "source": "openai"}
-        found: list[Record] = [thread]
+        began = at = moment(log.get("created_at") or log.get("created"))
+        messages: list[tuple[BaseMessage, str | None]] = []
         for position, given in self._messages(items):
             self.where = f", message {position}"
-            at = _time(given.get("created_at")) or at
+            at = moment(given.get("created_at")) or at
             message = self._message(given)
-            if message is not None:
-                calls = given.get("tool_calls") or given.get("function_call") or []
-                said = [given["role"], message.content, calls, given.get("tool_call_id")]
-                content = json.dumps([thread_id, len(found), *said], sort_keys=True)
-                message.id = str(given.get("id") or uuid5(NAMESPACE_OID, content))
-                found.append(message_record(thread_id, message, at))
-        thread["updated_at"] = at
-        return found
+            if message is None:
+                self.dropped += 1
+                continue
+            calls = given.get("tool_calls") or given.get("function_call") or []
+            said = [given["role"], message.content, calls, given.get("tool_call_id")]
+            content = json.dumps([str(thread_id), len(messages), *said], sort_keys=True)
+            message.id = str(given.get("id") or uuid5(NAMESPACE_OID, content))
+            messages.append((message, at))
+        thread = {"id": str(thread_id), "title": log.get("title"), "created_at": began, "updated_at": at}
+        thread["metadata"] = {**(log.get("metadata") or {}), "source": "openai"}
+        return records_of(thread, messages, self.dropped)
 
     def _items(self) -> list[Any]:
         log = self.log
@@ -97,32 +96,28 @@ class _Conversation:
         if not log.keys() & {"input", "output"}:
             raise LookupError("it has no messages")
         asked = log.get("input") or []
-        return [
-            *([{"role": "user", "content": asked}] if isinstance(asked, str) else asked),
-            *(log.get("output") or []),
-        ]
+        asked = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+        return [*asked, *(log.get("output") or [])]
 
-    def _messages(self, items: list[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Give messages of Chat Completions with their positions; items of Responses between two inputs are one answer."""
-        answer: dict[str, Any] | None = None
-        began = 0
+    def _messages(self, items: list[Any]) -> list[tuple[int, dict[str, Any]]]:
+        """Return messages of Chat Completions with their positions; items of Responses between two inputs are one answer."""
+        found: list[tuple[int, dict[str, Any]]] = []
+        goes_on = False  # the last one is an answer of several items
         for position, item in enumerate(items):
             self.where = f", message {position}"
             message = _from_item(item)
             if message is None:
+                self.dropped += 1
                 continue
-            if "type" not in item or message["role"] != "assistant":
-                if answer is not None:
-                    yield began, answer
-                answer = None
-                yield position, message
-            elif answer is None:
-                answer, began = message, position
-            else:
+            is_part = "type" in item and message["role"] == "assistant"
+            if is_part and goes_on:
+                _, answer = found[-1]
                 answer["content"] = [*_as_parts(answer["content"]), *_as_parts(message["content"])]
                 answer["tool_calls"] = [*answer.get("tool_calls", ()), *message.get("tool_calls", ())]
-        if answer is not None:
-            yield began, answer
+            else:
+                found.append((position, message))
+            goes_on = is_part
+        return found
 
     def _message(self, given: Mapping[str, Any]) -> BaseMessage | None:
         """Return the message of LangChain; None for what history does not store, and for an answer without any content."""
@@ -148,11 +143,9 @@ class _Conversation:
         message = AIMessage(content or "", name=given.get("name"))
         for one in raw:
             self.call = one["id"]
-            if custom := one.get("custom"):
-                function = {"name": custom["name"], "arguments": json.dumps({"input": custom["input"]})}
-            else:
-                function = one["function"]
-            call = {"id": one["id"], "function": function}
+            custom = one.get("custom")
+            made = custom and {"name": custom["name"], "arguments": json.dumps({"input": custom["input"]})}
+            call = {"id": one["id"], "function": made or one["function"]}
             try:
                 parsed = parse_tool_call(call)
             except OutputParserException as error:  # what the model wrote is not JSON
@@ -190,7 +183,7 @@ def _content(message: Mapping[str, Any]) -> Any:
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     match part["type"]:
-        case kind if kind in _TEXTS:
+        case "input_text" | "output_text" | "refusal":
             return {"type": "text", "text": part.get("text") or part["refusal"]}
         case "input_image" if part.get("image_url"):
             return {"type": "image_url", "image_url": {"url": part["image_url"]}}
@@ -201,10 +194,3 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_parts(content: Any) -> list[Any]:
     return ([{"type": "text", "text": content}] if content else []) if isinstance(content, str | None) else content
-
-
-def _time(given: float | str | None) -> str | None:
-    if not isinstance(given, str):
-        return moment(given)
-    time = datetime.fromisoformat(given)
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()

@@ -132,7 +132,7 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
             yield from renew(state, scope_key, without=path)
             return (yield from read(state, thread_id, user_id))
         owner = scope_key.user_id or (yield from owner_of(state, thread, None))[1]
-        _, work, _ = yield from read_work(state, thread, owner, KIND)
+        _, work = yield from read_work(state, thread, owner, KIND)
         if (yield from commit(state, thread, owner, KIND, work, drop=[id])) is not None:
             yield from renew(state, scope_key, cuts=False)  # no message has gone
             return (yield from read(state, thread_id, user_id))

@@ -10,8 +10,9 @@ from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import is_memory_tool
 from langchain_workingmem.derived import NewRow, commit
-from langchain_workingmem.derived.asking import (
+from langchain_workingmem.derived.worker import (
     Unread,
+    Worker,
     elements,
     read_batch,
     read_messages,
@@ -19,7 +20,6 @@ from langchain_workingmem.derived.asking import (
     role_of,
     tools_called,
 )
-from langchain_workingmem.derived.worker import Worker
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
 from langchain_workingmem.keeping.operations import Check, Checked, Operations
@@ -68,7 +68,7 @@ class Keeper(Worker):
         groups = yield from read_batch(self.state, self.thread_id, facts, unread.work, tokens=size, most=MOST_READ)
         if groups is None:
             return True  # the thread has changed meanwhile
-        rows = [row for group in groups for row in group.rows]
+        rows = [row for group in groups for row in group]
         if not rows:
             return False
         before = yield from renew(self.state, self.scope_key)  # without what is deleted
@@ -111,9 +111,9 @@ class Keeper(Worker):
         data = f"{document}\n{earlier(reference)}{elements(rows, BATCH, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
         check = Check(form, text, options.max_bytes, numbers, sources)
-        asking = self.asking(cast("BaseChatModel", options.keeper), unread.work)  # `install` has looked names up
+        model = cast("BaseChatModel", options.keeper)  # `install` has looked names up
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
-        return (yield from asking(rules, data, check, Operations, cost=_COST * len(text)))
+        return (yield from self.ask(model, unread.work, rules, data, check, Operations, cost=_COST * len(text)))
 
     def _earlier(self, unread: Unread, first: StoredMessage) -> Plan[list[StoredMessage]]:
         """Return what was said directly before the messages that are read."""

@@ -67,7 +67,7 @@ def sources_in(
     state: MemoryState,
     scope_key: ScopeKey,
     kept: Kept,
-    asked: Sequence[Command],
+    asked: Sequence[Any],
     replies: Sequence[Any],
     *,
     every: bool = False,
@@ -77,7 +77,7 @@ def sources_in(
     One round trip where rows of more threads are needed.
     """
     if scope_key.thread_id is not None:
-        rows = yield from learn(state, scope_key.thread_id, scope_key.user_id, KIND, replies[0])
+        rows = learn(state, asked[0], replies[0])
         return Sources({scope_key.thread_id: rows})
     holding = {one["thread"] for one in kept.values.values() if one["thread"]}
     skipped = frozenset[str]()

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from langchain_workingmem._text.nesting import check_depth, parse_json
 from langchain_workingmem._text.rendering import unescape, without_thoughts
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.derived.asking import BadAnswer, check_end
+from langchain_workingmem.derived.worker import BadAnswer, check_end
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.keeping.values import (
     Leaf,

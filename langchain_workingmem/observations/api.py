@@ -10,7 +10,7 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.checks import check_range, check_type
 from langchain_workingmem.derived import NewRow, Rows, commit, read_rows_of, read_threads, read_work, thread_commands
-from langchain_workingmem.derived.asking import read_unread
+from langchain_workingmem.derived.worker import read_unread
 from langchain_workingmem.errors import (
     IdError,
     ObservationNotFoundError,
@@ -140,7 +140,7 @@ def _changed(
 ) -> Plan[None]:
     """Delete a line, which an empty one replaces, or all; again, where messages were deleted meanwhile."""
     for _ in range(_ATTEMPTS):
-        shown, work, _ = yield from read_work(state, thread_id, user_id, KIND)
+        shown, work = yield from read_work(state, thread_id, user_id, KIND)
         if not work.created_at:  # there is no thread
             return
         new, drop = list[NewRow](), list[int]()

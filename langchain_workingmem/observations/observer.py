@@ -12,16 +12,16 @@ from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.derived import NewRow, Work, commit
-from langchain_workingmem.derived.asking import (
+from langchain_workingmem.derived.worker import (
+    WAIT,
     BadAnswer,
-    Group,
     Unread,
+    Worker,
     elements,
     read_batch,
     read_messages,
     read_unread,
 )
-from langchain_workingmem.derived.worker import WAIT, Worker
 from langchain_workingmem.observations.answers import MOST_CITED, Line, Lines, read_lines
 from langchain_workingmem.observations.log import KIND, Observation, body_of, lines_of, tokens_of
 from langchain_workingmem.observations.prompts import notes, observer_rules, reflector_rules
@@ -147,9 +147,9 @@ class Observer(Worker):
         thread = self.state, self.thread_id, self.user_id, KIND
         return commit(*thread, work, rows, whole=True, activate=activate)
 
-    def _lines(self, unread: Unread, groups: Sequence[Group]) -> Plan[list[NewRow]]:
+    def _lines(self, unread: Unread, groups: Sequence[Sequence[StoredMessage]]) -> Plan[list[NewRow]]:
         """Let the observer read groups; return rows, those that cover something first."""
-        rows = [row for group in groups for row in group.rows]
+        rows = [row for group in groups for row in group]
         self.about = f"{rows[0].place} {len(groups)}"
         if len(groups) == 1 and unread.work.failed == self.about:  # it cannot be read at all
             lines, question = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))], None
@@ -157,8 +157,8 @@ class Observer(Worker):
             question = yield from self._question(unread, rows[0])
             data = elements(rows, self.options.batch_tokens, question, zone=self.zone)
             read = partial(read_lines, len(rows), max(200, count_tokens(data)))
-            asking = self.asking(cast("BaseChatModel", self.options.model), unread.work)
-            lines = yield from asking(observer_rules(self.options.instructions), data, read, Lines)
+            model, rules = cast("BaseChatModel", self.options.model), observer_rules(self.options.instructions)
+            lines = yield from self.ask(model, unread.work, rules, data, read, Lines)
         return sorted(rows_of(lines, groups, question), key=lambda row: not row.covers)
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
@@ -201,27 +201,28 @@ class Observer(Worker):
             return condensed(some, read_lines(len(some), old, answer, parsed), old * 3 // 4)
 
         self.about = ""
-        asking = self.asking(cast("BaseChatModel", self.options.reflector or self.options.model), unread.work)
-        new = yield from asking(
-            reflector_rules(self.options.instructions, old // 2), notes(some, self.zone), read, Lines
-        )
+        model = cast("BaseChatModel", self.options.reflector or self.options.model)
+        rules = reflector_rules(self.options.instructions, old // 2)
+        new = yield from self.ask(model, unread.work, rules, notes(some, self.zone), read, Lines)
         written = yield from self._commit(unread.work, new)
         return written is None or all(isinstance(one, int) for one in written)
 
 
-def rows_of(lines: Sequence[Line], groups: Sequence[Group], question: StoredMessage | None = None) -> list[NewRow]:
+def rows_of(
+    lines: Sequence[Line], groups: Sequence[Sequence[StoredMessage]], question: StoredMessage | None = None
+) -> list[NewRow]:
     """Return the rows of lines about groups of messages: each group is covered by one line, if possible one that cites it.
 
     A line may hold words of the `question` that was shown, too, so it cites that.
     """
-    rows = [row for group in groups for row in group.rows]
+    rows = [row for group in groups for row in group]
     covers: list[list[StoredMessage]] = [[] for _ in lines]
     number, last = 0, 0
     for group in groups:
-        numbers = range(number + 1, number + len(group.rows) + 1)
-        number += len(group.rows)
+        numbers = range(number + 1, number + len(group) + 1)
+        number += len(group)
         last = next((at for at, line in enumerate(lines) if any(one in numbers for one in line.numbers)), last)
-        covers[last] += group.rows
+        covers[last] += group
     found = []
     for line, covered in zip(lines, covers, strict=True):
         cited = [rows[one - 1] for one in line.numbers]

@@ -65,11 +65,11 @@ class Observing(Part):
         return [own, *thread_commands(state, user_id, KIND, known)]
 
     def _read(
-        self, state: MemoryState, found: Gathered, asked: Sequence[Command], replies: list[Any]
+        self, state: MemoryState, found: Gathered, asked: Sequence[Any], replies: list[Any]
     ) -> Plan[dict[str, Rows]]:
         """Return the rows by thread, that of the turn first."""
         thread_id, user_id = found.thread_id, found.user_id
-        own = yield from learn(state, thread_id, user_id, KIND, replies[0])
+        own = learn(state, asked[0], replies[0])
         if self.options.scope == "thread":
             return {thread_id: own}
 

@@ -1,14 +1,13 @@
 """Threads: who owns a conversation, its title and metadata, its clones; `memory.threads`."""
 
 from langchain_workingmem.threads.api import Threads
-from langchain_workingmem.threads.copies import MOST_CHUNKS, Saver, Writer
+from langchain_workingmem.threads.copies import Saver, Writer
 from langchain_workingmem.threads.operations import (
     CURSOR,
     all_threads,
     find_threads,
     get_existing_thread,
     get_thread,
-    list_threads,
     read_thread,
     search_threads,
     thread_fields,
@@ -17,7 +16,6 @@ from langchain_workingmem.threads.operations import (
 
 __all__ = [
     "CURSOR",
-    "MOST_CHUNKS",
     "Saver",
     "Threads",
     "Writer",
@@ -25,7 +23,6 @@ __all__ = [
     "find_threads",
     "get_existing_thread",
     "get_thread",
-    "list_threads",
     "read_thread",
     "search_threads",
     "thread_fields",

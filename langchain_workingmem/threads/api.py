@@ -242,7 +242,7 @@ class Threads(Operations):
         and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
         vectors, then `EmbeddingError` is raised, or logged with on_error="log".
         """
-        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=False, needed=True)
+        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=False)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan_backfill(self._core, saver, thread_ids, user_id, advance))
 
@@ -255,6 +255,6 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=True, needed=True)
+        saver = Saver(checkpointer, "list", _BACKFILLS, is_async=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan_backfill(self._core, saver, thread_ids, user_id, advance))

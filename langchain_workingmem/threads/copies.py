@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import StoredMessage, Thread
 
 Copied: TypeAlias = "tuple[Draft, str, Sequence[bytes]]"  # a message, its vectors and the digest of their settings
-# of all threads, or by the metadata of the checkpoints; None: the thread is left out
-Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]
+Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]  # one, or by the metadata of the checkpoints
 
 _log = logging.getLogger("langchain_workingmem")
 BATCH = 200  # messages of one step
@@ -201,10 +200,9 @@ class Clone:
             if state.working_memory is not None and state.working_memory.scope == "thread":
                 yield from self._copy_working_memory(origin.user_id)
         except WorkingMemError as error:
-            try:
+            with suppress(WorkingMemError):
                 yield from delete(state, self.id, origin.user_id)
-            except WorkingMemError:
-                error.add_note(f"an unfinished copy is left: threads.delete({self.id!r}) deletes it")
+            error.add_note(f"if a part of the copy is left, threads.delete({self.id!r}) deletes it")
             raise
         return ClonedThread(thread=(yield from get_existing_thread(state, self.id, None)), message_ids=self.ids)
 
@@ -357,12 +355,9 @@ def _count_known(state: MemoryState, thread_id: str, owner: str, ids: Sequence[s
     held = [one is not None for one in stored]
     count = sum(held)
     if not all(held[:count]) or (int(next_seq or 0) and not count):
-        raise OptionError(
-            f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {len(held) - count:,} of "
-            f"{len(held):,} messages that belong elsewhere or were deleted",
-            remedy="if the checkpoints hold all of it, and what was deleted may come back, delete the thread with "
-            "threads.delete(), and backfill again; else leave it",
-        )
+        seen = f"memory has other messages of thread {thread_id!r}: of {len(held):,} it lacks {len(held) - count:,}"
+        remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
+        raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
     return count
 
 
@@ -417,18 +412,15 @@ def _revived(item: Any) -> Any:
 class Saver:
     """A checkpointer as plans use it: by its methods, or by their async twins. Its errors are raised in the plan."""
 
-    def __init__(self, saver: object, method: str, callers: tuple[str, str], *, is_async: bool, needed: bool) -> None:
-        """Raise `OptionError` for what is no checkpointer, and where another one of the `callers` has to be used.
-
-        That is where only the async twin of a method exists, or only the method, or, if it is `needed`, none of them.
-        """
+    def __init__(self, saver: object, method: str, callers: tuple[str, str], *, is_async: bool) -> None:
+        """Raise `OptionError` for what is no checkpointer, and if it has the method only for the other of the callers."""
         from langgraph.checkpoint.base import BaseCheckpointSaver
 
         if not isinstance(saver, BaseCheckpointSaver):
             raise wrong_type(saver, "checkpointer", "pass the checkpointer of your graph, such as InMemorySaver()")
         names = method, f"a{method}"
         has = [getattr(type(saver), name) is not getattr(BaseCheckpointSaver, name) for name in names]
-        if not has[is_async] and (needed or has[not is_async]):
+        if has[not is_async] and not has[is_async]:
             other = f"call {callers[0]} in a thread" if is_async else f"await {callers[1]} in async code"
             raise OptionError(f"{type(saver).__name__} has no {names[is_async]}()", remedy=other)
         self._saver, self._is_async = saver, is_async

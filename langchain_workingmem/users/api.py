@@ -60,7 +60,7 @@ class Users(Operations):
         callers = "users.delete()", "users.adelete()"
         saver = None
         if checkpointer is not None:
-            saver = Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
+            saver = Saver(checkpointer, "delete_thread", callers, is_async=is_async)
         return operations.delete(self._core.state, user_id, self._core.new_id(), saver)
 
     @operation

@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from langchain_core.messages import message_to_dict, messages_from_dict
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator
 
 from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
-from langchain_workingmem._redis.access import check_owner
-from langchain_workingmem._redis.codec import UNREADABLE, as_dict, as_messages, drafts, is_storable
+from langchain_workingmem._redis.codec import UNREADABLE, as_dict, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
 from langchain_workingmem._text.sending import MARK
+from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
@@ -42,22 +42,19 @@ from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.plan import Command, Step
+    from langchain_workingmem._engine.plan import Step
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
 
-    Records: TypeAlias = "list[dict[str, Any]]"
     # A part of an export: it gives records, and the parts that come next, before all others.
-    Part: TypeAlias = "Plan[tuple[Records, list[Part]]]"
+    Part: TypeAlias = "Plan[tuple[list[dict[str, Any]], list[Part]]]"
 
-T = TypeVar("T")
 
 FORMAT, VERSION = "langchain-workingmem", 1
 END = "end"  # kind of the last record, which says how many there are of each other one
-KEEP_ORDER = "keep the order of the export"
+KEEP_ORDER, CUT = "keep the order of the export", "the archive is not whole"
 BATCH = 200  # messages or owners of one round trip
-PAUSES = 20  # records that are checked before others in the event loop run, 4 ms
 
 
 def header(user_id: str | None = None) -> dict[str, Any]:
@@ -95,37 +92,28 @@ class _Export:
     def user(self) -> Part:
         """Return what the user has beside threads; they follow."""
         keys = self.state.keys
-        _, *memory = keys.of_user(self.user_id)
+        _, memory, revisions = keys.of_user(self.user_id)
         has_files = ("EXISTS", *keys.files_of_user(self.user_id)[1:])
-        *stored, found = yield from send(*_memory_commands(*memory), has_files)
+        *stored, found = yield from send(("HGETALL", memory), ("XRANGE", revisions, "-", "+"), has_files)
         parts = [self.thread(thread.id) for thread in (yield from all_threads(self.state, self.user_id))]
         if found:
-            parts.append(self.wing(wing("files").exported(self.state, self.user_id)))
+            parts.append(wing("files").exported(self.state, self.user_id))
         return _memory_records(None, *stored), parts
-
-    def wing(self, step: Step[dict[str, Any]]) -> Part:
-        """Return a step of what a wing exports."""
-        records, rest = yield from step
-        return [*records], [] if rest is None else [self.wing(rest)]
 
     def thread(self, id: str) -> Part:
         """Return a thread and its working memory; nothing if it is deleted or has another owner by now."""
         keys = self.state.keys.of(id)
-        memory = _memory_commands(keys.memory, keys.revisions)
-        fields, ids, *stored = yield from send(("HGETALL", keys.thread), ("HGETALL", keys.ids), *memory)
+        hashes = (("HGETALL", key) for key in (keys.thread, keys.ids, keys.memory))
+        fields, ids, *stored = yield from send(*hashes, ("XRANGE", keys.revisions, "-", "+"))
         thread = read_thread(id, fields)
         if thread is None or thread.user_id != self.user_id:
             return [], []
-        is_made = b"title_source" in as_dict(fields)  # by a model: it stands at the message that it was made from
-        record: dict[str, Any] = {
-            "kind": "thread",
-            "id": id,
-            "title": None if is_made else thread.title,
-            "metadata": thread.metadata,
-            "created_at": thread.created_at.isoformat(),
-            "updated_at": thread.updated_at.isoformat(),
-            "source_id": thread.source_id,
-        }
+        is_made = b"title_source" in as_dict(
+            fields
+        )  # by a model: the title stands at the message that it was made from
+        record: dict[str, Any] = {"kind": "thread", "id": id, "title": None if is_made else thread.title}
+        record |= {"metadata": thread.metadata, "source_id": thread.source_id}
+        record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
         if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
             record["deleted"] = deleted
         return [record, *_memory_records(id, *stored)], [self.messages(id, thread.title)]
@@ -146,7 +134,7 @@ class _Export:
         vectors = {one.seq: them for page in pages for one, them in zip(page.facts, page.vectors, strict=False)}
         titles = {pages[0].title_source: title}
 
-        def records() -> Records:
+        def records() -> list[dict[str, Any]]:
             rows.sort(key=lambda row: row.place)
             return [_message(row, facts[row.place], vectors.get(row.place, ()), titles) for row in rows]
 
@@ -175,16 +163,12 @@ def _message(row: StoredMessage, facts: Facts, stored: Sequence[Any], titles: Ma
     record |= {name: value for name, value in optional.items() if value}
     vectors = [as_dict(one) for one in stored]
     if facts.settings and all(vectors) and len(vectors) == int(facts.vectors.rpartition("/")[2]):  # none is evicted
-        data = [b64encode(vector[b"vector"]).decode() for vector in vectors]
-        record["vectors"] = {"settings": facts.settings, "data": data}
+        encoded = [b64encode(vector[b"vector"]).decode() for vector in vectors]
+        record["vectors"] = {"settings": facts.settings, "data": encoded}
     return record
 
 
-def _memory_commands(memory: str, revisions: str) -> list[Command]:
-    return [("HGETALL", memory), ("XRANGE", revisions, "-", "+")]
-
-
-def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> Records:
+def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> list[dict[str, Any]]:
     row = as_dict(memory)
     if not row:
         return []
@@ -210,9 +194,7 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
 
     A round trip per 200 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those of `reindex`.
     """
-    if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable):
-        seen = f"records is of type {type(source).__name__}"
-        raise OptionError(seen, remedy="pass dicts, such as map(json.loads, file)")
+    check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
     records = yield from this.read_all(source)
     yield from this.check_owners()
@@ -239,8 +221,8 @@ class Import:
 
     state: MemoryState
     owner: str  # empty: the user whom the header names
-    ends: bool = False  # the archive has a last record
-    is_over: bool = False  # that was read
+    ends: bool = False  # there is a last record, which still has to come
+    is_over: bool = False  # it has come
     number: int = 0  # of the record that was read last
     kinds: Counter[str] = field(default_factory=Counter)  # how many there are of each
     thread: str | None = None  # of the next message
@@ -261,13 +243,12 @@ class Import:
                 break
             except UNREADABLE as error:  # also of the caller's json.loads
                 raise _refusal(self.number, error) from error
-            if self.number % PAUSES == 0:
-                yield Sleep(0)
+            if self.number % 20 == 0:
+                yield Sleep(0)  # others in the event loop run after 4 ms
         if self.number == 1:
             raise OptionError("there is no record", remedy="an export begins with a header")
-        if self.ends and not self.is_over:
-            seen = "the archive is not whole: its last record is missing; nothing was imported"
-            raise OptionError(seen, remedy="export again")
+        if self.ends:
+            raise OptionError(f"{CUT}: its last record is missing; nothing was imported", remedy="export again")
         return records
 
     def read(self, given: object) -> list[Any]:
@@ -286,9 +267,8 @@ class Import:
             raise OptionError("it stands behind the last record", remedy=KEEP_ORDER)
         elif self.ends and kind == END:
             if (promised := given.get("records")) != self.kinds:
-                seen = f"the archive is not whole: it had {promised}, there are {dict(self.kinds)}"
-                raise OptionError(seen, remedy="export again")
-            self.is_over = True
+                raise OptionError(f"{CUT}: it had {promised}, there are {dict(self.kinds)}", remedy="export again")
+            self.ends, self.is_over = False, True
         elif kind not in KINDS:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
@@ -296,8 +276,7 @@ class Import:
             model = KINDS[kind] or wing("files").record
             record = model.model_validate(dict(given), context=self)
             if (named := getattr(record, "thread_id", None)) is not None and named != self.thread:
-                seen = f"thread_id is {named!r}, the thread before it is {self.thread!r}"
-                raise OptionError(seen, remedy=KEEP_ORDER)
+                raise OptionError(f"thread_id is {named!r}, behind thread {self.thread!r}", remedy=KEEP_ORDER)
             return [record]
         return []
 
@@ -308,11 +287,10 @@ class Import:
             some = names[start : start + BATCH]
             owners = yield from send(*(("HGET", self.state.keys.of(name).thread, "user") for name in some))
             for name, owner in zip(some, owners, strict=True):
-                try:
-                    check_owner(owner, name, self.owner)
-                except ThreadOwnershipError as error:
+                if owner is not None and decode(owner) != self.owner:
+                    error = ThreadOwnershipError(name, self.owner)
                     error.add_note(f"record {self.threads[name]} names it; nothing was imported")
-                    raise
+                    raise error
 
     def begin(self, writer: Writer | None) -> Plan[None]:
         """Finish the present thread, and begin another one."""
@@ -322,16 +300,14 @@ class Import:
         self.writer = writer
 
 
-def _refusal(number: int, error: Exception) -> OptionError:
+def _refusal(number: int, error: Any) -> OptionError:
     """Return the error that names a record, and the field of its model."""
     where = ""
     while isinstance(error, ValidationError):  # also that of a message, within that of its record
         first = error.errors(include_url=False)[0]
         where += "".join(f"{part}." for part in first["loc"])
-        inner = first.get("ctx", {}).get("error")
-        error = inner if isinstance(inner, Exception) else ValueError(first["msg"])
-    what = str(error) if isinstance(error, ValueError) else repr(error)
-    what = " ".join(f"{where[:-1]}: {what}".removeprefix(": ").split())[:500]
+        error = first.get("ctx", {}).get("error", first["msg"])
+    what = " ".join(f"{where[:-1]}: {error}".removeprefix(": ").split())[:500]
     return OptionError(f"record {number}: {what}; nothing was imported", remedy=getattr(error, "remedy", None))
 
 
@@ -339,18 +315,13 @@ def _refusal(number: int, error: Exception) -> OptionError:
 
 
 class Record(BaseModel):
-    """A record of an archive, or a part of one. Validation is the check of an import; its context is the `Import`.
-
-    `write(load)` of a whole record writes what is not stored yet.
-    """
+    """A record of an archive, or a part of one: validation in the context of an `Import` checks it, then `write` stores it."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
 
 def _micros(time: Any) -> int:
-    if not isinstance(time, str):
-        raise OptionError(f"{time!r} is not a time", remedy="use ISO 8601")
-    micros = to_micros(datetime.fromisoformat(time))
+    micros = to_micros(datetime.fromisoformat(str(time)))
     if not 0 < micros < LATEST:
         raise OptionError(f"{time!r} cannot be stored", remedy="use a time from 1970 to 2249")
     return micros
@@ -358,7 +329,6 @@ def _micros(time: Any) -> int:
 
 Id = Annotated[str, PlainValidator(partial(check_id, name="id"))]
 Micros = Annotated[int, PlainValidator(_micros)]  # from a time in ISO 8601
-Listed = Annotated[list[T], Field(strict=False)]  # or a tuple
 
 
 class _Thread(Record):
@@ -370,7 +340,8 @@ class _Thread(Record):
     created_at: Micros | None = None
     updated_at: Micros | None = None
     source_id: Annotated[Id, AfterValidator(encode)] | None = None
-    deleted: Listed[Id] = Field(default=[])  # ids of messages, which the thread does not take again
+    deleted: list[Id] = Field(default=[])  # ids of messages, which the thread does not take again
+    dropped: Annotated[int, Field(ge=0)] = 0  # messages that an importer has left out
 
     def model_post_init(self, load: Import, /) -> None:
         self._fields()
@@ -387,24 +358,21 @@ class _Thread(Record):
         state, fields = load.state, self._fields()
         writer = Writer(state=state, thread_id=self.id, owner=load.owner, fields=fields, deleted=self.deleted)
         yield from load.begin(writer)
+        load.counts["dropped"] += self.dropped
 
 
 class _Vectors(Record):
     settings: str  # the index digest
-    data: Listed[Annotated[bytes, PlainValidator(partial(b64decode, validate=True))]]
+    data: list[Annotated[bytes, PlainValidator(partial(b64decode, validate=True))]]
 
     def are_usable(self, state: MemoryState, chunks: int) -> bool:
         """Tell whether they are those that this memory would make of so many chunks."""
-        indexes = state.indexes
-        if state.recall is None or indexes.dims is None or self.settings != indexes.digest:
+        if state.recall is None or self.settings != state.indexes.digest or len(self.data) != chunks:
             return False
         import numpy as np
 
-        dtype = np.dtype(indexes.dtype)
-        size = indexes.dims * dtype.itemsize
-        return len(self.data) == chunks and all(
-            len(one) == size and np.isfinite(np.frombuffer(one, dtype)).all() for one in self.data
-        )
+        size = (state.indexes.dims or 0) * np.dtype(state.indexes.dtype).itemsize
+        return all(len(one) == size for one in self.data)
 
 
 class _Message(Record):
@@ -426,12 +394,11 @@ class _Message(Record):
         if not isinstance(given, Mapping) or not isinstance(given.get("data"), Mapping):
             remedy = "use message_to_dict of langchain_core"
             raise OptionError("message is not a dict with type and data", remedy=remedy)
-        (message,) = as_messages(messages_from_dict([dict(given)]))
+        (message,) = messages_from_dict([dict(given)])
         for mark in (MARK, "lc_source"):  # whoever wrote the archive may have written it: it is a message as any other
             message.additional_kwargs.pop(mark, None)
         if message.id is None:
-            remedy = "give it one, so that a second import does not store it again"
-            raise OptionError("the message has no id", remedy=remedy)
+            raise OptionError("the message has no id", remedy="give it one, so that a second import stores it once")
         if not is_storable(message):
             raise OptionError("it is a system message, which history does not store", remedy="leave it out")
         structured = {id(message)} if info.data.get("structured") else ()
@@ -446,12 +413,12 @@ class _Message(Record):
         draft.words += "!" * bool(self.refused)
 
     def write(self, load: Import) -> Plan[None]:
-        draft, vectors, writer = self.message, self.vectors, load.writer
-        if self.superseded or not (vectors and vectors.are_usable(load.state, len(draft.chunks))):
-            vectors = None
-        yield from (writer.add(draft, vectors.settings, vectors.data) if vectors else writer.add(draft, "", ()))
+        given: Any = ()
+        if self.vectors and not self.superseded and self.vectors.are_usable(load.state, len(self.message.chunks)):
+            given = self.vectors.settings, self.vectors.data
+        yield from load.writer.add(self.message, *given)
         if self.title is not None:
-            writer.title = self.title, draft.id
+            load.writer.title = self.title, self.message.id
 
 
 class _Revision(Record):
@@ -478,15 +445,14 @@ class _Memory(_Revision):
     """A working memory to write, unless there is one."""
 
     thread_id: str | None = None
-    revisions: Annotated[Listed[_Revision], Field(max_length=50_000)] = Field(default=[])  # which one step takes
+    revisions: Annotated[list[_Revision], Field(max_length=50_000)] = Field(default=[])  # which one step takes
     # what a keeper has noted beside it
     kept: Annotated[str, AfterValidator(lambda text: wing("keeping").checked(text))] | None = None
 
     def model_post_init(self, _: Any, /) -> None:
         for last, number in pairwise([0, *(one.revision for one in self.revisions)]):
             if not last < number <= self.revision:
-                seen = f"revision {number} follows {last}, the newest is {self.revision}"
-                raise OptionError(seen, remedy=KEEP_ORDER)
+                raise OptionError(f"revision {number} follows {last} before {self.revision}", remedy=KEEP_ORDER)
 
     def write(self, load: Import) -> Plan[None]:
         keys: tuple[str, ...] = load.state.keys.of_user(load.owner)
@@ -506,9 +472,9 @@ class _Row(Record):
 
     id: int
     row: Literal["observations", "keeping"]  # which wing it belongs to
-    cites: Listed[str]
-    covers: Listed[str]
-    replaces: Listed[int]
+    cites: list[str]
+    covers: list[str]
+    replaces: list[int]
     waits: bool
     body: dict[str, Any]
 
@@ -520,7 +486,7 @@ class _Rows(Record):
     """The rows of the thread before it, unless it has some."""
 
     thread_id: str
-    rows: Listed[_Row]
+    rows: list[_Row]
 
     def write(self, load: Import) -> Plan[None]:
         yield from load.writer.flush()  # they stand behind the messages

@@ -181,7 +181,7 @@ class Life:
         stored = self.look(thread)
         if not stored.about[0]:
             return
-        _, work, _ = memory._core.run(read_work(state, thread, owner, kind))
+        _, work = memory._core.run(read_work(state, thread, owner, kind))
         new = rows(stored)
         if self.chance.random() < 0.15:
             do = self.chance.choice(

@@ -17,7 +17,7 @@ from tests.helpers.types import Make
 
 def write(memory: Memory, rows: list[NewRow], **more: Any) -> list[int | str] | None:
     state = memory._core.state
-    _, work, _ = memory._core.run(read_work(state, "t", "u", "log"))
+    _, work = memory._core.run(read_work(state, "t", "u", "log"))
     return memory._core.run(commit(state, "t", "u", "log", work, rows, **more))
 
 

@@ -45,6 +45,17 @@ def test_recall_is_left_out(bench: Bench, remembers: Memory) -> None:
     assert "Molly" in str(asked(bench, agent, model))
 
 
+def test_a_private_chat_shows_and_stores_nothing(bench: Bench, remembers: Memory) -> None:
+    model = Scripted.says("a")
+    private: Any = {"recall": False, "working_memory": False, "read_only": True, "persist": False, "last_messages": 0}
+    assert asked(bench, agent_of(model, remembers), model, **private) == ["human: my cat"]
+    assert model.tools == [["search_memory"]]
+    assert len(stored(remembers)) == 4
+    context = remembers.context("my cat", thread_id="t", user_id="ann", recall=False, working_memory=False)
+    assert context.working_memory is None
+    assert "likes tea" not in str(context)
+
+
 def test_nothing_is_written(bench: Bench, remembers: Memory) -> None:
     model = Scripted.says(calling((UPDATE, {"memory": "has a cat"}), id="a"), "b", "c")
     agent = agent_of(model, remembers)

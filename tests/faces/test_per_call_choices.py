@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import HistoryOptions, OptionError, RecallOptions
-from langchain_workingmem.faces.per_call import PerCall
+from langchain_workingmem.faces.config import PerCall
 
 HISTORY, RECALL = HistoryOptions(last_messages=5), RecallOptions(top_k=3, message_range=(1, 2))
 
@@ -24,8 +24,8 @@ def test_all_that_can_be_said() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("yes", "is of type str: use a dict with some of read_only, persist, recall, last_messages"),
-        ({"readonly": True}, "unknown keys.*readonly.*read_only, persist, recall, last_messages"),
+        ("yes", "is of type str: use a dict with some of read_only, persist, working_memory, recall, last_messages"),
+        ({"readonly": True}, "unknown keys.*readonly.*read_only, persist, working_memory, recall, last_messages"),
         ({1: True}, "unknown keys"),
         ({"read_only": 1}, "read_only.*True or False"),
         ({"persist": None}, "persist.*True or False"),

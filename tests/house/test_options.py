@@ -1,16 +1,25 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from dataclasses import fields
+from pydoc import render_doc
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_workingmem import (
+    FileOptions,
     HistoryOptions,
+    HybridWeights,
     IndexOptions,
     Memory,
+    ObservationOptions,
     OptionError,
+    PerCall,
     RecallOptions,
+    TitleOptions,
     WorkingMemError,
+    WorkingMemoryOptions,
 )
 from langchain_workingmem.checks import check_roles
 from langchain_workingmem.middleware import MemoryMiddleware
@@ -83,6 +92,24 @@ def test_a_value_that_cannot_work_is_refused_with_what_was_seen_and_the_remedy(
     assert isinstance(caught.value, WorkingMemError)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(FileOptions, HistoryOptions, HybridWeights, IndexOptions, ObservationOptions, PerCall, RecallOptions),
+        *(TitleOptions, WorkingMemoryOptions),
+    ],
+)
+def test_help_describes_every_field(kind: Any) -> None:
+    told = render_doc(kind)
+    for field in fields(kind):
+        assert re.search(rf"^ \|  +{field.name}: \w|^ \|  +{field.name}: \"", told, re.MULTILINE), field.name
+
+
+def test_working_memory_is_turned_on_by_true() -> None:
+    assert Memory(working_memory=True).working_memory.format == "markdown"
+    assert "working memory" not in repr(Memory(working_memory=False))
 
 
 def test_roles_are_understood_by_both_of_their_names() -> None:

@@ -18,6 +18,7 @@ from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.search import search_messages
+from tests.helpers.embeddings import WordEmbeddings
 
 
 def pasted(lines: int) -> str:
@@ -72,11 +73,12 @@ def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
         options = RecallOptions(index=IndexOptions())
         text = embedded(
             search_messages(
-                MemoryState(keys=Keys(), embedder=Embedder(), recall=options), Query.of(options, question, user_id="u")
+                MemoryState(keys=Keys(), embedder=Embedder(WordEmbeddings()), recall=options),
+                Query.of(options, question, user_id="u"),
             )
         )
     else:
-        shelf = StoreState(Keys(), Embedder(), Vectors(dims=2), is_ready=True, dims=2)
+        shelf = StoreState(Keys(), Embedder(WordEmbeddings()), Vectors(dims=2), is_ready=True, dims=2)
         text = embedded(search_items(shelf, SearchOp(("a",), query=question)))
     assert len(text) <= MAX_QUERY_CHARACTERS
     assert text.startswith("Why does the gearbox stop?\nline0 of the log")

@@ -136,3 +136,16 @@ def test_similarities_are_between_0_and_1(make_memory: Make, distance: Any, dtyp
     assert ids(found)[:2] == ["t-2", "t-5"]
     assert found.hits[0].similarity == pytest.approx(1, abs=0.01)
     assert all(0 <= hit.similarity <= 1 for hit in found)
+
+
+# ---------------------------------------------------------------------- text
+
+
+def test_str_is_for_reading_and_repr_is_short(memory: Memory) -> None:
+    say(memory, *FRUIT)
+    found = memory.recall.search("cherry cake", user_id="ann", top_k=1)
+    context = memory.context("cherry cake", thread_id="other", user_id="ann")
+    for record in (found, context, memory.history.page("t"), found.hits[0]):
+        assert "cherry" in str(record)
+        assert "cherry" not in repr(record)
+        assert len(repr(record)) < 120

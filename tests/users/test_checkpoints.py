@@ -95,7 +95,7 @@ def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: 
             memory._core.state,
             "maya",
             "a deletion",
-            Saver(saver, "delete_thread", ("", ""), is_async=False, needed=False),
+            Saver(saver, "delete_thread", ("", ""), is_async=False),
         )
         try:
             memory._core.run(cut(plan, after))

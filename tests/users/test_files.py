@@ -164,7 +164,7 @@ FILE: Record = {
         ({"base64": "AA=="}, "there is content, and base64, too"),
         ({"content": None, "base64": "?"}, "base64"),
         ({"updated_at": "later"}, "updated_at"),
-        ({"created_at": None}, "None is not a time"),
+        ({"created_at": None}, "Invalid isoformat string: 'None'"),
         ({"revisions": [{"revision": 1}]}, "revisions.0"),
         ({"content": "x" * 21}, "'/a.md' has 21 bytes, 20 at most"),
     ],

@@ -28,7 +28,7 @@ BROKEN: list[tuple[list[Any], str]] = [
     ([HEADER, {**THREAD, "metadata": {"a": 10**5000}}], "record 2: metadata 'a' is not JSON"),
     ([HEADER, {**THREAD, "created_at": "today"}], "record 2: created_at: .*'today'"),
     ([HEADER, {**THREAD, "created_at": "1969-12-31T23:00:00Z"}], "record 2: .*from 1970 to 2249"),
-    ([HEADER, message()], "record 2: .*thread_id is 't', the thread before it is None"),
+    ([HEADER, message()], "record 2: .*thread_id is 't', behind thread None"),
     ([HEADER, THREAD, message(thread_id="s")], "record 3: .*thread_id is 's'"),
     ([HEADER, THREAD, message(None)], "record 3: .*the message has no id"),
     ([HEADER, THREAD, message(message={"type": "human"})], "record 3: .*message is not a dict with type and data"),

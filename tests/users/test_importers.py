@@ -91,7 +91,7 @@ CONVERSATION: dict[str, Any] = {
 
 def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
     report = plain.users.load(from_chatgpt(json.loads(json.dumps([CONVERSATION]))), user_id="u")
-    assert (report.threads, report.messages) == (1, 6)
+    assert (report.threads, report.messages, report.dropped) == (1, 6, 4)
     thread = plain.threads.get("c-1")
     assert thread is not None
     assert (thread.title, thread.metadata, thread.user_id) == ("Oslo", {"source": "chatgpt"}, "u")
@@ -146,7 +146,7 @@ def test_lists_of_langchain_become_threads(plain: Memory) -> None:
     ]
     threads = {"one": json.loads(json.dumps(messages_to_dict(messages))), "two": messages_to_dict([HumanMessage("x")])}
     report = plain.users.load(from_langchain(threads), user_id="u")
-    assert (report.threads, report.messages) == (2, 3)
+    assert (report.threads, report.messages, report.dropped) == (2, 3, 2)
     found = plain.history.messages("one")
     assert found[0] == HumanMessage("hello", id="mine")
     assert (type(found[1]), found[1].content) == (AIMessage, "hi")

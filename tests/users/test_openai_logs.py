@@ -42,7 +42,7 @@ def items(*made: Any) -> list[BaseMessage]:
 
 def test_chat_completions_become_a_thread(plain: Memory) -> None:
     report = plain.users.load(from_openai(json.loads(json.dumps({"t": CHAT})), user_id="u"))
-    assert (report.user_id, report.threads, report.messages) == ("u", 1, 9)
+    assert (report.user_id, report.threads, report.messages, report.dropped) == ("u", 1, 9, 3)
     found = items(*plain.history.messages("t"))
     assert isinstance(found[1], AIMessage)
     assert [(call["id"], call["args"]) for call in found[1].invalid_tool_calls] == [("c2", "{at")]
@@ -99,7 +99,8 @@ def test_items_of_responses_become_a_thread(plain: Memory) -> None:
             {"type": "message", "id": "msg_2", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
         ],
     }
-    assert plain.users.load(from_openai([log]), user_id="u").messages == 5
+    report = plain.users.load(from_openai([log]), user_id="u")
+    assert (report.messages, report.dropped) == (5, 3)
     heat = {"name": "heat", "args": {}, "id": "c1", "type": "tool_call"}
     note = {"name": "note", "args": {"input": "heat"}, "id": "c2", "type": "tool_call"}
     rows = plain.history.page("t").items

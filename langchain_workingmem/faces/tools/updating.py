@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.faces.tools.searching import Parts
+    from langchain_workingmem.faces.for_models import Parts
     from langchain_workingmem.options import Ids
     from langchain_workingmem.working_memory.document import JsonFormat
 

@@ -1,28 +1,76 @@
-"""The data export of ChatGPT."""
+"""The data export of ChatGPT and lists of LangChain; and the records that all importers make."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_OID, uuid5
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
 
-from langchain_workingmem._redis.codec import UNREADABLE
+from langchain_workingmem._redis.codec import UNREADABLE, is_storable
+from langchain_workingmem.checks import check_list, wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.importers.records import check_list, message_record, moment
 from langchain_workingmem.users.archive import header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from langchain_core.messages import BaseMessage
-
-    from langchain_workingmem.importers.records import Record
 
 _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
 
 
-def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+def records_of(
+    thread: Mapping[str, Any], messages: Iterable[tuple[BaseMessage, str | None]], dropped: int
+) -> list[dict[str, Any]]:
+    """Return the record of a thread, which counts what was `dropped`, and those of its messages with their times."""
+    found: list[dict[str, Any]] = [{"kind": "thread", **thread, "dropped": dropped}]
+    for message, at in messages:
+        body = {"stored_at": at, "message": message_to_dict(message)}
+        found.append({"kind": "message", "thread_id": thread["id"], **body})
+    return found
+
+
+def moment(time: float | str | None) -> str | None:
+    """Return a Unix time, or one in ISO 8601, as records have it; UTC unless it says another zone."""
+    if time is None:
+        return None
+    at = datetime.fromisoformat(time) if isinstance(time, str) else datetime.fromtimestamp(time, UTC)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+
+
+# ---------------------------------------------------------------------- LangChain
+
+
+def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Turn lists of `messages_to_dict`, by thread id, into records.
+
+    A message without an id gets one from its thread and position, so that a second import adds nothing. System messages and
+    summaries are left out. Such lists contain no times: each message gets the time of the import.
+    """
+    if not isinstance(threads, Mapping):
+        raise wrong_type(threads, "threads", "pass a dict of thread ids and lists of messages_to_dict")
+    yield header()
+    for thread_id, given in threads.items():
+        check_list(given, f"thread {thread_id!r}", "a list of messages_to_dict")
+        messages: list[BaseMessage] = []
+        for position, one in enumerate(given):
+            try:
+                messages += messages_from_dict([dict(one)])
+            except UNREADABLE as error:
+                seen = f"thread {thread_id!r}, message {position} is not a message of messages_to_dict ({error!r})"
+                raise OptionError(seen, remedy="pass lists of messages_to_dict") from error
+            messages[-1].id = messages[-1].id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
+        stored = [(message, None) for message in messages if is_storable(message)]
+        yield from records_of({"id": thread_id}, stored, len(messages) - len(stored))
+
+
+# ---------------------------------------------------------------------- ChatGPT
+
+
+def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Turn the `conversations.json` of a ChatGPT data export, read by `json.load`, into records.
 
     Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that ChatGPT
@@ -33,31 +81,32 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
     yield header()
     for number, conversation in enumerate(conversations):
         try:
-            yield from list(_thread(conversation))
+            records = _read_chat(conversation)
         except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
             seen = f"conversation {number} is not a valid ChatGPT conversation ({error!r})"
             raise OptionError(seen, remedy="pass the list of conversations.json") from error
+        yield from records
 
 
-def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:
-    thread_id = conversation.get("conversation_id") or conversation["id"]
-    began = conversation.get("create_time")
-    yield {
-        "kind": "thread",
-        "id": thread_id,
+def _read_chat(conversation: Mapping[str, Any]) -> list[dict[str, Any]]:
+    began, call = conversation.get("create_time"), None
+    thread = {
+        "id": conversation.get("conversation_id") or conversation["id"],
         "title": conversation.get("title"),
         "metadata": {"source": "chatgpt"},
         "created_at": moment(began),
         "updated_at": moment(conversation.get("update_time") or began),
     }
-    call, at = None, began
-    for node in _branch(conversation):
+    branch, at = _branch(conversation), began
+    messages: list[tuple[BaseMessage, str | None]] = []
+    for node in branch:
         message = _message(node, call)
         if message is not None:
             if isinstance(message, AIMessage):
                 call = message.id if message.tool_calls else None
             at = node.get("create_time") or at
-            yield message_record(thread_id, message, moment(at))
+            messages.append((message, moment(at)))
+    return records_of(thread, messages, len(branch) - len(messages))
 
 
 def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -75,7 +124,8 @@ def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _message(node: Mapping[str, Any], call: str | None) -> BaseMessage | None:
     """Convert a message, to None if ChatGPT does not show it. `call` is the open tool call."""
     content, metadata, author = node["content"], node.get("metadata") or {}, node["author"]
-    text = _text(content)
+    parts = content["parts"] if "parts" in content else [content.get("text") or content.get("result") or ""]
+    text = "\n".join(filter(None, map(_part, parts)))
     hidden = metadata.get("is_visually_hidden_from_conversation") or content.get("content_type") in _INTERNAL
     if hidden or not text.strip():
         return None
@@ -92,11 +142,6 @@ def _message(node: Mapping[str, Any], call: str | None) -> BaseMessage | None:
         case "tool" if call is not None:
             return ToolMessage(text, id=id, tool_call_id=call, name=author.get("name"))
     return None
-
-
-def _text(content: Mapping[str, Any]) -> str:
-    parts = content["parts"] if "parts" in content else [content.get("text") or content.get("result") or ""]
-    return "\n".join(filter(None, map(_part, parts)))
 
 
 def _part(part: Any) -> str:
