@@ -9,7 +9,7 @@ import json
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from langchain_workingmem._text.nesting import check_depth, parse_json, shown
+from langchain_workingmem._text.nesting import TOO_DEEP, check_depth, parse_json, shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, Remedy, WorkingMemoryValidationError
 from langchain_workingmem.working_memory.patch import (
@@ -311,8 +311,9 @@ def _load(text: str) -> dict[str, Any]:
 def _as_object(content: Any) -> dict[str, Any]:
     try:
         found = plain(json.loads(check_depth(content)) if isinstance(content, str) else content)
-    except (ValueError, RuntimeError) as error:  # of JSON, of Pydantic, and of Python where it is endless
-        raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
+    except (ValueError, RuntimeError) as error:  # of JSON, of Pydantic, and of Python where it has no end
+        reason = TOO_DEEP if isinstance(error, RecursionError) else error
+        raise refusal(f"the update is not JSON ({reason})", "send JSON values") from error
     if not isinstance(found, dict):
         raise refusal(
             f"working memory is an object here, and the update is of type {type(content).__name__}", "pass a dict"

@@ -182,7 +182,10 @@ def change_document(
 
 def size_of(content: Any) -> int:
     """Return about how many characters an update has."""
-    return len(content if isinstance(content, str) else repr(content))
+    try:
+        return len(content if isinstance(content, str) else repr(content))
+    except (RecursionError, ValueError):  # it is no JSON, as the update will say
+        return 0
 
 
 def make_document(state: MemoryState, make: Callable[[], str], size: int) -> Plan[str]:
