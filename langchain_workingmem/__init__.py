@@ -1,7 +1,7 @@
 """Memory for LangChain and LangGraph agents on Redis: message history, semantic recall, working memory.
 
-Every name is imported at its first use: `import langchain_workingmem` is fast, and an extra is needed only for what uses it.
-Further errors, records and options are imported from their modules, such as `langchain_workingmem.errors`.
+Every name is imported at its first use: `import langchain_workingmem` is fast, and an extra is needed only for what
+uses it. Further errors, records and options are imported from their modules, such as `langchain_workingmem.errors`.
 """
 
 # ruff: noqa: F403, F405 - `__all__` names what users import of these modules
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langchain_workingmem.embeddings import LocalEmbeddings, MultilingualEmbeddings
     from langchain_workingmem.errors import *
-    from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
+    from langchain_workingmem.faces.chains import RedisChatMessageHistory, SemanticRecallRetriever
     from langchain_workingmem.faces.config import PerCall
-    from langchain_workingmem.faces.retriever import SemanticRecallRetriever
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.middleware import MemoryMiddleware
     from langchain_workingmem.models import *
@@ -86,15 +85,23 @@ _MODULES = {
     "MemoryMiddleware": "middleware",
     "ObservationOptions": "observations",
     "PerCall": "faces.config",
-    "RedisChatMessageHistory": "faces.chat_history",
+    "RedisChatMessageHistory": "faces.chains",
     "RedisMemoryStore": "store",
-    "SemanticRecallRetriever": "faces.retriever",
+    "SemanticRecallRetriever": "faces.chains",
     "ThreadIds": "options",
     "collect_contexts": "turn",
 }
 
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):  # something keeps it from being imported
+        return False
+
+
 if not TYPE_CHECKING:  # else a name that does not exist would pass type checks
-    if find_spec("langchain") is None:  # `import *` needs no extra; the name itself still says which one it needs
+    if not _is_installed("langchain"):  # `import *` needs no extra; the name itself says which one it needs
         __all__.remove("MemoryMiddleware")  # noqa: PYI056
 
     def __getattr__(name: str) -> Any:

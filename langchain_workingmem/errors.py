@@ -28,8 +28,8 @@
     ├── RedisReplyError (RuntimeError)              Redis refused a command
     └── RedisCapabilityError (RuntimeError)         no Search, or no server
 
-Each error is also the builtin that a caller would expect, so `except LookupError` works. `str(error)` says what was seen
-and what helps; `error.remedy` is only what helps.
+Each error is also the builtin that a caller would expect, so `except LookupError` works. `str(error)` says what was
+seen and what helps; `error.remedy` is only what helps.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PYTHON = {  # what the names in a remedy mean in Python
 
 
 class Remedy(str):
-    """What helps, in words of Python. Tools of models, which have other words for `{names}` of the template, pass them."""
+    """What helps, in words of Python. Tools of models have other words for the `{names}` of the template."""
 
     __slots__ = ("_template",)
     _template: str
@@ -125,9 +125,8 @@ class ThreadNotFoundError(WorkingMemError, LookupError):
     """No thread has this id."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            f"no thread {thread_id!r}", remedy="create it with threads.create(), or append a message to it"
-        )
+        seen = f"no thread {thread_id!r}"
+        super().__init__(seen, remedy="create it with threads.create(), or append a message to it")
         self.thread_id = thread_id
 
 
@@ -145,9 +144,8 @@ class ThreadExistsError(WorkingMemError, ValueError):
     """A thread with this id exists; nothing was written."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            f"thread {thread_id!r} exists", remedy="read it with threads.get(), change it with threads.update()"
-        )
+        seen = f"thread {thread_id!r} exists"
+        super().__init__(seen, remedy="read it with threads.get(), change it with threads.update()")
         self.thread_id = thread_id
 
 
@@ -155,9 +153,7 @@ class ThreadConflictError(WorkingMemError, RuntimeError):
     """Others have changed the thread each time that this write looked at it. Nothing was written."""
 
     def __init__(self, thread_id: str) -> None:
-        seen = (
-            f"thread {thread_id!r} was changed by others again and again, so this change of its branch was not written"
-        )
+        seen = f"thread {thread_id!r} was changed by others again and again, so this change was not written"
         super().__init__(seen, remedy="save the turn again")
         self.thread_id = thread_id
 
@@ -233,7 +229,7 @@ class ObservationNotFoundError(WorkingMemError, LookupError):
 
 
 class ModelError(WorkingMemError, RuntimeError):
-    """A chat model that memory calls, such as for titles, or a function before such a call, failed or did not answer in time."""
+    """A chat model that memory calls, such as for titles, failed or did not answer in time."""
 
 
 class RerankerError(WorkingMemError, RuntimeError):
@@ -270,7 +266,7 @@ class OutcomeUnknownError(RedisConnectionError):
     """The reply to a write was lost, so it may have taken effect: read the data, and repeat it if it has not."""
 
 
-# The only place that knows how servers word the errors that this package acts upon. Search writes a code in front of them
+# The only place that knows how servers word the errors that we act upon. Search writes a code in front of them
 # since 8.8; an older version has the code by its words. No server has a code for the last three, so theirs are ours.
 _CODES_BYWORDS = {
     "NOPERM": ("no permissions", "required permissions"),  # of Redis, also inside a script; of Search since 8.0
@@ -301,8 +297,8 @@ def code_of(reply: str) -> str:
 class RedisReplyError(WorkingMemError, RuntimeError):
     """Redis refused a command; `code` says why.
 
-    It is the first word of the reply, such as `OOM`. Search before 8.8 sends no codes: what it says of a missing index has
-    the code of newer versions here, `SEARCH_INDEX_NOT_FOUND`, and so on for all errors that memory acts upon.
+    It is the first word of the reply, such as `OOM`. Search before 8.8 sends no codes: what it says of a missing index
+    has the code of newer versions here, `SEARCH_INDEX_NOT_FOUND`, and so on for all errors that memory acts upon.
     """
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:

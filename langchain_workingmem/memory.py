@@ -79,6 +79,10 @@ class MemoryArguments(TypedDict, total=False):
     connect_timeout: timedelta
 
 
+def _new_id() -> str:
+    return str(uuid4())
+
+
 def _embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
     if embeddings is None:
         remedy = "pass embeddings=..., an object or a name such as 'local'"
@@ -91,35 +95,37 @@ def _embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`, `working_memory`, `files`, `users`, `observations`. Every method that does I/O has an async twin with the prefix
-    `a`. One object serves sync and async callers, threads and event loops. It connects at its first use.
+    Parts: `threads`, `history`, `recall`, `working_memory`, `files`, `users`, `observations`. Every method that does
+    I/O has an async twin with the prefix `a`. One object serves sync and async callers, threads and event loops. It
+    connects at its first use.
 
     Args:
         redis_url: redis://, rediss:// or unix://; None: the environment's REDIS_URL, else
             redis://localhost:6379.
-        client: A redis-py client (also of a cluster, or of a Sentinel's master) to use for sync calls instead; memory never closes it.
+        client: A redis-py client (also of a cluster, or of a Sentinel's master) to use for sync calls instead; memory
+            never closes it.
         async_client: The same for async calls, bound to the event loop that it was made for.
         embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", "multilingual",
             or any name that `init_embeddings` of langchain knows. It turns recall on.
         history: The messages of the thread that a turn shows.
-        recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
-            False: off, and nothing is embedded.
+        recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are
+            embeddings; False: off, and nothing is embedded.
         working_memory: Options of working memory; True: on with its defaults; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
         files: Limits of the files of an owner; None: the defaults.
         observations: A log of long conversations, which a model writes in the background; None: off.
-        thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
-            with or without recall.
-        timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a call and
-            returns one. Times in prompts are in this zone, and so are "yesterday" and the like in questions.
+        thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those
+            of messages; with or without recall.
+        timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a
+            call and returns one. Times in prompts are in this zone, and so are "yesterday" and the like in questions.
         key_prefix: The start of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires with all its data; None: threads stay.
         create_index: False: use existing indexes only, as a Redis user without the right to create them.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall; when a reranker
-            fails, a turn with "log" goes on without it. With "log", nodes and tools also go on when Redis is away, and a
-            circuit breaker keeps them from waiting for it (docs/reliability.md).
-        timeout: How long to wait for each reply, and for a connection while all are in use. `socket_timeout` and `timeout`
-            in the URL override it. A failed command is repeated where that is safe, so a call may wait twice
+            fails, a turn with "log" goes on without it. With "log", nodes and tools also go on when Redis is away, and
+            a circuit breaker keeps them from waiting for it (docs/reliability.md).
+        timeout: How long to wait for each reply, and for a connection while all are in use. `socket_timeout` and
+            `timeout` in the URL override it. A failed command is repeated where that is safe, so a call may wait twice
             (docs/reliability.md).
         connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL
             overrides it.
@@ -188,15 +194,8 @@ class Memory(Faces, SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
-        new_id = lambda: str(uuid4())  # noqa: E731
-        self._core = core = Core(
-            state=state,
-            runner=runner,
-            async_runner=async_runner,
-            new_id=new_id,
-            on_error=on_error,
-            breaker=runner.link.breaker,
-        )
+        runs: Any = {"runner": runner, "async_runner": async_runner, "breaker": runner.link.breaker}
+        self._core = core = Core(state=state, new_id=_new_id, on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
         self.threads = Threads(core)
@@ -223,7 +222,7 @@ class Memory(Faces, SetUpOnEntry):
 
     @cached_property
     def observations(self) -> Observations:
-        """The log that stands for older messages; without `ObservationOptions` it can only be read, and changed by hand."""
+        """The log that stands for older messages; without its options it can only be read, and changed by hand."""
         from langchain_workingmem.observations.wing import install
 
         return install(self._core, None)
@@ -232,9 +231,9 @@ class Memory(Faces, SetUpOnEntry):
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:
         """Start a private Redis in 40 to 150 ms and return a memory on it; needs the extra `embedded`.
 
-        `path` is a directory that keeps the data; None is a temporary one, deleted after its last user. Processes that open
-        the same path share one server. It runs until each of them has ended or called `close`. If it dies, the next call
-        starts it again with its data.
+        `path` is a directory that keeps the data; None is a temporary one, deleted after its last user. Processes that
+        open the same path share one server. It runs until each of them has ended or called `close`. If it dies, the
+        next call starts it again with its data.
         """
         from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -260,17 +259,19 @@ class Memory(Faces, SetUpOnEntry):
     ) -> Plan[MemoryContext]:
         """Assemble what the model is shown in this turn; nothing of the turn is stored.
 
-        `messages` are the new messages, the whole conversation, or a str as the user's message; messages without an id get
-        one. `.messages` holds the history and the new messages, on the branch that the new messages define, in a form that
-        providers accept. But the first one may be an answer, which Bedrock and Gemini refuse; middleware and load node always
-        begin with the user. Recall searches for the last message of the user.
+        `messages` are the new messages, the whole conversation, or a str as the user's message; messages without an id
+        get one. `.messages` holds the history and the new messages, on the branch that the new messages define, in a
+        form that providers accept. But the first one may be an answer, which Bedrock and Gemini refuse; middleware and
+        load node always begin with the user. Recall searches for the last message of the user.
 
-        Recalled messages (with dates and labels, escaped) and working memory are put before the words of that message, in a
-        copy that is never saved. Working memory comes with the instructions to update it, unless `read_only`. With
-        placement="system", or without a user's message, they are blocks in `.system`, for the end of your system prompt.
+        Recalled messages (with dates and labels, escaped) and working memory are put before the words of that message,
+        in a copy that is never saved. Working memory comes with the instructions to update it, unless `read_only`. With
+        placement="system", or without a user's message, they are blocks in `.system`, for the end of your system
+        prompt.
 
-        `ContextArguments` lists the other arguments; `top_k` and `max_tokens` limit recall together. Cost: two round trips, one
-        without recall. The first question that names one of several authors takes a third, and a second call of the embedding model.
+        `ContextArguments` lists the other arguments; `top_k` and `max_tokens` limit recall together. Cost: two round
+        trips, one without recall. The first question that names one of several authors takes a third, and a second call
+        of the embedding model.
         """
         return self._turn.context(messages, thread_id, user_id, **arguments)
 
@@ -283,11 +284,11 @@ class Memory(Faces, SetUpOnEntry):
         """Save the messages of a turn, and return those that are stored. One round trip, two more where a list
         of several turns was not passed to `context` before; atomic up to 500 messages, safe to repeat.
 
-        It does what `history.append` does, and compares the list with the thread. Pass the turn, or the whole conversation:
-        messages without ids that the thread holds already are recognised by their text, without blanks at both ends, and
-        stored once. Stored messages that contradict the list, such as an answer that was regenerated or what followed an
-        edited question, are superseded: they stay stored, but only `history.messages(superseded=True)` shows them. The same
-        holds for what contradicts the list that this process passed to `context` for this turn.
+        It does what `history.append` does, and compares the list with the thread. Pass the turn, or the whole
+        conversation: messages without ids that the thread holds already are recognised by their text, without blanks at
+        both ends, and stored once. Stored messages that contradict the list, such as an answer that was regenerated or
+        what followed an edited question, are superseded: they stay stored, but only `history.messages(superseded=True)`
+        shows them. The same holds for what contradicts the list that this process passed to `context` for this turn.
         """
         return self._turn.save(messages, thread_id, user_id)
 
@@ -308,11 +309,11 @@ class Memory(Faces, SetUpOnEntry):
     def doctor(self) -> Diagnosis:
         """Check the server, the indexes, the vectors and the model, and say what is wrong and what helps.
 
-        Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
-        settings (of the newest 100 threads, their newest 100; the finding says whether these are all), and whether the
-        embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user may not read is
-        "unknown". A server that cannot be reached is a finding, not an exception. About ten round trips,
-        and with recall one call of the embedding model.
+        Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the
+        present settings (of the newest 100 threads, their newest 100; the finding says whether these are all), and
+        whether the embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user
+        may not read is "unknown". A server that cannot be reached is a finding, not an exception. About ten round
+        trips, and with recall one call of the embedding model.
         """
         return self._core.runner.run(self._diagnosis())
 
@@ -328,9 +329,9 @@ class Memory(Faces, SetUpOnEntry):
     def settled(self) -> None:
         """Wait until work in the background is done: titles, vectors. It closes nothing, and raises no failure of it.
 
-        `settled` waits for the work of sync calls, `asettled` also for the work of the running event loop, without blocking it.
-        A timeout around the wait, such as `asyncio.wait_for`, does not end the work. Work that runs when its event loop ends is
-        lost, so await `asettled` before the end of `asyncio.run`.
+        `settled` waits for the work of sync calls, `asettled` also for the work of the running event loop, without
+        blocking it. A timeout around the wait, such as `asyncio.wait_for`, does not end the work. Work that runs when
+        its event loop ends is lost, so await `asettled` before the end of `asyncio.run`.
         """
         self._core.runner.settled()
 

@@ -45,34 +45,37 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     messages and working memory; `placement="system"` puts these after the system prompt. None of this enters the state.
     The state defines the conversation: other branches, and messages that were edited or removed, are not shown.
 
-    Each message is saved once. The user's message is saved before the model is called, so that it is stored even if the run is
-    abandoned; the rest is saved when the run is over, or an error of the model or a tool ends it.
-    Recall and history are read once a run, working memory before every model call.
-    List this middleware first: then it saves messages as other middleware has redacted or edited them. If the question, the thread, its
-    messages or the user are deleted while the model answers, the answer is not stored.
+    Each message is saved once. The user's message is saved before the model is called, so that it is stored even if the
+    run is abandoned; the rest is saved when the run is over, or an error of the model or a tool ends it. Recall and
+    history are read once a run, working memory before every model call. List this middleware first: then it saves
+    messages as other middleware has redacted or edited them. If the question, the thread, its messages or the user are
+    deleted while the model answers, the answer is not stored.
 
     The user is the one that a LangGraph server has authenticated, else the one that the context of the run or
-    `config["configurable"]` names; the thread comes from these two. A run needs the owner of its thread; a new thread without a
-    user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer conversation; in a
-    thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
+    `config["configurable"]` names; the thread comes from these two. A run needs the owner of its thread; a new thread
+    without a user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer
+    conversation; in a thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a
+    single call (`PerCall`).
 
-    Cost: three round trips before the first model call, one before each further call, one at the end; two steps of the graph.
+    Cost: three round trips before the first model call, one before each further call, one at the end; two steps of the
+    graph.
 
     Args:
         memory: The `Memory` of the agent.
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
-        tools: Names of the memory tools to give the agent; None: the ones that `memory.tools()` gives; an empty list: none.
-        user_id: The owner of the memory, whatever user a run names: an id such as "team", or a function that gets the `Ids`
-            of the run (None where it names no user) and returns an id. It also owns the threads: with a team, pass
-            `persist=False`, else the members share their conversations.
+        tools: Names of the memory tools to give the agent; None: the ones that `memory.tools()` gives; an empty list:
+            none.
+        user_id: The owner of the memory, whatever user a run names: an id such as "team", or a function that gets the
+            `Ids` of the run (None where it names no user) and returns an id. It also owns the threads: with a team,
+            pass `persist=False`, else the members share their conversations.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory or
-            without recall. Overrides `Memory(on_error=...)`; None inherits it. Without Redis a turn with "log" waits once:
-            0.3 s when the connection is refused, one `timeout` when there is no reply (docs/reliability.md).
+            without recall. Overrides `Memory(on_error=...)`; None inherits it. Without Redis a turn with "log" waits
+            once: 0.3 s when the connection is refused, one `timeout` when there is no reply (docs/reliability.md).
         trust_client_ids: True lets context and configurable name another user than the one that a LangGraph server has
             authenticated: for services that act for their users and check by themselves that they may.
-        name: For the second memory of an agent, such as "team", without which LangChain refuses it as a duplicate: a part of the names of its tools (`search_memory_team`), and
-            the label of its blocks in the prompt.
+        name: For the second memory of an agent, such as "team", without which LangChain refuses it as a duplicate: a
+            part of the names of its tools (`search_memory_team`), and the label of its blocks in the prompt.
     """
 
     def __init__(
@@ -149,7 +152,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return answer
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
-        """Tell agents inside the tool the thread and the user of this one; keep calls that write in order; save a run that it ends."""
+        """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that a tool ends."""
         return cast("T", self._core.run(self._tool_call(request, handler)))
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:

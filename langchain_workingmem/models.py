@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence  # noqa: TC003 - pydantic resolves a state with a context
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence  # noqa: TC003 - for pydantic
 from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - likewise
 from importlib import import_module
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Shown:
-    """A record with a picture, for notebooks and, through rich, for terminals. What draws is imported when something is drawn."""
+    """A record with a picture, for notebooks and, by rich, for terminals; what draws it is imported when it is drawn."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class Shown:
 
 
 class _Lazy:
-    """Makes what a slot holds at its first use: most messages and hits are only rendered, and making one takes longer than that."""
+    """Makes what a slot holds at its first use: most messages and hits are only rendered, which is quicker."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class _Lazy:
 # ---------------------------------------------------------------------- threads and messages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Thread:
     """A thread, without its messages."""
 
@@ -71,6 +71,12 @@ class Thread:
     updated_at: datetime
     message_count: int
     source_id: str | None = None  # of the thread that this one was cloned from
+
+    def __repr__(self) -> str:
+        return f"<Thread {self.id!r} of {self.user_id!r}: {self.message_count:,} messages>"
+
+    def __str__(self) -> str:
+        return f"{to_minute(self.updated_at)} {self.title or self.id}: {self.message_count:,} messages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +141,7 @@ class StoredMessage(_Stored):
 
     @classmethod
     def of(cls, body: bytes | None, thread_id: str, place: int, upto: int = 0, *, make: bool = False) -> Self:
-        """Read a body; `place` is its seq in keys and facts. With `make`, make the message. Raises what is in `UNREADABLE`."""
+        """Read a body; `place` is its seq in keys and facts. `make`: with its message. Raises what is in `UNREADABLE`."""
         if not body:
             raise ValueError("its body is gone")
         sign, text = body[:1], body if body[:1] == b"{" else body[1:]
@@ -183,7 +189,7 @@ class RecallHit:
 
     message: BaseMessage  # as it is stored, or, within a budget, a marked copy with an excerpt
     thread_id: str
-    # Comparable within one result. Hits are ranked by it, except with a reranker that gives no scores: its order counts.
+    # comparable within one result; hits are ranked by it, except with a reranker that gives no scores: its order counts
     score: float
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
     before: list[BaseMessage]  # what was said before it in its thread, in order: no tool traffic
@@ -220,7 +226,7 @@ class RecallResult(_Found):
 
     hits: list[RecallHit] = field(default_factory=list)
     rows: list[StoredMessage] = field(default_factory=list)  # the merged windows, each message once, by time
-    # why a turn shows nothing though messages were found: none is near enough ("far"), or all are about as near ("ordinary")
+    # why a turn shows nothing of what was found: none is near enough ("far"), or all are about as near ("ordinary")
     silent: str | None = None
 
     @classmethod
@@ -262,7 +268,7 @@ class RecallResult(_Found):
         return self.as_text()
 
     def windows(self) -> dict[str, list[list[StoredMessage]]]:
-        """Return the merged windows by thread, in chronological order: a list for each run of messages without a gap."""
+        """Return the merged windows by thread, in order of time: a list for each run of messages without a gap."""
         found: dict[str, list[list[StoredMessage]]] = {}
         for row in self.rows:
             runs = found.setdefault(row.thread_id, [])
@@ -290,7 +296,7 @@ class RecallResult(_Found):
         return documents
 
     def as_text(self, timezone: str = "UTC") -> str:
-        """Render the windows for a model or a log: escaped, dated in an IANA zone, labelled by thread, all characters visible."""
+        """Render the windows for a model or a log: escaped, dated in a zone, labelled by thread, all characters visible."""
         return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
 
@@ -323,10 +329,11 @@ class WorkingMemoryState(Shown):
     timeline: Mapping[str, Sequence[WorkingMemoryValue]] | None = field(default=None, compare=False)
 
     def sources(self, path: str) -> list[tuple[str, str]]:
-        """Return (thread_id, message_id) of the messages that a value comes from; none where tool, program or person have set it.
+        """Return (thread_id, message_id) of the sources of a value; none where tool, program or person have set it.
 
-        `path` is a JSON Pointer: "/city", "/languages/Danish", or "/Location" for a field of a template, or a line of free text behind a
-        slash. `OptionError` names the paths that exist, or says that the state comes from a turn, which does not read this.
+        `path` is a JSON Pointer: "/city", "/languages/Danish", or "/Location" for a field of a template, or a line of
+        free text behind a slash. `OptionError` names the paths that exist, or says that the state comes from a turn,
+        which does not read this.
         """
         return list(self._at(path)[0].sources)
 
@@ -335,7 +342,7 @@ class WorkingMemoryState(Shown):
         return self._at(path)[0].since
 
     def history(self, path: str) -> list[WorkingMemoryValue]:
-        """Return what a value is and was, the present one first; one without a value says that nothing holds any more. See `sources`."""
+        """Return what a value is and was, the present one first; None as value: nothing holds any more. See `sources`."""
         return list(self._at(path))
 
     def _at(self, path: str) -> Sequence[WorkingMemoryValue]:
@@ -382,9 +389,9 @@ class MemoryContext(_Counted):
     def usage(self) -> ContextUsage:
         """Count the tokens of `system` (a system message for each block) and `messages`, by part.
 
-        Counted when it is asked, each time, by `HistoryOptions.token_counter`; a context that was stored meanwhile, as in a
-        checkpoint, by "approximate". A context that middleware has made counts what the request has more than the program's own system
-        prompt and tools.
+        Counted when it is asked, each time, by `HistoryOptions.token_counter`; a context that was stored meanwhile, as
+        in a checkpoint, by "approximate". A context that middleware has made counts what the request has more than the
+        program's own system prompt and tools.
         """
         from langchain_workingmem.usage.parts import usage_of
 

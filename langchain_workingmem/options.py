@@ -1,8 +1,8 @@
-"""The options of a memory, frozen dataclasses that are checked when they are made, and the arguments that calls share."""
+"""The options of a memory, frozen dataclasses that check themselves, and the arguments that calls share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence  # noqa: TC003 - for who resolves `RecallArguments`
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence  # noqa: TC003 - for type hints
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -51,6 +51,34 @@ MOST_HITS = 100_000  # of one recall: the server refuses far larger numbers
 MOST_LINKS, MOST_CANDIDATES = 512, 4096
 
 
+_CHOICES: dict[str, Any] = {
+    "algorithm": Literal["flat", "hnsw"],
+    "distance": Literal["cosine", "ip", "l2"],
+    "dtype": NumberType,
+    "mode": Mode,
+    "placement": Placement,
+    "scope": Scope,
+    "search": Literal["semantic", "hybrid"],
+}
+
+
+def check_fields(options: Any, **least: int) -> None:
+    """Check choices, flags, texts and numbers by the types of fields; a number is at least 1, or as named here."""
+    for one in fields(options):
+        name, kind, value = one.name, str(one.type), getattr(options, one.name)
+        if value is None and kind.endswith("None"):
+            continue
+        match kind.removesuffix(" | None"):
+            case _ if name in _CHOICES:
+                one_of(value, get_args(_CHOICES[name]), name)
+            case "int":
+                at_least(value, least.get(name, 1), name)
+            case "bool" if not isinstance(value, bool):
+                raise wrong_type(value, name, "pass True or False")
+            case "str" if not isinstance(value, str):
+                raise wrong_type(value, name, "pass a str, or None")
+
+
 class ThreadIds(TypedDict):
     """A thread and its owner, as arguments: `memory.context(text, **ids)` with `ids: ThreadIds = {...}`."""
 
@@ -74,10 +102,10 @@ class Ids:
 class RecallArguments(TypedDict, total=False):
     """The arguments of one recall beside the ids. `RecallOptions` gives the others.
 
-    `since` and `until` are inclusive. `metadata` is a filter with `$eq $ne $in $nin $gt $gte $lt $lte $exists $and $or $not`, of keys
-    that `RecallOptions(filterable=...)` names, which are read from a message's `additional_kwargs`, `additional_kwargs["metadata"]`
-    and `response_metadata`, and of keys of threads that `Memory(thread_filters=...)` names. A missing key is None.
-    It holds at most 32 conditions, 1,000 values and 8 levels.
+    `since` and `until` are inclusive. `metadata` is a filter with `$eq $ne $in $nin $gt $gte $lt $lte $exists $and $or
+    $not`, of keys that `RecallOptions(filterable=...)` names, which are read from a message's `additional_kwargs`,
+    `additional_kwargs["metadata"]` and `response_metadata`, and of keys of threads that `Memory(thread_filters=...)`
+    names. A missing key is None. It holds at most 32 conditions, 1,000 values and 8 levels.
     """
 
     scope: Scope | None  # "user": all threads of the user; "thread": this thread only
@@ -109,24 +137,25 @@ class ContextArguments(RecallArguments, total=False):
 class HistoryOptions:
     """Which of a thread's messages a turn shows.
 
-    `last_messages` counts the user's messages and the answers without tool calls. Tool calls and results of the turns that
-    are shown come with them. A history that would begin with an answer grows to its question. A turn shows at least
-    `last_messages` and fewer than `last_messages + step`: its beginning moves in steps, so that the prompt keeps its prefix
-    from turn to turn, which providers bill at a fraction.
+    `last_messages` counts the user's messages and the answers without tool calls. Tool calls and results of the turns
+    that are shown come with them. A history that would begin with an answer grows to its question. A turn shows at
+    least `last_messages` and fewer than `last_messages + step`: its beginning moves in steps, so that the prompt keeps
+    its prefix from turn to turn, which providers bill at a fraction.
 
-    Tokens are limited by leaving out tool traffic first, the oldest before the newest, then the oldest turns; never the words of
-    the newest turn. The default limit never cuts the running turn, and is off with `last_messages=None`; a number of yours cuts
-    finished tool calls of the running turn, too.
+    Tokens are limited by leaving out tool traffic first, the oldest before the newest, then the oldest turns; never the
+    words of the newest turn. The default limit never cuts the running turn, and is off with `last_messages=None`; a
+    number of yours cuts finished tool calls of the running turn, too.
 
     Args:
         last_messages: How many messages at least; None: all of them, 0: none.
         step: Messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones.
         max_tokens: The limit of tokens; None: none.
         token_counter: "approximate", 4 characters a token as langchain_core counts English, or a function of messages.
-        exclude_tools: Tools whose calls and results are shown in their own turn only: "memory", those of memory; names: these,
-            too; True: all.
-        media: Pictures, audio and files that a model is shown: those of "all" turns, of the "last" turn that has some, or of the
-            last n such turns. The others are named in a copy, as in "[picture: map.png]": the prompt costs less.
+        exclude_tools: Tools whose calls and results are shown in their own turn only: "memory", those of memory; names:
+            these, too; True: all.
+        media: Pictures, audio and files that a model is shown: those of "all" turns, of the "last" turn that has some,
+            or of the last n such turns. The others are named in a copy, as in "[picture: map.png]": the prompt costs
+            less.
         roles: Message types to show; None: all.
     """
 
@@ -139,13 +168,11 @@ class HistoryOptions:
     roles: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, last_messages=0)
         if isinstance(self.media, str):
             one_of(self.media, ("all", "last"), "media")
         else:
             at_least(self.media, 1, "media")
-        for name, least in (("last_messages", 0), ("step", 1), ("max_tokens", 1)):
-            if (value := getattr(self, name)) is not None:
-                at_least(value, least, name)
         if self.last_messages is None and self.has_default_limit:
             object.__setattr__(self, "max_tokens", None)
         if self.token_counter != "approximate" and not callable(self.token_counter):
@@ -168,9 +195,9 @@ class IndexOptions:
     """How vectors are indexed. A change needs `memory.recall.reindex()`.
 
     "flat" compares with every message of the user. It is exact, writes at a sixteenth of the cost of "hnsw", and is
-    faster up to about 100,000 messages of one user (0.21 against 0.34 ms at 50,000 messages of 100 users).
-    "float16" takes half the bytes of "float32", "int8" a quarter; docs/recall-measured.md says what they find. "int8" needs Redis 8
-    (else `RedisCapabilityError`) and distance="cosine": it keeps the direction of a vector, not its length.
+    faster up to about 100,000 messages of one user (0.21 against 0.34 ms at 50,000 messages of 100 users). "float16"
+    takes half the bytes of "float32", "int8" a quarter; docs/recall-measured.md says what they find. "int8" needs Redis
+    8 (else `RedisCapabilityError`) and distance="cosine": it keeps the direction of a vector, not its length.
 
     Args:
         algorithm: "flat" or "hnsw".
@@ -189,17 +216,14 @@ class IndexOptions:
     ef_runtime: int = 10
 
     def __post_init__(self) -> None:
-        one_of(self.algorithm, ("flat", "hnsw"), "algorithm")
-        one_of(self.distance, ("cosine", "ip", "l2"), "distance")
-        if self.dtype is not None:
-            one_of(self.dtype, get_args(NumberType), "dtype")
+        check_fields(self)
         if self.dtype == "int8" and self.distance != "cosine":
             raise OptionError(f"dtype='int8' with distance={self.distance!r}", remedy="use distance='cosine'")
         for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
             at_least(getattr(self, name), 1, name, most)
 
     def attributes(self, dims: int, existing: NumberType = "float16") -> dict[str, Any]:
-        """Describe the vector field in the terms of redisvl; the number type is the `existing` one unless one was passed."""
+        """Describe the vector field in terms of redisvl; its number type is the `existing` one unless one was passed."""
         own = ("m", "ef_construction", "ef_runtime") if self.algorithm == "hnsw" else ()
         found = {"dims": dims, "algorithm": self.algorithm, "distance_metric": self.distance}
         return found | {"datatype": self.dtype or existing} | {name: getattr(self, name) for name in own}
@@ -236,9 +260,11 @@ class RecallOptions:
 
     Args:
         top_k: Hits at most.
-        message_range: Messages around a hit, n on each side, or (before, after): questions, and answers without tool calls.
+        message_range: Messages around a hit, n on each side, or (before, after): questions, and answers without tool
+            calls.
         scope: "user", all threads of the user, or "thread", the one thread.
-        threshold: The least similarity of a hit, 0 to 1; None: in a turn the floor of the model, known or learned (docs/recall.md).
+        threshold: The least similarity of a hit, 0 to 1; None: in a turn the floor of the model, known or learned
+            (docs/recall.md).
         max_tokens: What a turn shows of recall, long messages as excerpts; None: no limit.
         search: "hybrid", vectors fused with BM25 (docs/recall.md), or "semantic", vectors alone.
         weights: Weights of hybrid recall.
@@ -250,8 +276,8 @@ class RecallOptions:
         embedding_cache_size: Texts kept in memory with their vectors, at most 64 MiB in all; 0: none.
         chunk_tokens: Longer texts are embedded in chunks; a hit on any chunk is a hit on the message.
         filterable: Keys of message metadata that filters may name.
-        when: Finds times that a question names, beside numbers and English: a function of its text and now that gives pairs of
-            from and until.
+        when: Finds times that a question names, beside numbers and English: a function of its text and now that gives
+            pairs of from and until.
     """
 
     top_k: int = 4
@@ -272,24 +298,18 @@ class RecallOptions:
     when: Callable[[str, datetime], Iterable[tuple[datetime, datetime]]] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, embedding_cache_size=0)
         at_least(self.top_k, 1, "top_k", MOST_HITS)
         check_range(self.message_range)
-        one_of(self.scope, get_args(Scope), "scope")
         check_threshold(self.threshold)
-        if self.max_tokens is not None:
-            at_least(self.max_tokens, 1, "max_tokens")
-        one_of(self.search, ("semantic", "hybrid"), "search")
         check_type(self.weights, HybridWeights, "weights")
         check_type(self.index, IndexOptions, "index")
-        object.__setattr__(self, "roles", check_roles(self.roles))
-        one_of(self.placement, get_args(Placement), "placement")
+        check_time(self.embedding_timeout, "embedding_timeout")
         if not (self.reranker is None or hasattr(self.reranker, "compress_documents")):
             raise wrong_type(self.reranker, "reranker", "pass a document compressor of LangChain")
         if not (self.when is None or callable(self.when)):
             raise wrong_type(self.when, "when", "pass a function of a text and the time now")
-        check_time(self.embedding_timeout, "embedding_timeout")
-        at_least(self.embedding_cache_size, 0, "embedding_cache_size")
-        at_least(self.chunk_tokens, 1, "chunk_tokens")
+        object.__setattr__(self, "roles", check_roles(self.roles))
         object.__setattr__(self, "filterable", check_keys(self.filterable, "filterable"))
 
 
@@ -312,12 +332,13 @@ class WorkingMemoryOptions:
 
     Either a `template` (Markdown) or a `schema`; neither: the default template; `template=""`: free text.
 
-    With a `keeper` a model keeps the document beside the conversation: it reads what was said, and each value has its sources, and since
-    when it holds. Then the agent gets no tools of working memory, unless `tools` are passed.
+    With a `keeper` a model keeps the document beside the conversation: it reads what was said, and each value has its
+    sources, and since when it holds. Then the agent gets no tools of working memory, unless `tools` are passed.
 
     Args:
         template: Markdown with the headings or fields to fill.
-        schema: A Pydantic model, a TypedDict, a dataclass or a JSON schema of an object; `{"type": "object"}` takes any.
+        schema: A Pydantic model, a TypedDict, a dataclass or a JSON schema of an object; `{"type": "object"}` takes
+            any.
         scope: "user", one for all threads of a user, or "thread", one for each thread.
         mode: Of updates; None: "merge" for a schema, "replace" for a template, "append" for free text.
         read_only: It is shown, but neither the model nor `update` may change it.
@@ -352,16 +373,7 @@ class WorkingMemoryOptions:
     def __post_init__(self) -> None:
         if self.template is not None and self.schema is not None:
             raise OptionError("template and schema", remedy="pass one of them, working memory has one format")
-        if not isinstance(self.template, str | None):
-            raise wrong_type(self.template, "template", "pass Markdown as a str, or a schema")
-        if not isinstance(self.instructions, str | None):
-            raise wrong_type(self.instructions, "instructions", "pass a str, or None")
-        one_of(self.scope, get_args(Scope), "scope")
-        if self.mode is not None:
-            one_of(self.mode, get_args(Mode), "mode")
-        one_of(self.placement, get_args(Placement), "placement")
-        at_least(self.revisions, 1, "revisions")
-        at_least(self.max_bytes, 1, "max_bytes")
+        check_fields(self, keep_after=0)
         tools = () if self.keeper is not None and self.tools is DEFAULT_TOOLS else self.tools
         object.__setattr__(self, "tools", as_tuple(tools, "tools", "'get', 'update', 'clear'"))
         for tool in self.tools:
@@ -374,9 +386,6 @@ class WorkingMemoryOptions:
             check_model(self.keeper, "keeper")
             if self.read_only:
                 raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
-        at_least(self.keep_after, 0, "keep_after")
-        for name in ("background", "show_since"):
-            check_type(getattr(self, name), bool, name)
         if self.keeper is None and (self.keep_after or not self.background):
             seen = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
             raise OptionError(f"{seen} without a keeper", remedy="pass keeper=..., a model")
@@ -394,9 +403,9 @@ class WorkingMemoryOptions:
 class TitleOptions:
     """Titles for threads that have none, made in the background after a turn is saved.
 
-    A title that a person gave, before or meanwhile, is never changed. One of a model goes with the message that it was made
-    from. Without a `model`, `MemoryMiddleware` uses the model of its agent; other ways to save a turn then make no title, which
-    is logged once.
+    A title that a person gave, before or meanwhile, is never changed. One of a model goes with the message that it was
+    made from. Without a `model`, `MemoryMiddleware` uses the model of its agent; other ways to save a turn then make no
+    title, which is logged once.
 
     Args:
         model: A chat model, or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows.
@@ -411,8 +420,7 @@ class TitleOptions:
     max_chars: int = 80
 
     def __post_init__(self) -> None:
-        at_least(self.min_messages, 1, "min_messages")
-        at_least(self.max_chars, 8, "max_chars")
+        check_fields(self, max_chars=8)
         if self.model is not None:
             check_model(self.model, "model")
 
@@ -436,6 +444,5 @@ class FileOptions:
     ttl: timedelta | None = None
 
     def __post_init__(self) -> None:
-        for name in ("revisions", "max_file_bytes", "max_bytes", "max_files"):
-            at_least(getattr(self, name), 1, name)
+        check_fields(self)
         check_ttl(self.ttl)

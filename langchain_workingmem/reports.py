@@ -21,8 +21,7 @@ CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented
 class Finding:
     """The result of one check of the doctor."""
 
-    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model or circuit breaker
-    check: str
+    check: str  # connection, server, search, persistence, eviction, memory, vectors, model and so on
     level: Level  # "unknown": this Redis user lacks the right to read it
     message: str
     remedy: str | None = None  # None: nothing needs to be done
@@ -58,7 +57,7 @@ class DeletionReport:
     working_memories: int = 0  # of the user and of its threads
     revisions: int = 0
     files: int = 0  # each with its revisions
-    # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
+    # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot
     checkpoints: CheckpointsOutcome = "not asked"
     verified: bool  # no key names the user any more; False: others wrote at the same time, call it again
 

@@ -111,20 +111,9 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         key_prefix: str = "wm",
-        create_index: bool = True,
-        timeout: timedelta = TIMEOUT,
-        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> Self:
-        """Make a store on a URL, for `with` or `async with`; without either, `close` it yourself."""
-        return cls(
-            redis_url,
-            index=index,
-            ttl=ttl,
-            key_prefix=key_prefix,
-            create_index=create_index,
-            timeout=timeout,
-            connect_timeout=connect_timeout,
-        )
+        """Make a store on a URL, for `with` or `async with`; else `close` it. The constructor takes more options."""
+        return cls(redis_url, index=index, ttl=ttl, key_prefix=key_prefix)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations and return their results in order; reads return what was stored before the batch.

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import ThreadKeys
     from langchain_workingmem._redis.state import MemoryState
 
-REFUSED_PAUSE = 0.05  # seconds at most: a writer that retries at once would slow the deletion
 SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
 
 
@@ -62,20 +61,12 @@ def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = ""
     return ThreadNotFoundError(thread_id)
 
 
-def run_script(thread_id: str, user_id: str | None, call: Command, *, at_most_once: bool = False) -> Plan[list[Any]]:
-    """Send one call of a script over a thread. The result is its reply, with the map of it in place of the JSON."""
-    (reply,) = yield from send(call, at_most_once=at_most_once)
-    return [read_reply(reply, thread_id, user_id), *reply[1:]]
-
-
 def guarded_write(
     state: MemoryState, thread_id: str, owners: Sequence[str | None], call: Command, *, at_most_once: bool = False
 ) -> Plan[tuple[list[Any], UserDeletedError | None]]:
-    """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
-
-    These lie in other slots, so they are read after the write: a deletion finds what was written before its tombstone,
-    a later write sees it. Then the caller has to undo what it has written, and raise the error that comes back.
-    """
+    """Send a call that writes into a thread. With an error comes back that the caller has to undo it, and to raise that."""
+    # Tombstones lie in other slots, so they are read after the write, in the same round trip: a deletion finds what was
+    # written before its tombstone, and a later write sees it.
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
     reply, *tombstones = yield from send(call, *checks, at_most_once=at_most_once, in_order=True)
@@ -86,34 +77,28 @@ def guarded_write(
 
 def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, ids: Sequence[str] = ()) -> Plan[None]:
     """Undo a write that met the deletion of its user: the thread if it is as `version` says, else the messages."""
-    call = DELETE.on(
-        state.keys.of(thread_id), user=encode(owner), what="undo", version=version, ids=[*ids], forget=True, most=SWEEP
-    )
     with suppress(ThreadOwnershipError, ThreadNotFoundError):  # it has another owner by now
-        found, *_ = yield from run_script(thread_id, owner, call)
-        if found.get("is_left"):
-            yield from sweep(state, thread_id)
-    yield Sleep(REFUSED_PAUSE, jitter=True)
+        yield from delete_from(state, thread_id, owner, what="undo", version=version, ids=[*ids], forget=True)
+    yield Sleep(0.05, jitter=True)  # writers that retry at once would keep the deletion from its end
 
 
 def change_thread(
     state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any
-) -> Plan[dict[str, Any]]:
-    """Run `thread.lua`; return HGETALL of the thread by field. Raises `ThreadNotFoundError`, `UserDeletedError`."""
+) -> Plan[dict[bytes, Any]]:
+    """Run `thread.lua`; return the fields of the thread. Raises `ThreadNotFoundError`, `UserDeletedError`."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
     yield from state.indexes.ready()
-    owners = [user_id, head["to"] and decode(head["to"])] if "to" in head else [user_id]
     is_once = what == "create" and "is_own" not in head
-    (found, fields), deleted = yield from guarded_write(state, thread_id, owners, call, at_most_once=is_once)
-    row = {name.decode(): value for name, value in as_dict(fields).items()}
+    (_, fields), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=is_once)
+    row = as_dict(fields)
     if deleted is not None and row:
         if what == "create":
-            yield from undone(state, thread_id, user_id or "", int(row["version"]))
+            yield from undone(state, thread_id, user_id or "", int(row[b"version"]))
         raise deleted
     if not row:
         raise ThreadNotFoundError(thread_id)
-    return {**row, "is_left": found.get("is_left")}
+    return row
 
 
 def owner_of(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[tuple[str, str]]:
@@ -142,9 +127,22 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
     check_owner(tag, thread_id, user_id)
 
 
-# ---------------------------------------------------------------------- vectors
+# ---------------------------------------------------------------------- deletion
 # Deleting or superseding messages takes effect at once; their vectors, which may be many, follow in steps. What is left
 # stands in the set `dropped` of the thread: whoever deletes next, and `reindex`, goes on.
+
+
+def delete_from(
+    state: MemoryState, thread_id: str, user_id: str | None, *, what: str, **head: Any
+) -> Plan[dict[str, Any]]:
+    """Run `delete.lua` over a thread, and delete the vectors that it has left; return the map of its reply."""
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    call = DELETE.on(keys, user=owner_tag(user_id), what=what, most=SWEEP, **head)
+    (reply,) = yield from send(call, at_most_once=what != "undo")  # who deletes is told a number
+    found = read_reply(reply, thread_id, user_id)
+    if found.get("is_left"):
+        yield from sweep(state, thread_id)
+    return found
 
 
 def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:

@@ -26,7 +26,7 @@ from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth, problems_in
 from langchain_workingmem._text.said import KINDS, is_memory_tool, structured_text, weight_of, words_in, words_of
 from langchain_workingmem._text.unicode import count_tokens, split, to_utf8
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
         is_embedded = False
     name = to_utf8(str(message.name)) if message.name else ""
     author = author_tag(name, message.type)
-    labels, metadata = _filterable(message, recall) if recall and recall.filterable else ("", "")
+    labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
     tokens, words = count_tokens(text), words_of(message, structured=structured)
     body, media = body_of(message, words[:1])
     return Draft(
@@ -220,15 +220,8 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     )
 
 
-def _filterable(message: BaseMessage, recall: RecallOptions) -> tuple[str, str]:
-    """Return the labels and the metadata by which recall filters."""
-    found = metadata_of(message, recall.filterable)
-    labels = [label(key, value) for key, value in found.items()]
-    return ",".join(labels), json.dumps(found, separators=(",", ":"))
-
-
-def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:
-    """Return these keys of a message's metadata, without values that are not JSON: the message is stored, they match nothing."""
+def _filterable(message: BaseMessage, keys: Iterable[str]) -> tuple[str, str]:
+    """Return the labels and the metadata by which recall filters. A value that is not JSON matches nothing."""
     nested = message.additional_kwargs.get("metadata")
     sources = [message.additional_kwargs, nested if isinstance(nested, dict) else {}, message.response_metadata]
     found: dict[str, Any] = {}
@@ -237,7 +230,8 @@ def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:
         if source is not None:
             with suppress(TypeError, ValueError, RecursionError):
                 found[key] = json.loads(dump(source[key]))
-    return found
+    labels = [label(key, value) for key, value in found.items()]
+    return ",".join(labels), json.dumps(found, separators=(",", ":"))
 
 
 # ---------------------------------------------------------------------- bodies
@@ -271,11 +265,11 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
 
 def _filled(data: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a message that are not empty, without its type; content and artifact may be empty."""
+    kept = {"content", "artifact"}
     return {
         key: value
         for key, value in data.items()
-        if key == "content"
-        or (value is not None and key != "type" and (value or not isinstance(value, dict | list) or key == "artifact"))
+        if key != "type" and value is not None and (key in kept or not isinstance(value, dict | list) or value)
     }
 
 
@@ -352,11 +346,10 @@ def dump(value: object) -> str:
 _told: set[tuple[str, int]] = set()  # rows whose damage was logged
 
 
-def read_rows(found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool) -> list[StoredMessage]:
-    """Read bodies, each with its place and the tokens of the thread up to it; what cannot be read is left out, and logged once.
-
-    With `make`, messages are made as well: what LangChain refuses cannot be read either.
-    """
+def read_rows(
+    found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool = False
+) -> list[StoredMessage]:
+    """Read bodies, each with its place and the tokens of the thread up to it, and with `make` messages; log once what is left out."""
     rows = []
     for place, upto, body in found:
         try:
@@ -393,7 +386,5 @@ def as_dict(reply: Any) -> dict[bytes, Any]:
 
 def search_version(about: Any) -> int | None:
     """Return the version of Search in the reply to HELLO: 80_600 is 8.6.0; None if the server does not show it."""
-    from langchain_workingmem.errors import RedisReplyError
-
     modules = () if isinstance(about, RedisReplyError) else as_dict(about).get(b"modules", ())
     return next((int(one[b"ver"]) for one in map(as_dict, modules) if one[b"name"] == b"search"), None)

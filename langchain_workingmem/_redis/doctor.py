@@ -39,10 +39,7 @@ _NO_SEARCH = "use Redis 8, Redis Stack or Redis Cloud; history alone works with 
 
 
 def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
-    """Run all checks: about ten round trips, and one call of the embedding model with recall.
-
-    `open_for` is how many seconds memory has gone without Redis, None if it has not.
-    """
+    """Run all checks; `open_for` is how many seconds memory has gone without Redis, None if it has not."""
     checks: dict[str, tuple[Callable[[MemoryState], Plan[list[Finding]]], str]] = {  # and the remedy of a missing right
         "server": (_servers, "grant +hello"),
         "memory": (_settings, "grant +info, which only reads"),

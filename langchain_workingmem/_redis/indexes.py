@@ -90,10 +90,8 @@ def check_layout(state: HasLayout) -> Plan[None]:
 
 
 def hides_when_full(settings: Any) -> bool:
-    """Tell from the reply to `WHEN_FULL` whether Search (8.4 and later) answers with nothing when memory is full.
-
-    Over RESP3, which replies with a dict, each answer says so itself. Who may not read the settings is believed.
-    """
+    """Tell from the reply to `WHEN_FULL` whether Search (8.4 and later) answers with nothing when memory is full."""
+    # over RESP3, which replies with a dict, each answer says so itself; who may not read the settings is believed
     known = as_dict(settings) if isinstance(settings, list) else {}
     return known.get(b"search-on-oom") == b"return" and known.get(b"maxmemory", b"0") != b"0"
 
@@ -134,6 +132,11 @@ class Indexes:
         yield from ensure_index(threads_schema(self.keys))
         self.threads_ready = True
 
+    def search(self, *searches: Command) -> Plan[list[Any]]:
+        """Search the index of threads, which is made or repaired if need be. One round trip."""
+        yield from self.ready()
+        return (yield from search_with_repair(lambda: send(*searches), self.refresh, create=self.create))
+
     def refresh(self, dims: int | None = None) -> Plan[None]:
         """Check the index of threads again, with `dims` that of vectors, too; create what is missing."""
         self.threads_ready, self.dims = False, None
@@ -150,11 +153,7 @@ class Indexes:
             yield from self.vectors_ready(dims)
 
     def vectors_ready(self, dims: int) -> Plan[None]:
-        """Create or check the vector index: the first time one round trip and those of `ensure_index`, none later.
-
-        Raises `EmbeddingSizeError` if the index holds vectors of another size, `OptionError` if it was built with
-        other options, or is missing and may not be created.
-        """
+        """Create or check the vector index, at the first time. `NO_VECTORS` are the errors."""
         if self.dims == dims:
             return
         if self.create:
@@ -236,10 +235,7 @@ class Indexes:
 
 
 def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Command, create: bool) -> Plan[list[Any]]:
-    """Return the stored settings of an index, None without any, and the replies to the commands `beside`.
-
-    With `create`, the wanted ones are stored in a new database. One round trip, there two.
-    """
+    """Return the stored settings of an index, else None or, with `create`, the wanted ones; and the replies `beside`."""
     stored, *others = yield from send(("GET", key), *beside)
     if stored is None and create:
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key), in_order=True)
@@ -266,10 +262,7 @@ def ensure_index(command: Command) -> Plan[None]:
 
 
 def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:
-    """Search; if the index was dropped or rebuilt, call `heal` and search again.
-
-    Raises `OptionError` if the index is missing and may not be created.
-    """
+    """Search; if the index was dropped or rebuilt, call `heal` and search again."""
     try:
         return (yield from search())
     except RedisReplyError as error:

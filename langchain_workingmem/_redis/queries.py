@@ -97,12 +97,10 @@ _FILTER = "FILTER"
 
 
 def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> list[bytes]:
-    """Convert vectors to bytes for the index; `EmbeddingError` if a number does not fit into its type.
-
-    For cosine only the direction counts, so a vector may use the whole range of a small type.
-    """
+    """Convert vectors to bytes for the index; `EmbeddingError` if a number does not fit into its type."""
     import numpy as np
 
+    # only the direction counts: a vector uses the whole range of a small type
     if dtype != "float32" and distance == "cosine":
         longest = np.abs(vectors).max(axis=1, keepdims=True)
         vectors = vectors / np.where(longest == 0, 1, longest)
@@ -256,10 +254,7 @@ def total_of(reply: Any) -> int:
 def columns(
     reply: Any, rank: Literal["score", "sortkey"] | None = None, *, content: bool = True
 ) -> tuple[list[bytes], list[Any], list[Any]]:
-    """Return keys, scores or sort keys, and fields of a search reply, of RESP3 (a map) or RESP2 (a flat list).
-
-    The fields are raw: None for a document that was deleted during the search. What was not requested is empty.
-    """
+    """Return keys, ranks and raw fields of a search reply; the fields of a document deleted meanwhile are None."""
     if isinstance(reply, dict):
         rows, name = reply[b"results"], (rank or "").encode()
         keys, ranks = [row[b"id"] for row in rows], [row.get(name) for row in rows] if rank else []
@@ -288,11 +283,8 @@ def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
 def similarities(
     distances: np.ndarray[Any, np.dtype[np.float64]], metric: str
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Convert Redis's distances to similarities from 0 to 1, or above 1 with `ip` for long vectors.
-
-    cosine and ip: Redis returns 1 - product; negative similarities become 0, and what float16 lets a cosine exceed 1
-    is cut off. l2: Redis returns the squared distance d, which becomes 1 / (1 + d). A zero vector has similarity 0.
-    """
+    """Convert Redis's distances to similarities from 0 to 1, or above 1 with `ip` for long vectors."""
+    # l2: Redis returns the square; cosine and ip: 1 - product, and float16 lets a cosine exceed 1
     import numpy as np
 
     found = 1 / (1 + distances) if metric == "l2" else 1 - distances

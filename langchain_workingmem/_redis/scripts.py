@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _PACKAGE = files("langchain_workingmem")
 MOST_BYTES = 512 * 2**20  # of a command: Redis's limit of one value (proto-max-bulk-len)
-STEP_BYTES = 64 * 2**20  # of a step that we may cut smaller
 _FLAGS = re.compile("((?:#![^\n]*\n)?)(.*)", re.DOTALL)  # Redis reads flags of a script only in its first line
 _SIZED = (str, bytes)  # a union takes longer to ask
 READING, CHANGING = ("common",), ("common", "derived/rows", "changing")  # the parts before a script

@@ -64,9 +64,6 @@ class Recent(Generic[K, V]):
                 self._entries.popitem(last=False)
             return made
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def pop(self, key: K) -> V | None:
         """Remove an entry, and return it."""
         with self._lock:
@@ -75,9 +72,7 @@ class Recent(Generic[K, V]):
 
 # ---------------------------------------------------------------------- wings
 
-WINGS: dict[
-    str, str
-] = {}  # the modules of wings by name; memory.py knows them, the core imports them where it meets their data
+WINGS: dict[str, str] = {}  # modules by the name of the wing, from memory.py; imported where their data are met
 
 
 def wing(name: str) -> Any:
@@ -106,10 +101,7 @@ class Part:
         asked: Sequence[Command],
         replies: list[Any],
     ) -> Plan[bool]:
-        """Take the replies into what was `Gathered`; tell whether the history has to be read again by `head`.
-
-        `reply` is that of `read.lua`.
-        """
+        """Take replies into what was `Gathered`, beside that of `read.lua`; tell whether to read again by `head`."""
         yield from ()
         return False
 
@@ -144,13 +136,9 @@ class ShownMessages:
 
 @dataclass(frozen=True, slots=True)
 class ShownDocument:
-    """A working memory as a model knows it.
+    """A working memory as a model knows it; what a tool returns the model learns at the next step of the graph."""
 
-    The tool calls of one answer know only the document of the prompt. The model learns what a tool returns at the next
-    step of the graph.
-    """
-
-    text: str
+    text: str  # which all tool calls of one answer know
     step: Any = None  # the step of the graph after which the model knows `later`
     later: str | None = None
 

@@ -142,9 +142,9 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
     if not isinstance(message, AIMessage):
         return []
     calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    if not calls and (former := message.additional_kwargs.get("function_call")):
-        return [f"\0{former.get('name')}"]  # a legacy function call has only a name, and one result
-    return calls
+    # a legacy function call has only a name, and one result
+    former = message.additional_kwargs.get("function_call")
+    return calls or ([f"\0{former.get('name')}"] if former else [])
 
 
 def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set[int]:
@@ -197,7 +197,7 @@ def _kind(message: BaseMessage) -> str:
     if isinstance(message, HumanMessage):
         return "q"
     if isinstance(message, AIMessage):
-        return "" if message.tool_calls or tool_call_ids(message) else "a"
+        return "" if tool_call_ids(message) else "a"
     if isinstance(message, ChatMessage):
         return "q" if message.role in _ROLES_OF_USERS else "a"
     return ""

@@ -73,7 +73,7 @@ class Marks:
         """
         kept = {**kept, **(self._read(message) or {}), **({"left_out": kept["left_out"]} if "left_out" in kept else {})}
         content = update.get("content", message.content)
-        mac = _signed(self.secret or b"", self.thread_id, self.user_id, message.id, kept, content)
+        mac = self._signed(self.secret or b"", self.user_id, message.id, kept, content)
         extras = {**message.additional_kwargs, MARK: {**kept, "user": self.user_id, "mac": mac}}
         return message.model_copy(update={**update, "additional_kwargs": extras})
 
@@ -110,21 +110,18 @@ class Marks:
         kept = {key: value for key, value in mark.items() if key not in {"user", "mac"}}
         for secret in filter(None, (self.secret,) if own else (self.secret, *_SECRETS)):
             user = self.user_id if self.user_id and secret == self.secret else str(mark.get("user"))
-            # what recall has made is of no thread
-            for place in ((self.thread_id, user), ("", "")) if "inserted" in kept else ((self.thread_id, user),):
-                if hmac.compare_digest(mac, _signed(secret, *place, message.id, kept, message.content)):
-                    return kept
+            if hmac.compare_digest(mac, self._signed(secret, user, message.id, kept, message.content)):
+                return kept
         return None
 
-
-def _signed(secret: bytes, thread_id: str, user_id: str, id: str | None, kept: dict[str, Any], content: object) -> str:
-    """Sign what a mark keeps; where it was `inserted`, the content of the message as well."""
-    try:
-        signed = [thread_id, user_id, id, kept, content if "inserted" in kept else None]
-        text = json.dumps(signed, sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError):
-        text = repr(id)
-    return hmac.new(secret, text.encode(errors="replace"), hashlib.sha256).hexdigest()[:32]
+    def _signed(self, secret: bytes, user_id: str, id: str | None, kept: dict[str, Any], content: object) -> str:
+        """Sign what a mark keeps, for this thread and a user; where a message was `inserted`, its content, for any thread."""
+        of = [None, None, content] if "inserted" in kept else [self.thread_id, user_id, None]
+        try:
+            text = json.dumps([*of, id, kept], sort_keys=True, default=str)
+        except (TypeError, ValueError, RecursionError):
+            text = repr(id)
+        return hmac.new(secret, text.encode(errors="replace"), hashlib.sha256).hexdigest()[:32]
 
 
 def _former(message: BaseMessage, kept: dict[str, Any] | None) -> BaseMessage:

@@ -1,51 +1,5 @@
-"""Derived rows: what models have made of messages, with the messages behind it. `worker`, which only wings need, is imported by its name."""
+"""Derived rows: what models have made of messages, with the messages behind it. Wings import the modules by their names."""
 
-from langchain_workingmem.derived.rows import (
-    NEWEST,
-    ROW_KINDS,
-    NewRow,
-    Ranges,
-    Rows,
-    Show,
-    Work,
-    commit,
-    export_rows,
-    fail,
-    give,
-    known_rows,
-    learn,
-    note_deleted,
-    note_given,
-    read_rows_of,
-    read_threads,
-    read_work,
-    restore_rows,
-    show_command,
-    take,
-    thread_commands,
-)
+from langchain_workingmem.derived.rows import ROW_KINDS, export_rows, note_deleted, note_given, restore_rows
 
-__all__ = [
-    "NEWEST",
-    "ROW_KINDS",
-    "NewRow",
-    "Ranges",
-    "Rows",
-    "Show",
-    "Work",
-    "commit",
-    "export_rows",
-    "fail",
-    "give",
-    "known_rows",
-    "learn",
-    "note_deleted",
-    "note_given",
-    "read_rows_of",
-    "read_threads",
-    "read_work",
-    "restore_rows",
-    "show_command",
-    "take",
-    "thread_commands",
-]
+__all__ = ["ROW_KINDS", "export_rows", "note_deleted", "note_given", "restore_rows"]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 CALL = Script("derived/call", *READING, "derived/rows")
 ROW_KINDS = ("observations", "keeping")  # of rows, and the wings that make them
 NEWEST = 50  # threads of a user that a turn looks at
-FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 STEP = 50  # rows of one commit, when rows are restored
 
 
@@ -222,33 +221,15 @@ def _as_ranges(ids: Iterable[int]) -> str:
     return ",".join(f"{id}-{id}" for id in sorted(ids))
 
 
-def take(
-    state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, ms: int, *, force: bool = False
+def lease(
+    state: MemoryState, thread_id: str, user_id: str, kind: str, what: str, token: str, **head: Any
 ) -> Plan[tuple[int, bool]]:
-    """Take or prolong the lease of a worker; return the ms until it is free, 0 if it is taken now, and whether all pause. One round trip.
+    """Take, prolong or give back the lease of a worker, or let all pause, as `call.lua` says.
 
-    `force` takes it although the workers pause after a failure.
+    Return the ms until it is free, 0 if it is taken now, and whether all pause. One round trip.
     """
-    return (yield from _lease(state, thread_id, user_id, kind, "take", token=token, ms=ms, force=force))
-
-
-def give(state: MemoryState, thread_id: str, user_id: str, kind: str, token: str) -> Plan[None]:
-    """Give the lease back."""
-    yield from _lease(state, thread_id, user_id, kind, "give", token=token)
-
-
-def fail(
-    state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, *, counts: bool, about: str = ""
-) -> Plan[None]:
-    """Let all workers pause; a failure that `counts` is one of the answer, not of the model. `about`: what it was about."""
-    pause = {"ms": FIRST_PAUSE, "most": LONGEST_PAUSE, "counts": counts, "about": about}
-    yield from _lease(state, thread_id, user_id, kind, "fail", token=token, **pause)
-
-
-def _lease(
-    state: MemoryState, thread_id: str, user_id: str, kind: str, what: str, **head: Any
-) -> Plan[tuple[int, bool]]:
-    (reply,) = yield from send(CALL.on(state.keys.of(thread_id), user=owner_tag(user_id), kind=kind, what=what, **head))
+    given = {"user": owner_tag(user_id), "kind": kind, "what": what, "token": token, **head}
+    (reply,) = yield from send(CALL.on(state.keys.of(thread_id), **given))
     found = read_reply(reply, thread_id, user_id)
     return int(found["wait"]), bool(found.get("pause"))
 

@@ -23,7 +23,7 @@ from langchain_workingmem._text.clock import to_minute, zone_name
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem._text.said import is_memory_tool, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
-from langchain_workingmem.derived.rows import Ranges, Rows, Work, fail, give, read_work, state_command, take
+from langchain_workingmem.derived.rows import Ranges, Rows, Work, lease, read_work, state_command
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import made
 from langchain_workingmem.models import StoredMessage
@@ -43,6 +43,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 ATTEMPTS = 3  # questions to a model, each with what was wrong with the answer before
 WAIT = 0.1  # seconds between two looks at the lease of another worker
+FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 _LONGEST_GROUP = 64  # results that may follow what is chosen
 _LEAST = 80  # characters of a message that stay where many are cut
 _MOST_QUOTED = 2000  # characters of a question that is shown as reference
@@ -81,7 +82,6 @@ def read_unread(state: MemoryState, thread_id: str, user_id: str | None, kind: s
     gaps = [
         (f"({low}", f"({high}") for low, high in zip(edges[::2], [*edges[1::2], "+inf"], strict=True) if low != high
     ]
-    gaps = gaps if len(gaps) <= 100 else [("-inf", "+inf")]  # it is cheaper to read all
     order = state.keys.of(thread_id).order
     found = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
     texts = [text for some in found for text in some]
@@ -324,26 +324,27 @@ class Worker:
 
     def _take(self) -> Plan[tuple[int, bool]]:
         """Take or prolong the lease: for a question to a model, and some time."""
-        ms = int(self.seconds * 1000) + 15_000
-        return take(self.state, self.thread_id, self.user_id, self.kind, self._token, ms, force=self.now)
+        return self._lease("take", ms=int(self.seconds * 1000) + 15_000, force=self.now)
+
+    def _lease(self, what: str, **head: Any) -> Plan[tuple[int, bool]]:
+        return lease(self.state, self.thread_id, self.user_id, self.kind, what, self._token, **head)
 
     def _work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
-        lease = self.state, self.thread_id, self.user_id, self.kind, self._token
         try:
             while (yield from self._stepped()) and not self.state.closed and monotonic() < self.until:
                 yield from self._take()
         except (BadAnswer, ModelError) as error:
             self.error = str(error)
             _log.warning("thread %r: %s has failed: %s", self.thread_id, self.title, error)
-            is_of_content = isinstance(error, BadAnswer) or is_refusal(error)
-            yield from fail(*lease, counts=is_of_content, about=self.about)
+            counts = isinstance(error, BadAnswer) or is_refusal(error)
+            yield from self._lease("fail", ms=FIRST_PAUSE, most=LONGEST_PAUSE, counts=counts, about=self.about)
         except Exception:
             with suppress(WorkingMemError):
-                yield from give(*lease)
+                yield from self._lease("give")
             raise
         else:
-            yield from give(*lease)
+            yield from self._lease("give")
 
     def ask(
         self,

@@ -1,4 +1,4 @@
-"""What a run says in its config and context: whose memory it uses, and what this call may not do. A model chooses neither."""
+"""What a run says in config and context: whose memory it uses, and what it may not do. A model chooses neither."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem.checks import (
-    at_least,
-    check_range,
-    check_roles,
-    check_threshold,
-    check_type,
-    check_zone,
-    one_of,
-    wrong_type,
-)
+from langchain_workingmem.checks import at_least, check_range, check_type, check_zone, wrong_type
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.options import Ids, Scope
+from langchain_workingmem.options import Ids
+from langchain_workingmem.recall import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -35,7 +27,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.options import HistoryOptions, RecallOptions
+    from langchain_workingmem.options import HistoryOptions, RecallOptions, Scope
     from langchain_workingmem.turn import Gathered, Turn
 
 Owner: TypeAlias = Callable[[Ids], str]  # returns the owner of the memory, given the ids that the run names
@@ -52,15 +44,16 @@ _USER = "'user_id' in config['configurable']"
 class PerCall:
     """Restrictions of one call of an agent or a graph, as `config["configurable"]["memory"]` holds them.
 
-    Clients write them, so they lift no restriction of middleware, nodes and options: `{"read_only": False}` and `{"persist": True}`
-    change nothing. An unknown key, or a number that is larger than in the options, raises `OptionError`.
+    Clients write them, so they lift no restriction of middleware, nodes and options: `{"read_only": False}` and
+    `{"persist": True}` change nothing. An unknown key, or a number that is larger than in the options, raises
+    `OptionError`.
 
     Args:
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages of this call; working memory may still be updated.
         working_memory: False: it is not shown, and the model gets no tools of it.
-        recall: False: nothing is recalled by itself, the tool `search_memory` stays; or some of top_k, message_range, threshold,
-            max_tokens, metadata, since, until, roles, scope, with the meaning of `recall.search`.
+        recall: False: nothing is recalled by itself, the tool `search_memory` stays; or some of top_k, message_range,
+            threshold, max_tokens, metadata, since, until, roles, scope, with the meaning of `recall.search`.
         last_messages: Exactly so many instead of `HistoryOptions.last_messages`, 0: none.
         timezone: Of the user, an IANA name; instead of that of `Memory`.
     """
@@ -143,7 +136,7 @@ class PerCall:
     def gather(
         self, turn: Turn, messages: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind, **arguments: Any
     ) -> Plan[Gathered]:
-        """Plan what `Turn.gather` does, within these restrictions; `now` and `left_out` are arguments of a load node."""
+        """Plan what `Turn.gather` does, within these restrictions; a load node passes `now` and `left_out`."""
         asked = dict(self.within(turn.history, turn.core.state.recall).recall or {})
         if "since" in asked or "until" in asked:
             zone = turn.core.state.zone(*ids, self.timezone)
@@ -182,15 +175,10 @@ def _time(value: Any, name: str) -> datetime:
 
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "top_k": lambda value, name: at_least(value, 1, name),
-    "message_range": lambda value, _: check_range(value),
-    "threshold": lambda value, _: check_threshold(value),
-    "max_tokens": lambda value, name: at_least(value, 1, name),
+    **{name: CHECKS[name] for name in ("top_k", "message_range", "threshold", "max_tokens", "roles", "scope")},
     "metadata": lambda value, name: check_type(value, Mapping, name),
     "since": _time,
     "until": _time,
-    "roles": check_roles,
-    "scope": lambda value, name: one_of(value, get_args(Scope), name),
 }
 _NOTHING = PerCall()
 
@@ -251,7 +239,8 @@ def owned(ids: Ids, owner: Owner | None) -> Ids:
 def required_ids(ids: Ids) -> tuple[str, str]:
     """Return thread_id and user_id; raise `IdError` when the first is missing.
 
-    A thread without a user has to own itself: both ids are the same. If it has another owner, the server refuses the operation.
+    A thread without a user has to own itself: both ids are the same. If it has another owner, the server refuses the
+    operation.
     """
     thread_id = check_id(ids.thread_id, "thread_id")
     return thread_id, thread_id if ids.user_id is None else check_id(ids.user_id, "user_id")
@@ -274,10 +263,11 @@ def resolve(
 ) -> Ids:
     """Find the ids of a run; an id that is found nowhere stays None.
 
-    Ids that the program passes win. Else the user is the one that a LangGraph server has authenticated. A run that names another
-    user raises `IdError`, because clients write these names, unless `trust_client_ids`. Without an authenticated user, the user
-    comes from the `context` of the run (attribute or key), then from `config["configurable"]`, then from the outer run of a tool.
-    The thread comes from the same two sources. A function as `user_id` gets the ids that were found, and returns the owner.
+    Ids that the program passes win. Else the user is the one that a LangGraph server has authenticated. A run that
+    names another user raises `IdError`, because clients write these names, unless `trust_client_ids`. Without an
+    authenticated user, the user comes from the `context` of the run (attribute or key), then from
+    `config["configurable"]`, then from the outer run of a tool. The thread comes from the same two sources. A function
+    as `user_id` gets the ids that were found, and returns the owner.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
@@ -318,7 +308,8 @@ def _authenticated(runtime: Any, configurable: Any) -> str | None:
     """Return the id of the user who is authenticated in this run or in the outer run of a tool; None without one.
 
     The server makes an object of the user, and drops what a client has sent under that name. A client's JSON has no
-    attributes, so `langgraph_auth_user` is safe to read where there is no runtime. `langgraph_auth_user_id`, a str, is not.
+    attributes, so `langgraph_auth_user` is safe to read where there is no runtime. `langgraph_auth_user_id`, a str, is
+    not.
     """
     users = (getattr(getattr(runtime, "server_info", None), "user", None), _value(configurable, "langgraph_auth_user"))
     identities = (getattr(user, "identity", None) for user in users)
@@ -330,7 +321,8 @@ def _check_user(user: str, named: str, where: str) -> None:
     if named != user:  # the text quotes neither: both may be ids of other people than its reader
         raise IdError(
             f"{where} names another user than the one that the LangGraph server has authenticated",
-            remedy="leave it out, or pass trust_client_ids=True in a service that acts for its users and checks that it may",
+            remedy="leave it out, or pass trust_client_ids=True in a service that acts for its users and checks "
+            "that it may",
         )
 
 

@@ -1,34 +1,22 @@
 """What a model reads when memory refuses its call: what was wrong, and what to call instead.
 
-A program reads the same errors in words of Python. A model can change only its arguments, so options, ids of the run and servers
-are not named to it; they go to the log.
+A program reads the same errors in words of Python. A model can change only its arguments, so options, ids of the run
+and servers are not named to it; they go to the log.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, ValidationError
 
+from langchain_workingmem import errors
 from langchain_workingmem._text.nesting import UNKNOWN, problems_in
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.errors import (
-    OF_FILES,
-    IdError,
-    MessageNotFoundError,
-    OptionError,
-    ReadOnlyError,
-    Remedy,
-    RevisionNotFoundError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    UserDeletedError,
-    WorkingMemError,
-    WorkingMemoryConflictError,
-    WorkingMemoryValidationError,
-)
+from langchain_workingmem.errors import OptionError, Remedy, WorkingMemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,8 +26,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
 
-# Of a tool: description, schema of the arguments, and plan. The plan takes the ids and the step of the graph (the same for all calls of
-# one answer; outside of a graph None, or the document that the caller has read) before the arguments.
+# Of a tool: description, schema of the arguments, and plan. Before these, the plan takes the ids and the step of the graph:
+# the same for all calls of one answer; outside of a graph None, or the document that the caller has read.
 Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 _log = logging.getLogger("langchain_workingmem")
@@ -62,26 +50,31 @@ WORDS = {  # what remedies name, for a model; one that names more than these is 
     "rewrite": "send everything that still holds once, in the form that the tool takes",
     "writable": "go on without changing it",
 }
-REFUSED = (*OF_FILES, OptionError, ReadOnlyError)  # a call on files
-_TOLD = (MessageNotFoundError, RevisionNotFoundError, WorkingMemoryConflictError, WorkingMemoryValidationError)
+REFUSED = (*errors.OF_FILES, OptionError, errors.ReadOnlyError)  # a call on files
+_TOLD = (
+    errors.MessageNotFoundError,
+    errors.RevisionNotFoundError,
+    errors.WorkingMemoryConflictError,
+    errors.WorkingMemoryValidationError,
+)
 
 
 def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = WORDS) -> str:
-    """Say an error of a tool to a model, with the names of its tools in `words`; `AWAY` if nothing that it can call helps.
+    """Say an error of a tool to a model, its tools named as in `words`; `AWAY` if nothing that it can call helps.
 
     Of wrong arguments those are told whose remedy is a `Remedy`; all others come from the program's options.
     """
-    if isinstance(error, (*REFUSED, *_TOLD)) and (
+    is_told = isinstance(error, (*REFUSED, *_TOLD)) and (
         not isinstance(error, OptionError) or isinstance(error.remedy, Remedy)
-    ):
-        try:
+    )
+    with suppress(KeyError):
+        if is_told:
             return shortened(error.worded(words))
-        except KeyError:
-            pass
     _log.warning("%s tells the model that memory is not available: %s", tool, error)
-    if isinstance(error, UserDeletedError):
+    if isinstance(error, errors.UserDeletedError):
         return _DELETED
-    return NOT_HERE if isinstance(error, IdError | ThreadNotFoundError | ThreadOwnershipError) else AWAY
+    is_here = not isinstance(error, errors.IdError | errors.ThreadNotFoundError | errors.ThreadOwnershipError)
+    return AWAY if is_here else NOT_HERE
 
 
 def shortened(text: str) -> str:

@@ -69,7 +69,7 @@ def load_node(
 def _in_channel(
     core: Core, context: MemoryContext, messages: Sequence[BaseMessage], found: Gathered, left_out: frozenset[int]
 ) -> list[BaseMessage]:
-    """Return the messages of a context with what a later node needs: marks on those of memory, and notes of those that it leaves out."""
+    """Return the messages of a context, those of memory marked, and with a note of those that it leaves out."""
     marks, own = core.state.marks(found.thread_id, found.user_id), {message.id for message in messages}
     kept = []
     for one in context.messages:

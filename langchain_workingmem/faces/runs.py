@@ -40,9 +40,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 MOST_RUNS = 256  # that are kept; one that is dropped is read again
 MOST_SECONDS, PAUSE_SECONDS = 5.0, 0.002  # that a call of a tool waits for those which the model wrote before it
-Key: TypeAlias = (
-    "tuple[Ids, Ids, str]"  # ids that the run names, ids of the memory that it uses, the agent within the run
-)
+Key: TypeAlias = "tuple[Ids, str]"  # ids that the run names, and the agent within the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class HookCall:
     @property
     def key(self) -> Key:
         """Return what the run is kept under."""
-        return self.run_ids, self.ids, self.namespace
+        return self.run_ids, self.namespace
 
 
 @dataclass(slots=True)
@@ -92,7 +90,7 @@ class Run:
     is_failed: bool = False  # Redis was away: the run goes on without memory
 
     def changed(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the answers that a guard has changed in place, as LangChain's documentation does: no checkpoint holds the change."""
+        """Return the answers that a guard has changed in place, as LangChain documents it: no checkpoint holds that."""
         copies = {id(answer): copy for answer, copy in self.answers}
         found = ((one, copies[id(one)]) for one in messages if id(one) in copies)
         return [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
@@ -117,7 +115,7 @@ class Runs:
         return run
 
     def _find_or_begin(self, call: HookCall) -> Run:
-        """Return the run of these messages by its question, as several may be under way; a summary may have removed that."""
+        """Return the run of these messages by its question, as several may be under way; a summary may have removed it."""
         asked = question(call.messages)
         if asked is not None and (run := self._runs.get((call.key, asked.id))) is not None:
             return run
@@ -201,7 +199,8 @@ class Runs:
     def note_answer(self, call: HookCall, answer: Any) -> None:
         """Note what the model has answered, with copies: other middleware may change it in place.
 
-        An answer is new, also where its id stands in the state already, as with caches and fakes: there it would replace a message.
+        An answer is new, also where its id stands in the state already, as with caches and fakes: there it would
+        replace a message.
         """
         response, known = getattr(answer, "model_response", answer), {one.id for one in call.messages if one.id}
         result, run = getattr(response, "result", []), self._find_or_begin(call)
@@ -211,7 +210,7 @@ class Runs:
                 run.answers.append((result[at], result[at].model_copy(deep=True)))
 
     def make_room(self, call: HookCall, run: Run) -> Plan[bool]:
-        """Let those who take part in turns make room, because the prompt is too long; tell whether another try makes sense."""
+        """Let those who take part in turns shorten a prompt that is too long; tell whether another try makes sense."""
         if run.gathered is None or not self._saves(call):
             return False
         made = False
@@ -225,7 +224,7 @@ class Runs:
         return made
 
     def fail(self, call: HookCall, error: Exception | None) -> Plan[None]:
-        """Save the run so far, because it may never go on; a question that the provider refuses with `error` is not sent again."""
+        """Save a run that may never go on; a question that the provider refuses with `error` is not sent again."""
         run = self._take(call)
         if not self._saves(call):
             return
@@ -255,7 +254,7 @@ class Runs:
         return changed
 
     def tool_call(self, call: Callable[[Any], Any], request: Any, thread_id: str | None) -> Plan[Any]:
-        """Call a tool behind the calls of the same answer that write before it, though LangGraph runs them side by side."""
+        """Call a tool behind earlier calls of its answer that write, though LangGraph runs them side by side."""
         own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
         until = monotonic() + MOST_SECONDS
         while monotonic() < until and not all(map(self._done.get, earlier)):
@@ -306,7 +305,7 @@ class Runs:
 
 
 def _own_and_earlier(request: Any) -> list[str]:
-    """Return the names of a call of a tool, and of those before it in the answer that have no result yet; only of calls that write."""
+    """Return names of a call, and of those before it in the answer that write and have no result yet."""
     messages, own = request.state["messages"], request.tool_call["id"]
     answer = next((one for one in reversed(messages) if isinstance(one, AIMessage)), AIMessage(""))
     answered = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}

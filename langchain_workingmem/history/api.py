@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from langchain_workingmem._redis.access import SWEEP, owner_tag, run_script, sweep
+from langchain_workingmem._redis.access import delete_from
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
-from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
@@ -208,10 +207,10 @@ class History(Operations):
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         check_id(after, "after")
-        gone = yield from _take_away(self._core.state, thread_id, user_id, what="after", after=after)
-        if gone is None:
+        found = yield from delete_from(self._core.state, thread_id, user_id, what="after", after=after)
+        if "deleted" not in found:
             raise ThreadNotFoundError(thread_id)
-        return gone
+        return int(found["deleted"])
 
     atruncate = twin(truncate)
 
@@ -221,30 +220,19 @@ class History(Operations):
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        return (yield from _take_away(self._core.state, thread_id, user_id, what="all")) or 0
+        found = yield from delete_from(self._core.state, thread_id, user_id, what="all")
+        return int(found.get("deleted", 0))
 
     aclear = twin(clear)
 
 
-def _take_away(state: MemoryState, thread_id: str, user_id: str | None, **head: Any) -> Plan[int | None]:
-    """Run `delete.lua`, and sweep the vectors; return how many messages there were, None without a thread."""
-    call = DELETE.on(state.keys.of(check_id(thread_id, "thread_id")), user=owner_tag(user_id), most=SWEEP, **head)
-    found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
-    if found.get("is_left"):
-        yield from sweep(state, thread_id)
-    return int(found["deleted"]) if "deleted" in found else None
-
-
 def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequence[str]) -> Plan[int]:
     """Delete messages by id, 100 in a step; return how many there were. One round trip a step."""
-    keys, count, is_left = state.keys.of(check_id(thread_id, "thread_id")), 0, False
+    count = 0
     for start in range(0, max(len(ids), 1), _STEP):
-        some = ids[start : start + _STEP]
-        call = DELETE.on(keys, user=owner_tag(user_id), what="messages", ids=[*some], most=SWEEP)
-        found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
-        count, is_left = count + int(found.get("deleted", 0)), bool(found.get("is_left"))
-    if is_left:
-        yield from sweep(state, thread_id)
+        some = [*ids[start : start + _STEP]]
+        found = yield from delete_from(state, thread_id, user_id, what="messages", ids=some)
+        count += int(found.get("deleted", 0))
     return count
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
-from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import PAGE
@@ -56,7 +55,6 @@ class PageOfThread:
     thread_id: str
     total: int = 0
     owner: str | None = None  # encoded; None: there is no thread
-    title_source: str | None = None  # seq of the message that a model has made the title from
     facts: list[Facts] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)  # None for what Redis has evicted; with `times` microseconds
     vectors: list[list[Any]] = field(default_factory=list)  # HGETALL of each
@@ -74,7 +72,6 @@ class PageOfThread:
             thread_id,
             found.get("total", 0),
             found.get("owner"),
-            found.get("title_source"),
             facts[order],
             bodies[order],
             vectors[order],
@@ -84,7 +81,7 @@ class PageOfThread:
         """Return the messages, without those that cannot be read."""
         pairs = zip(self.facts, self.bodies, strict=True)
         found = ((facts.seq, facts.upto if facts.words else 0, body) for facts, body in pairs)
-        return read_rows(found, self.thread_id, make=False)
+        return read_rows(found, self.thread_id)
 
 
 def page_command(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Command:
@@ -170,13 +167,10 @@ def of_user(
 def _threads(state: MemoryState, user_id: str) -> Plan[list[tuple[str, int, int]]]:
     """Return the id of each thread that has messages, their number, and the time of the last. One round trip per 10,000."""
     index, found, last = state.keys.threads_index, list[tuple[str, int, int]](), None
-    yield from state.indexes.ready()
     while True:
         where = build_filter(user_id=user_id, since=last and last[0])
         command = sorted_search(index, where, "created_at", limit=THREADS, after=last, fields=("count", "last_at"))
-        (reply,) = yield from search_with_repair(
-            partial(send, command), state.indexes.refresh, create=state.indexes.create
-        )
+        (reply,) = yield from state.indexes.search(command)
         rows = rows_of(reply)
         found += [
             (state.keys.thread_of(row[b"__key"]), int(row[b"count"]), int(row[b"last_at"]))

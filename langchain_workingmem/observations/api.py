@@ -9,7 +9,15 @@ from langchain_workingmem._redis.access import find_seqs, owner_of
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.checks import check_range, check_type
-from langchain_workingmem.derived import NewRow, Rows, commit, read_rows_of, read_threads, read_work, thread_commands
+from langchain_workingmem.derived.rows import (
+    NewRow,
+    Rows,
+    commit,
+    read_rows_of,
+    read_threads,
+    read_work,
+    thread_commands,
+)
 from langchain_workingmem.derived.worker import read_unread
 from langchain_workingmem.errors import (
     IdError,

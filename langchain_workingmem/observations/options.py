@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from langchain_workingmem.checks import at_least, check_model, check_time, one_of, wrong_type
+from langchain_workingmem.checks import check_model, check_time
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import Placement, Scope
+from langchain_workingmem.options import Placement, Scope, check_fields
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -54,22 +54,13 @@ class ObservationOptions:
         check_model(self.model, "model")
         if self.reflector is not None:
             check_model(self.reflector, "reflector")
-        one_of(self.scope, get_args(Scope), "scope")
-        least = {"message_tokens": 1, "keep_tokens": 0, "batch_tokens": 1, "observation_tokens": 1}
-        for name, smallest in least.items():
-            at_least(getattr(self, name), smallest, name)
+        check_fields(self, keep_tokens=0)
         if self.keep_tokens >= self.message_tokens:
             seen = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
             raise OptionError(seen, remedy="keep fewer tokens than those at which messages are observed")
-        if self.block_after is not None and at_least(self.block_after, 1, "block_after") < self.message_tokens:
+        if self.block_after is not None and self.block_after < self.message_tokens:
             raise OptionError(f"block_after={self.block_after}", remedy=f"pass at least {self.message_tokens}")
-        if not isinstance(self.instructions, str | None):
-            raise wrong_type(self.instructions, "instructions", "pass a str, or None")
-        if not isinstance(self.background, bool):
-            raise wrong_type(self.background, "background", "pass True or False")
         check_time(self.timeout, "timeout")
-        if self.placement is not None:
-            one_of(self.placement, get_args(Placement), "placement")
 
     @property
     def limit(self) -> int:

@@ -177,11 +177,13 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
         wanted.setdefault(one.thread, set()).update(chain((one.seq,), *_beside(one.seq, *window)))
     owner = None if user_id is None else encode(user_id).encode()
     for _ in range(2):
+        if not wanted:
+            break
         commands: list[Command] = []
         for thread, some in wanted.items():
             keys = state.keys.of(decode(thread))
             commands += [("HMGET", keys.thread, "user", "title", "next_seq"), ("HMGET", keys.messages, *some)]
-        replies = (yield from send(*commands)) if commands else []
+        replies = yield from send(*commands)
         for (thread, some), (user, title, end), bodies in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
             if user is None or owner not in (None, user):  # a thread that Redis has evicted in part belongs to nobody
                 continue
@@ -189,7 +191,7 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
             page.looked.update((thread, seq) for seq in some)
             # a superseded message begins with -
             found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
-            for row in read_rows(found, decode(thread), make=False):
+            for row in read_rows(found, decode(thread)):
                 if row.record["data"].keys() <= PLAIN or is_readable(row):
                     page.rows[thread, row.place] = row
         wanted = {}
@@ -311,8 +313,10 @@ def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Positio
             size = min(whole, LEAST // parts) if query.turn else whole
             if size > left:
                 break
-            sizes[at], needs[at], left = size, whole - size, left - size
-    total = sum(shares.get(at, 1) for at in sizes)
+            sizes[at], left = size, left - size
+            if whole > size:
+                needs[at] = whole - size
+    total = sum(shares.get(at, 1) for at in needs)
     for _, at in sorted((need / shares.get(at, 1), at) for at, need in needs.items()):
         given = min(needs[at], left * shares.get(at, 1) // total)  # what one does not need goes to the others
         sizes[at], left, total = sizes[at] + given, left - given, total - shares.get(at, 1)

@@ -101,7 +101,7 @@ class Query:
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
         given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-        given |= {name: _CHECKS[name](value, name) for name, value in given.items() if name in _CHECKS}
+        given |= {name: CHECKS[name](value, name) for name, value in given.items() if name in CHECKS}
         for name, id in (("thread_id", thread_id), ("user_id", user_id)):
             if id is not None:
                 check_id(id, name)
@@ -175,7 +175,7 @@ def _checked_ids(ids: Any, name: str) -> frozenset[str]:
 
 
 # what each argument has to be, and becomes
-_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "scope": lambda value, name: one_of(value, ("user", "thread"), name),
     "top_k": lambda value, name: at_least(value, 1, name, MOST_HITS),
     "max_tokens": lambda value, name: at_least(value, 1, name),

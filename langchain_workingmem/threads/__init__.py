@@ -9,7 +9,6 @@ from langchain_workingmem.threads.operations import (
     get_existing_thread,
     get_thread,
     read_thread,
-    search_threads,
     thread_fields,
     transfer,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "get_existing_thread",
     "get_thread",
     "read_thread",
-    "search_threads",
     "thread_fields",
     "transfer",
 ]

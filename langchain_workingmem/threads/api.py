@@ -175,7 +175,7 @@ class Threads(Operations):
         metadata and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It
         has a title that a model made only together with the message that it was made from. A message is copied if
         `last_messages`, `since`, `until` and `message_ids` all select it; superseded ones are not. Four round trips, one
-        with `last_messages`, two per 200 messages, and up to two for thread-scoped working memory. It is not atomic: if
+        more with `last_messages`, two per 200 messages, and up to two for thread-scoped working memory. It is not atomic: if
         the process dies, a part of the copy is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError`
         if a thread `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
         """

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import messages_from_dict
 
 from langchain_workingmem._engine.plan import Call, compute, send
-from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
+from langchain_workingmem._redis.access import change_thread, check_owner
 from langchain_workingmem._redis.codec import as_dict, as_messages, count_characters, draft_of, drafts, is_storable
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
+from langchain_workingmem._redis.scripts import count_bytes
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import structured_answers
@@ -36,7 +36,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.history import made, read_page, write
 from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.reports import BackfillReport
-from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
+from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, thread_fields
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
 
 if TYPE_CHECKING:
@@ -53,12 +53,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.history import PageOfThread
     from langchain_workingmem.models import StoredMessage, Thread
 
-Copied: TypeAlias = "tuple[Draft, str, Sequence[bytes]]"  # a message, its vectors and the digest of their settings
 Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]  # one, or by the metadata of the checkpoints
 
 _log = logging.getLogger("langchain_workingmem")
 BATCH = 200  # messages of one step
-MOST_CHUNKS = 5_000  # of one step
+STEP_BYTES = 4 * 2**20  # of one step; a larger message goes alone
 CHANNEL = "messages"  # of the states of a checkpointer
 MOST = 1_000_000  # checkpoints that are listed; RedisSaver lists 10,000 unless it is asked for more
 
@@ -86,7 +85,6 @@ class Writer:
     _waiting: list[tuple[Draft, Sequence[bytes]]] = field(default_factory=list)
     _settings: str = ""  # of the vectors that wait
     _bytes: int = 0
-    _chunks: int = 0
     _steps: int = 0
     _again: dict[str, str] = field(default_factory=dict)  # seqs of the other words of edited questions, by id
     _ids: dict[str, bool] = field(default_factory=dict)  # of what was added; whether a current one was
@@ -101,13 +99,11 @@ class Writer:
             self._again[draft.id] = f"{self.seqs[draft.id]} {self._again.get(draft.id, '')}".strip()
         self._ids[draft.id] = self._ids.get(draft.id, False) or not draft.is_superseded
         size = count_bytes([draft.body, *draft.chunks, *draft.media, *vectors])
-        chunks = 0 if draft.is_superseded else len(draft.chunks)
-        is_full = self._bytes + size > STEP_BYTES or self._chunks + chunks > MOST_CHUNKS
-        if self._waiting and (is_full or len(self._waiting) >= BATCH or settings != self._settings):
+        is_full = len(self._waiting) >= BATCH or self._bytes + size > STEP_BYTES
+        if self._waiting and (is_full or settings != self._settings):
             yield from self._write()
-        self._settings = settings
         self._waiting.append((draft, vectors))
-        self._bytes, self._chunks = self._bytes + size, self._chunks + chunks
+        self._settings, self._bytes = settings, self._bytes + size
 
     def flush(self) -> Plan[None]:
         """Write what waits. The thread is created, if need be, even without messages."""
@@ -134,9 +130,9 @@ class Writer:
 
     def _write(self) -> Plan[None]:
         """Write what waits in one atomic step, without those messages that the thread has or has deleted."""
-        waiting, self._waiting, self._bytes, self._chunks = self._waiting, [], 0, 0
-        head: dict[str, Any] = {"fields": self.fields, "deleted": self.deleted or None, "created_at": self.created_at}
-        head["exists"] = self.created_at is not None or None
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        head: dict[str, Any] = {"fields": self.fields, "created_at": self.created_at}
+        head |= {"exists": self.created_at is not None or None, "deleted": self.deleted or None}
         self.deleted, self._steps = (), self._steps + 1
         while waiting:
             drafts = [draft for draft, _ in waiting]
@@ -181,19 +177,14 @@ class Clone:
 
     def make(self) -> Plan[ClonedThread]:
         """Copy all that belongs to the thread; a part of a copy is deleted after an error."""
-        state = self.core.state
-        owner_tag(self.user_id)
-        keys = state.keys.of(check_id(self.source, "thread_id"))
-        reply, has_rows = yield from send(("HGETALL", keys.thread), ("EXISTS", keys.rows))
-        row = as_dict(reply)
-        check_owner(row.get(b"user"), self.source, self.user_id)
-        origin = read_thread(self.source, row)
-        if origin is None:
-            raise ThreadNotFoundError(self.source)
-        source_of_title = row.get(b"title_source") if self.title is None else None  # seq; None: a person's
-        writer = yield from self._create(origin, has_own_title=source_of_title is None)
+        state, keys = self.core.state, self.core.state.keys.of(self.source)
+        origin = yield from get_existing_thread(state, self.source, self.user_id)
+        source, has_rows = yield from send(("HGET", keys.thread, "title_source"), ("EXISTS", keys.rows))
+        # a title that a model has made, and the seq of the message that it has made it from
+        made_title = None if source is None or self.title is not None else (origin.title or "", int(source))
+        writer = yield from self._create(origin, self.title if made_title or self.title is not None else origin.title)
         try:
-            yield from self._copy_messages(writer, origin, source_of_title)
+            yield from self._copy_messages(writer, origin, made_title)
             if has_rows:
                 rows = yield from export_rows(state, self.source)
                 yield from restore_rows(state, self.id, origin.user_id, rows, self.ids)
@@ -206,19 +197,18 @@ class Clone:
             raise
         return ClonedThread(thread=(yield from get_existing_thread(state, self.id, None)), message_ids=self.ids)
 
-    def _create(self, origin: Thread, *, has_own_title: bool) -> Plan[Writer]:
+    def _create(self, origin: Thread, title: str | None) -> Plan[Writer]:
         """Create the thread of the copy; return the writer of its messages."""
-        title = origin.title if self.title is None and has_own_title else self.title
         merged = {**origin.metadata, **self.metadata}
         kept = {key: value for key, value in merged.items() if value is not None or key not in self.metadata}
         pairs = in_pairs({**thread_fields(title, kept), "source_id": encode(self.source)})
         own = {} if self.is_named else {"is_own": True}  # a new id: the call may be repeated
         made = yield from change_thread(self.core.state, self.id, origin.user_id, "create", set=pairs, **own)
-        at = made["created_at"].decode()
+        at = made[b"created_at"].decode()
         return Writer(state=self.core.state, thread_id=self.id, owner=origin.user_id, created_at=at)
 
-    def _copy_messages(self, writer: Writer, origin: Thread, source_of_title: bytes | None) -> Plan[None]:
-        """Copy the messages, and with the one that a model has made the title from, the title."""
+    def _copy_messages(self, writer: Writer, origin: Thread, made_title: tuple[str, int] | None) -> Plan[None]:
+        """Copy the messages, and with the one that a model has made it from, the title."""
         state, wanted = self.core.state, {**self.within, "limit": BATCH, "vectors": True}
         if self.last is not None and self.last < origin.message_count:
             newest = {**self.within, "limit": self.last, "newest": True, "times": True}
@@ -230,38 +220,38 @@ class Clone:
             page, _ = yield from read_page(state, self.source, writer.owner, wanted)
             if page.owner is None:
                 raise ThreadNotFoundError(self.source)
-            for facts, copy in (yield from self._copies(page)):
-                yield from writer.add(*copy)
-                if source_of_title is not None and facts.seq == int(source_of_title):
-                    writer.title = origin.title or "", self.ids[facts.id]
+            yield from self._copy_page(page, writer, made_title)
             if len(page.facts) < BATCH:
                 break
             wanted["above"] = page.facts[-1].seq
         yield from writer.finish()
 
-    def _copies(self, page: PageOfThread) -> Plan[list[tuple[Facts, Copied]]]:
-        """Return copies of the chosen messages of a page, without those that cannot be read."""
+    def _copy_page(self, page: PageOfThread, writer: Writer, made_title: tuple[str, int] | None) -> Plan[None]:
+        """Copy the chosen messages of a page, without those that cannot be read."""
         chosen = {
             facts.seq: (facts, vectors)
             for facts, vectors in zip(page.facts, page.vectors, strict=True)
             if self.message_ids is None or facts.id in self.message_ids
         }
         rows = yield from made(self.core.state, [row for row in page.rows() if row.place in chosen])
+        size = count_characters(row.message for row in rows)
+        copies = yield from compute(lambda: [self._copy(row, chosen[row.place][0]) for row in rows], size)
+        for row, draft in zip(rows, copies, strict=True):
+            facts, stored = chosen[row.place]
+            vectors = [as_dict(one)[b"vector"] for one in stored if one]  # some may be evicted
+            is_whole = len(vectors) == len(draft.chunks)
+            yield from writer.add(draft, facts.settings if is_whole else "", vectors if is_whole else ())
+            if made_title is not None and facts.seq == made_title[1]:
+                writer.title = made_title[0], draft.id
 
-        def copied() -> list[tuple[Facts, Copied]]:
-            return [(chosen[row.place][0], self._copy(row, *chosen[row.place])) for row in rows]
-
-        return (yield from compute(copied, count_characters(row.message for row in rows)))
-
-    def _copy(self, row: StoredMessage, facts: Facts, stored: Sequence[Any]) -> Copied:
-        """Return the copy of a message, with a new id."""
+    def _copy(self, row: StoredMessage, facts: Facts) -> Draft:
+        """Return a message with a new id."""
         id = self.ids[facts.id] = self.core.new_id()
         message = row.message.model_copy(update={"id": id})
         draft = draft_of(message, self.core.state.recall, structured=facts.is_structured)
         draft.writer, draft.at = facts.writer, row.record["at"]
         draft.words += "!" * facts.is_refused
-        vectors = [as_dict(one)[b"vector"] for one in stored if one]
-        return (draft, facts.settings, vectors) if len(vectors) == len(draft.chunks) else (draft, "", ())
+        return draft
 
     def _copy_working_memory(self, owner: str) -> Plan[None]:
         """Copy the working memory of the thread, unless the copy was deleted meanwhile. Two round trips."""
@@ -293,9 +283,8 @@ def backfill(
         found = Conversation(str(name))
         try:
             yield from saver.each(found.add, {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
-            owner: object = user_id
-            if callable(user_id):
-                owner = user_id({**found.metadata, "thread_id": found.thread_id}) if found.messages else None
+            about = {**found.metadata, "thread_id": found.thread_id}
+            owner = user_id(about) if callable(user_id) and found.messages else user_id
             if owner is None or not found.messages:
                 counts["skipped"] += 1
                 continue
@@ -333,10 +322,18 @@ def _threads_in(saver: Saver) -> Plan[list[Any]]:
 
 
 def _store(writer: Writer, found: Conversation) -> Plan[None]:
-    """Store what the thread lacks at its end. A round trip, and one per 200 messages with one call of the model."""
+    """Store what the thread lacks, at its end. A round trip, and one per 200 messages with one call of the model."""
     state, ids = writer.state, [check_id(message.id, "message id") for message in found.messages]
-    rest = found.messages[(yield from _count_known(state, found.thread_id, writer.owner, ids)) :]
-    answers = structured_answers(found.messages, is_over=True)
+    keys = state.keys.of(check_id(found.thread_id, "thread_id"))
+    (owner, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
+    check_owner(owner, found.thread_id, writer.owner)
+    held = [one is not None for one in stored]  # or deleted
+    known = sum(held)
+    if not all(held[:known]) or (int(next_seq or 0) and not known):
+        seen = f"memory has other messages of this thread: of {len(held):,} it lacks {len(held) - known:,}"
+        remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
+        raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
+    rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
     writer.fields = {"created_at": str(found.times[ids[0]]), "updated_at": str(found.times[ids[-1]])}
     for start in range(0, len(rest), BATCH):
         some = rest[start : start + BATCH]
@@ -345,20 +342,6 @@ def _store(writer: Writer, found: Conversation) -> Plan[None]:
             yield from writer.add(draft)
     if rest:
         yield from writer.finish()
-
-
-def _count_known(state: MemoryState, thread_id: str, owner: str, ids: Sequence[str]) -> Plan[int]:
-    """Return how many of the messages memory has, or has deleted; `OptionError` unless they are the first. One trip."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    (tag, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
-    check_owner(tag, thread_id, owner)
-    held = [one is not None for one in stored]
-    count = sum(held)
-    if not all(held[:count]) or (int(next_seq or 0) and not count):
-        seen = f"memory has other messages of thread {thread_id!r}: of {len(held):,} it lacks {len(held) - count:,}"
-        remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
-        raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
-    return count
 
 
 @dataclass(slots=True)

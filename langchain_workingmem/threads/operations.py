@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_workingmem._documents.filters import Filter, top_of
 from langchain_workingmem._documents.metadata import canonical_json, check_key, labels_of, metadata_filter, metadata_in
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.access import (
-    SWEEP,
-    change_thread,
-    check_owner,
-    guarded_write,
-    owner_tag,
-    run_script,
-    sweep,
-)
+from langchain_workingmem._redis.access import SWEEP, change_thread, check_owner, delete_from, guarded_write, owner_tag
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (
     build_filter,
@@ -31,7 +22,7 @@ from langchain_workingmem._redis.queries import (
     sorted_search,
     total_of,
 )
-from langchain_workingmem._redis.scripts import DELETE, THREAD
+from langchain_workingmem._redis.scripts import THREAD
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
@@ -43,7 +34,6 @@ from langchain_workingmem.models import Page, Thread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
 
 OrderBy = Literal["updated_at", "created_at"]
@@ -55,10 +45,12 @@ CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
-    """Convert a reply of HGETALL; None if it is empty."""
+    """Convert a reply of HGETALL; None if there is no thread."""
     row = as_dict(reply)
-    if b"user" not in row:
-        return None
+    return _read(thread_id, row) if b"user" in row else None
+
+
+def _read(thread_id: str, row: Mapping[bytes, Any]) -> Thread:
     title, source = row.get(b"title"), row.get(b"source_id")
     return Thread(
         id=thread_id,
@@ -91,11 +83,7 @@ def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None)
 
 def changed(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[Thread]:
     """Change a thread as `change_thread` does, and return it. One round trip."""
-    row = yield from change_thread(state, thread_id, user_id, what, **head)
-    thread = read_thread(thread_id, {name.encode(): value for name, value in row.items()})
-    if thread is None:
-        raise ThreadNotFoundError(thread_id)
-    return thread
+    return _read(thread_id, (yield from change_thread(state, thread_id, user_id, what, **head)))
 
 
 def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> dict[str, str]:
@@ -123,15 +111,11 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
     """Delete a thread and all of its data. One round trip, four where it has rows, one for each further 500 vectors."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    head = {"user": owner_tag(user_id), "what": "thread", "most": SWEEP}
-    (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head), at_most_once=True)
+    found = yield from delete_from(state, thread_id, user_id, what="thread")
     if owner := found.get("rows"):  # its user's document may hold what was made of them
         yield from note_deleted(state, decode(owner), thread_id)
-        (found,) = yield from run_script(thread_id, user_id, DELETE.on(keys, **head, noted=True), at_most_once=True)
+        found = yield from delete_from(state, thread_id, user_id, what="thread", noted=True)
         yield from note_deleted(state, decode(owner), thread_id)  # rows may have come in between
-    if found.get("is_left"):
-        yield from sweep(state, thread_id)
     return "deleted" in found
 
 
@@ -204,7 +188,7 @@ def list_threads(
         at = None if after is None else after[0]
         where = chosen(time=order_by, until=at) if descending else chosen(time=order_by, since=at)
         page = sorted_search(index, where, order_by, descending=descending, after=after, limit=limit + 1)
-        reply, count = yield from search_threads(state, page, count_search(index, chosen()))
+        reply, count = yield from state.indexes.search(page, count_search(index, chosen()))
         rows, total = rows_of(reply), total_of(count)
     else:
         rows = yield from _matching(state, user_id, wanted, order_by, descending=descending)
@@ -235,16 +219,13 @@ def _matching(
 ) -> Plan[list[dict[bytes, bytes]]]:
     """Return key, time and the metadata named of all threads that pass a filter, which Python tests. One round trip."""
     condition, is_decided = wanted.condition(labels_of)
-    fields = (
-        [order_by] if is_decided else [f"metadata:{key}" for key in sorted({*wanted.keys, *map(top_of, wanted.keys)})]
-    )
-    if any("\0" in name for name in fields):
+    named = sorted({*wanted.keys, *map(top_of, wanted.keys)})
+    fields = [order_by] if is_decided else [f"metadata:{key}" for key in named]
+    if any("\0" in key for key in named):
         fields = []  # all: Search cannot name one with a NUL
-    where = build_filter(user_id=user_id, metadata=condition)
-    search = sorted_search(
-        state.keys.threads_index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields
-    )
-    (reply,) = yield from search_threads(state, search)
+    index, where = state.keys.threads_index, build_filter(user_id=user_id, metadata=condition)
+    search = sorted_search(index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields)
+    (reply,) = yield from state.indexes.search(search)
     rows = rows_of(reply)
     if len(rows) == MOST_ROWS:
         seen = f"the filter has to be compared with more than {MOST_ROWS:,} threads"
@@ -253,12 +234,6 @@ def _matching(
         return rows
     size = sum(wanted.work + sum(map(len, row.values())) for row in rows)
     return (yield from compute(lambda: [row for row in rows if wanted.matches(metadata_in(row))], size))
-
-
-def search_threads(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
-    """Search the index of threads, which is made or repaired if need be. One round trip."""
-    yield from state.indexes.ready()
-    return (yield from search_with_repair(partial(send, *searches), state.indexes.refresh, create=state.indexes.create))
 
 
 def all_threads(state: MemoryState, user_id: str | None) -> Plan[list[Thread]]:

@@ -1,7 +1,7 @@
 """Archives: all data of a user as records, dicts of JSON values with a `kind`, one for each line of a file.
 
-An export writes them, an import checks all of them before it writes the first. An archive may come from anywhere, so the models
-of the records refuse what a script, a message or a prompt cannot hold.
+An export writes them, an import checks all of them before it writes the first. An archive may come from anywhere, so
+the models of the records refuse what a script, a message or a prompt cannot hold.
 """
 
 from __future__ import annotations
@@ -108,38 +108,38 @@ class _Export:
         thread = read_thread(id, fields)
         if thread is None or thread.user_id != self.user_id:
             return [], []
-        is_made = b"title_source" in as_dict(
-            fields
-        )  # by a model: the title stands at the message that it was made from
-        record: dict[str, Any] = {"kind": "thread", "id": id, "title": None if is_made else thread.title}
+        record: dict[str, Any] = {"kind": "thread", "id": id, "title": thread.title}
         record |= {"metadata": thread.metadata, "source_id": thread.source_id}
         record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
-        if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
+        seqs = as_dict(ids)
+        if source := as_dict(fields).get(
+            b"title_source"
+        ):  # the seq of the message that a model has made the title from
+            record["title_source"] = next((id.decode() for id, value in seqs.items() if source in value.split()), None)
+        if deleted := [id.decode() for id, value in seqs.items() if value.startswith(b"x")]:
             record["deleted"] = deleted
-        return [record, *_memory_records(id, *stored)], [self.messages(id, thread.title)]
+        return [record, *_memory_records(id, *stored)], [self.messages(id)]
 
-    def messages(self, id: str, title: str | None, above: int | None = None) -> Part:
-        """Return about 200 messages, the superseded ones where they were. One round trip, one more if some have media."""
+    def messages(self, id: str, above: int | None = None) -> Part:
+        """Return about 200 messages, the superseded ones where they were. One or two round trips."""
         wanted = {"limit": BATCH, "above": above, "vectors": self.vectors}
         wanted_too = {**wanted, "superseded": True}
-        replies = yield from send(*(page_command(self.state, id, self.user_id, one) for one in (wanted, wanted_too)))
-        try:
-            pages = [PageOfThread.read(one, id, self.user_id, superseded=bool(at)) for at, one in enumerate(replies)]
-        except ThreadOwnershipError:  # transferred meanwhile
+        replies = yield from send(*(page_command(self.state, id, None, one) for one in (wanted, wanted_too)))
+        pages = [PageOfThread.read(one, id, None, superseded=bool(at)) for at, one in enumerate(replies)]
+        if pages[0].owner != encode(self.user_id):  # deleted or transferred meanwhile
             return [], []
         end = min((page.facts[-1].seq for page in pages if len(page.facts) == BATCH), default=None)
         rows = [row for page in pages for row in page.rows() if end is None or row.place <= end]
         rows = yield from made(self.state, rows)
         facts = {one.seq: one for page in pages for one in page.facts}
         vectors = {one.seq: them for page in pages for one, them in zip(page.facts, page.vectors, strict=False)}
-        titles = {pages[0].title_source: title}
 
         def records() -> list[dict[str, Any]]:
             rows.sort(key=lambda row: row.place)
-            return [_message(row, facts[row.place], vectors.get(row.place, ()), titles) for row in rows]
+            return [_message(row, facts[row.place], vectors.get(row.place, ())) for row in rows]
 
         size = sum(len(str(row.record["data"]["content"])) for row in rows)
-        next_part = self.rows(id) if end is None else self.messages(id, title, end)
+        next_part = self.rows(id) if end is None else self.messages(id, end)
         return (yield from compute(records, size)), [next_part]
 
     def rows(self, id: str) -> Part:
@@ -148,8 +148,7 @@ class _Export:
         return [{"kind": "rows", "thread_id": id, "rows": found}] if found else [], []
 
 
-def _message(row: StoredMessage, facts: Facts, stored: Sequence[Any], titles: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the record of a message; `stored` are its vectors, `titles` what models made from one of the thread."""
+def _message(row: StoredMessage, facts: Facts, stored: Sequence[Any]) -> dict[str, Any]:
     # stored messages may hold NaN, which is not JSON
     message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
     record = {"kind": "message", "thread_id": row.thread_id, "stored_at": row.stored_at.isoformat(), "message": message}
@@ -158,13 +157,12 @@ def _message(row: StoredMessage, facts: Facts, stored: Sequence[Any], titles: Ma
         "refused": facts.is_refused,
         "structured": facts.is_structured,
         "writer": facts.writer,
-        "title": titles.get(str(row.place)),
     }
     record |= {name: value for name, value in optional.items() if value}
     vectors = [as_dict(one) for one in stored]
     if facts.settings and all(vectors) and len(vectors) == int(facts.vectors.rpartition("/")[2]):  # none is evicted
-        encoded = [b64encode(vector[b"vector"]).decode() for vector in vectors]
-        record["vectors"] = {"settings": facts.settings, "data": encoded}
+        data = [b64encode(vector[b"vector"]).decode() for vector in vectors]
+        record["vectors"] = {"settings": facts.settings, "data": data}
     return record
 
 
@@ -192,7 +190,8 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 200 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those of `reindex`.
+    A round trip per 200 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those
+    of `reindex`.
     """
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
@@ -259,7 +258,7 @@ class Import:
         kind: Any = given.get("kind")
         if self.number == 1:
             if kind != "header" or given.get("format") != FORMAT or given.get("version") != VERSION:
-                remedy = "pass all records of users.export() or of an importer, from the first; of `workingmem import`, name --from"
+                remedy = "pass all records of users.export() or an importer; in `workingmem import` name the source by --from"
                 raise OptionError(f"this is not a header of {FORMAT!r} in version {VERSION}", remedy=remedy)
             self.owner = check_id(self.owner or given.get("user_id"), "user_id")
             self.ends = bool(given.get("ends"))
@@ -315,7 +314,7 @@ def _refusal(number: int, error: Any) -> OptionError:
 
 
 class Record(BaseModel):
-    """A record of an archive, or a part of one: validation in the context of an `Import` checks it, then `write` stores it."""
+    """A record, or a part of one: validation in the context of an `Import` checks it, `write` stores it."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
@@ -336,6 +335,7 @@ class _Thread(Record):
 
     id: Id
     title: Any = None
+    title_source: Id | None = None  # the message that a model has made it from
     metadata: Any = None
     created_at: Micros | None = None
     updated_at: Micros | None = None
@@ -357,6 +357,8 @@ class _Thread(Record):
     def write(self, load: Import) -> Plan[None]:
         state, fields = load.state, self._fields()
         writer = Writer(state=state, thread_id=self.id, owner=load.owner, fields=fields, deleted=self.deleted)
+        if self.title_source and "title" in fields:
+            writer.title = fields.pop("title"), self.title_source
         yield from load.begin(writer)
         load.counts["dropped"] += self.dropped
 
@@ -384,7 +386,6 @@ class _Message(Record):
     refused: bool | None = None
     writer: Annotated[str, Field(pattern="^(l|b|s[0-9]{1,16})?$")] = ""  # see `Facts.writer`
     structured: bool | None = None
-    title: str | None = None  # that a model has made from it
     vectors: _Vectors | None = None
     message: Any  # becomes a draft
 
@@ -407,7 +408,6 @@ class _Message(Record):
         return draft
 
     def model_post_init(self, _: Any, /) -> None:
-        thread_fields(self.title, None)
         draft = self.message
         draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)
         draft.words += "!" * bool(self.refused)
@@ -417,8 +417,6 @@ class _Message(Record):
         if self.vectors and not self.superseded and self.vectors.are_usable(load.state, len(self.message.chunks)):
             given = self.vectors.settings, self.vectors.data
         yield from load.writer.add(self.message, *given)
-        if self.title is not None:
-            load.writer.title = self.title, self.message.id
 
 
 class _Revision(Record):
@@ -495,10 +493,5 @@ class _Rows(Record):
             yield from restore_rows(load.state, self.thread_id, load.owner, rows)
 
 
-KINDS: dict[Any, Any] = {  # of the records between header and end
-    "thread": _Thread,
-    "message": _Message,
-    "rows": _Rows,
-    "working_memory": _Memory,
-    "file": None,  # the wing of files has its model
-}
+# Of the records between header and end; the wing of files has its model.
+KINDS: dict[Any, Any] = {"thread": _Thread, "message": _Message, "rows": _Rows, "working_memory": _Memory, "file": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -32,7 +32,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
-from langchain_workingmem.threads import CURSOR, all_threads, search_threads, transfer
+from langchain_workingmem.threads import CURSOR, all_threads, transfer
 from langchain_workingmem.working_memory.document import joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
@@ -49,7 +49,6 @@ MOST = 10_000  # users of a page
 BATCH = 100  # threads that one round trip deletes
 LOOKS = 100  # at all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between looks
-Key = TypeVar("Key", bytes, str)
 
 
 def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserPage]:
@@ -67,7 +66,7 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
         edge = f"@updated < {int(time)} || (@updated == {int(time)} && @user > '{encode(decode(last))}')"
         steps += ["FILTER", edge]
     steps += ["SORTBY", 4, "@updated", "DESC", "@user", "ASC", "LIMIT", 0, limit + 1]
-    (reply,) = yield from search_threads(state, aggregate(state.keys.threads_index, "*", *steps))
+    (reply,) = yield from state.indexes.search(aggregate(state.keys.threads_index, "*", *steps))
     rows = rows_of(reply)
     users = [
         UserSummary(
@@ -94,7 +93,8 @@ def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
 def delete(state: MemoryState, user_id: str, token: str, saver: Saver | None = None) -> Plan[DeletionReport]:
     """Delete what a user has, then look through all keys until a look finds nothing of it.
 
-    A tombstone with `token` refuses writers until then. A deletion that is interrupted leaves it, and the next one takes over.
+    A tombstone with `token` refuses writers until then. A deletion that is interrupted leaves it, and the next one
+    takes over.
     """
     this = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
     earlier, verified = b"", False
@@ -142,7 +142,7 @@ class _Deletion:
             yield from self.delete_threads(ids[start : start + BATCH])
 
     def look(self) -> Plan[int]:
-        """Delete what names the user, found without indexes, and return how much that was. Two round trips per 1,000 keys of a node."""
+        """Delete what names the user, without an index; return how much it was. Two round trips per 1,000 keys."""
         keys, found, cursors = self.state.keys, 0, None
         thread, vector = keys.thread_prefix.encode(), keys.vector_prefix.encode()
         while cursors != {}:
@@ -150,14 +150,12 @@ class _Deletion:
             # prefixes are compared whole: the pattern also takes keys of a Memory whose `key_prefix` begins with ours
             named = yield from self.owned([key for key in seen if key.startswith((thread, vector))])
             yield from self.delete_threads(list({keys.thread_of(key): None for key in named}))
-            # a thread that has expired leaves its vectors for a while
-            orphans = yield from self.owned([key for key in named if key.startswith(vector)])
-            if orphans:
-                self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
+            left = [("DEL", key) for key in named if key.startswith(vector)]  # of threads that have expired
+            self.counts["vectors"] += sum((yield from send(*left))) if left else 0
             found += len(named)
         return found + (yield from self.delete_beside_threads())
 
-    def owned(self, keys: Sequence[Key]) -> Plan[list[Key]]:
+    def owned(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
         """Return those keys of threads and vectors that name the user. One round trip, none without keys."""
         owners = (yield from attempt(*(("HGET", key, "user") for key in keys))) if keys else []
         own = encode(self.user_id).encode()
@@ -172,11 +170,9 @@ class _Deletion:
             return
         keys, owner = self.state.keys, encode(self.user_id)
         if self.saver is not None:  # first: a deletion that is called again still knows the threads
-            own = yield from self.owned([keys.of(id).thread for id in ids])
             try:
-                for id in ids:
-                    if keys.of(id).thread in own:
-                        yield from self.saver.call("delete_thread", id)
+                for key in (yield from self.owned([keys.of(id).thread.encode() for id in ids])):
+                    yield from self.saver.call("delete_thread", keys.thread_of(key))
             except NotImplementedError:
                 self.checkpoints = "not implemented"
         self.has_begun = True
@@ -194,7 +190,7 @@ class _Deletion:
         self.counts["vectors"] += yield from sweep(self.state, *unfinished)
 
     def delete_beside_threads(self) -> Plan[int]:
-        """Delete the keys that are the user's own, also those of wings, and return how many there were. One round trip."""
+        """Delete the keys that are the user's own, also those of wings; return how many there were."""
         keys, self.has_begun = self.state.keys, True
         _, memory, revisions = keys.of_user(self.user_id)
         counting = ("EXISTS", memory), ("XLEN", revisions), ("ZCARD", keys.files_of_user(self.user_id)[1])
@@ -210,7 +206,8 @@ class _Deletion:
 def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeReport]:
     """Give the working memory, threads and files of a user to another one.
 
-    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was interrupted.
+    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was
+    interrupted.
     """
     if check_id(source, "source") == check_id(into, "into"):
         raise IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")

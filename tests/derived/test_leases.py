@@ -9,7 +9,8 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory, ThreadNotFoundError, ThreadOwnershipError
-from langchain_workingmem.derived import NewRow, commit, fail, give, read_work, take
+from langchain_workingmem.derived.rows import NewRow, commit, lease, read_work
+from langchain_workingmem.derived.worker import FIRST_PAUSE, LONGEST_PAUSE
 from tests.helpers.threads import append
 
 
@@ -20,11 +21,12 @@ def thread(plain: Memory) -> Memory:
 
 
 def taken(memory: Memory, token: str, ms: int = 60_000, **more: Any) -> tuple[int, bool]:
-    return memory._core.run(take(memory._core.state, "t", "u", "log", token, ms, **more))
+    return memory._core.run(lease(memory._core.state, "t", "u", "log", "take", token, ms=ms, **more))
 
 
 def failed(memory: Memory, token: str = "one", *, counts: bool = False) -> None:
-    memory._core.run(fail(memory._core.state, "t", "u", "log", token, counts=counts))
+    pause = {"ms": FIRST_PAUSE, "most": LONGEST_PAUSE, "counts": counts, "about": ""}
+    memory._core.run(lease(memory._core.state, "t", "u", "log", "fail", token, **pause))
 
 
 def free(raw: redis.Redis, memory: Memory) -> None:
@@ -36,9 +38,11 @@ def test_one_has_it_until_it_is_given_back(thread: Memory) -> None:
     wait, is_pause = taken(thread, "two")
     assert 50_000 < wait <= 60_000
     assert not is_pause
-    thread._core.run(give(thread._core.state, "t", "u", "log", "two"))  # who does not have it gives nothing back
+    thread._core.run(
+        lease(thread._core.state, "t", "u", "log", "give", "two")
+    )  # who does not have it gives nothing back
     assert taken(thread, "two")[0] > 0
-    thread._core.run(give(thread._core.state, "t", "u", "log", "one"))
+    thread._core.run(lease(thread._core.state, "t", "u", "log", "give", "one"))
     assert taken(thread, "two") == (0, False)
 
 
@@ -56,7 +60,7 @@ def test_it_ends_by_itself(thread: Memory) -> None:
 
 def test_each_kind_has_its_own(thread: Memory) -> None:
     taken(thread, "one")
-    assert thread._core.run(take(thread._core.state, "t", "u", "value", "two", 1_000)) == (0, False)
+    assert thread._core.run(lease(thread._core.state, "t", "u", "value", "take", "two", ms=1_000)) == (0, False)
 
 
 def test_pauses_are_doubled_up_to_a_limit_until_something_is_committed(thread: Memory, raw: redis.Redis) -> None:
@@ -101,6 +105,6 @@ def test_who_lost_the_lease_lets_nobody_pause(thread: Memory) -> None:
 def test_it_asks_for_the_owner_and_the_thread(thread: Memory) -> None:
     state = thread._core.state
     with pytest.raises(ThreadOwnershipError):
-        thread._core.run(take(state, "t", "another", "log", "one", 1_000))
+        thread._core.run(lease(state, "t", "another", "log", "take", "one", ms=1_000))
     with pytest.raises(ThreadNotFoundError):
-        thread._core.run(take(state, "none", "u", "log", "one", 1_000))
+        thread._core.run(lease(state, "none", "u", "log", "take", "one", ms=1_000))

@@ -4,10 +4,10 @@
 -- Reply {total, shown, owner}, bodies of the messages `shown` (facts); with `times` only their times, with `vectors` the vectors of
 --       each behind the bodies; {refused = 'message', missing}
 -- The cost follows the number of returned messages; with roles, of those between them too, and with total of all.
-local user, title_source = unpack(redis.call('HMGET', KEYS[1], 'user', 'title_source'))
+local user = redis.call('HGET', KEYS[1], 'user')
 local no = refusal(head.user, user)
 if no or not user then return {cjson.encode({refused = no, total = 0}), {}} end
-local found, shown, page = {owner = user, title_source = title_source or nil}, {}, head
+local found, shown, page = {owner = user}, {}, head
 -- The first seq of a set whose message was stored at a time or later, by bisection: times rise with the seqs.
 local function first_at(key, micros)
   local low, high = 0, redis.call('ZCARD', key)

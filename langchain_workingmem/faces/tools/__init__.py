@@ -51,7 +51,7 @@ def memory_tools(
     read_only: bool = False,
     metadata: Mapping[str, Any] | None = None,
 ) -> list[BaseTool]:
-    """Build the tools that `Memory.tools` describes, with `ids` as `resolve` takes them; with `read_only` without those that write."""
+    """Build the tools that `Memory.tools` describes, `ids` as `resolve` takes them; `read_only`: none that writes."""
     if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
         remedy = "use 1 to 40 letters, digits, - and _, as providers want them in names of tools"
         raise OptionError(f"name={name!r}", remedy=remedy)
