@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    Said: TypeAlias = tuple[BaseMessage, str | None]  # a message and its time, None: that of the import
+
 _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
 
 
-def records_of(
-    thread: Mapping[str, Any], messages: Iterable[tuple[BaseMessage, str | None]], dropped: int
-) -> list[dict[str, Any]]:
-    """Return the record of a thread, which counts what was `dropped`, and those of its messages with their times."""
-    found: list[dict[str, Any]] = [{"kind": "thread", **thread, "dropped": dropped}]
-    for message, at in messages:
-        body = {"stored_at": at, "message": message_to_dict(message)}
-        found.append({"kind": "message", "thread_id": thread["id"], **body})
-    return found
+def records_of(thread: Mapping[str, Any], messages: Iterable[Said], dropped: int) -> list[dict[str, Any]]:
+    """Return the record of a thread, which counts what was `dropped`, and those of its messages."""
+    told = (
+        {"kind": "message", "thread_id": thread["id"], "stored_at": at, "message": message_to_dict(message)}
+        for message, at in messages
+    )
+    return [{"kind": "thread", **thread, "dropped": dropped}, *told]
 
 
 def moment(time: float | str | None) -> str | None:
@@ -39,9 +39,6 @@ def moment(time: float | str | None) -> str | None:
         return None
     at = datetime.fromisoformat(time) if isinstance(time, str) else datetime.fromtimestamp(time, UTC)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
-
-
-# ---------------------------------------------------------------------- LangChain
 
 
 def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
@@ -65,9 +62,6 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
             messages[-1].id = messages[-1].id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
         stored = [(message, None) for message in messages if is_storable(message)]
         yield from records_of({"id": thread_id}, stored, len(messages) - len(stored))
-
-
-# ---------------------------------------------------------------------- ChatGPT
 
 
 def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -98,7 +92,7 @@ def _read_chat(conversation: Mapping[str, Any]) -> list[dict[str, Any]]:
         "updated_at": moment(conversation.get("update_time") or began),
     }
     branch, at = _branch(conversation), began
-    messages: list[tuple[BaseMessage, str | None]] = []
+    messages: list[Said] = []
     for node in branch:
         message = _message(node, call)
         if message is not None:

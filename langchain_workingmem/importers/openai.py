@@ -50,8 +50,7 @@ def from_openai(
             records = conversation.records(user_id, copies)
         except (*UNREADABLE, OSError, OutputParserException) as error:
             seen = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
-            remedy = "pass conversations: each a list of messages with role and content, or a dict with messages"
-            raise OptionError(seen, remedy=remedy) from error
+            raise OptionError(seen, remedy="pass conversations: lists of messages, or dicts with messages") from error
         yield from records
 
 
@@ -72,7 +71,6 @@ class _Conversation:
             same = uuid5(NAMESPACE_OID, json.dumps([owner, items], sort_keys=True))
             thread_id = uuid5(same, str(copies[same]))
             copies[same] += 1
-        thread_id = str(thread_id)
         began = at = moment(log.get("created_at") or log.get("created"))
         messages: list[tuple[BaseMessage, str | None]] = []
         for position, given in self._messages(items):
@@ -84,10 +82,10 @@ class _Conversation:
                 continue
             calls = given.get("tool_calls") or given.get("function_call") or []
             said = [given["role"], message.content, calls, given.get("tool_call_id")]
-            content = json.dumps([thread_id, len(messages), *said], sort_keys=True)
+            content = json.dumps([str(thread_id), len(messages), *said], sort_keys=True)
             message.id = str(given.get("id") or uuid5(NAMESPACE_OID, content))
             messages.append((message, at))
-        thread = {"id": thread_id, "title": log.get("title"), "created_at": began, "updated_at": at}
+        thread = {"id": str(thread_id), "title": log.get("title"), "created_at": began, "updated_at": at}
         thread["metadata"] = {**(log.get("metadata") or {}), "source": "openai"}
         return records_of(thread, messages, self.dropped)
 
