@@ -352,13 +352,7 @@ def read_rows(
     found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool = False
 ) -> list[StoredMessage]:
     """Read bodies, each with its place and the tokens of the thread up to it, and with `make` messages; log once what is left out."""
-    rows = []
-    for place, upto, body in found:
-        try:
-            rows.append(StoredMessage.of(body, thread_id, place, upto, make=make))
-        except UNREADABLE as error:
-            tell_damage(thread_id, place, error)
-    return rows
+    return StoredMessage.each(found, thread_id, make=make, unreadable=UNREADABLE, tell=tell_damage)
 
 
 def is_readable(row: StoredMessage) -> bool:
