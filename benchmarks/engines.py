@@ -31,7 +31,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from langchain_workingmem import IndexOptions, RedisCapabilityError
-from langchain_workingmem.embedded import BINARY_VARIABLE, find_engine
+from langchain_workingmem.embedded import BINARY_VARIABLE, command_of, find_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def serve(binary: str | None) -> Iterator[str]:
     engine = find_engine({**os.environ, BINARY_VARIABLE: binary} if binary else os.environ)
     with tempfile.TemporaryDirectory(prefix="workingmem-") as name:
         socket_path = Path(name, "redis.sock")
-        command = engine.command(directory=Path(name), socket_path=socket_path, appendfsync="everysec")
+        command = command_of(engine, Path(name), socket_path)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             url = f"unix://{socket_path}"

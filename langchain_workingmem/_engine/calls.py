@@ -181,7 +181,7 @@ class Embedder:
         if not all(isfinite(np.maximum.reduce(np.abs(row))) for row in rows):  # `np.isfinite` takes twice the time
             raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
         with self._lock:
-            if any(vector.shape not in shapes for vector in [*self._cache.values()][:1]):
+            if next((vector.shape for vector in self._cache.values()), rows[0].shape) not in shapes:
                 self._cache.clear()  # the model has another size now
             for text, row in zip(texts, rows, strict=True):
                 known[text] = row
@@ -258,7 +258,8 @@ def model_errors(argument: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        remedy = "pip install 'langchain-workingmem[agents]' and the package of the provider, for OpenAI [openai]"
+        extra = "[openai]'" if "openai:" in argument else "[agents]' and the provider's package"
+        remedy = f"pip install 'langchain-workingmem{extra}"
         raise OptionError(f"{argument}: {error}", remedy=remedy) from error
     except Exception as error:  # no key, an unknown provider: each package has its own errors
         remedy = "check the name and its API key, or pass the model as an object"

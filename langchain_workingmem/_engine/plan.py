@@ -138,9 +138,9 @@ def send(
     return replies
 
 
-def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
+def attempt(*commands: Command, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands as `send` does, and return every reply, refusals included."""
-    return send(*commands, at_most_once=at_most_once, in_order=in_order, refusals=True)
+    return send(*commands, in_order=in_order, refusals=True)
 
 
 def everywhere(*commands: Command) -> Plan[Mapping[str, list[Any] | RedisConnectionError]]:
@@ -208,13 +208,13 @@ def _mended(effect: Send, replies: list[Any]) -> Plan[list[Any]]:
             replies[at] = reply
     for at, reply in enumerate(replies):
         if isinstance(reply, dict) and commands[at][0] in {"FT.SEARCH", "FT.AGGREGATE"}:
-            replies[at] = incomplete(commands[at][1], reply.get(b"warning") or ()) or reply
+            replies[at] = _incomplete(commands[at][1], reply.get(b"warning") or ()) or reply
         elif isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
             raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
     return replies
 
 
-def incomplete(index: object, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:
+def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:
     """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole."""
     # A cluster may send one warning without a list. Search 8.10 also warns of a limit that it did not reach.
     found = [warnings] if isinstance(warnings, bytes) else warnings

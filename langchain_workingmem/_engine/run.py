@@ -292,7 +292,7 @@ class AsyncRunner:
                     await asyncio.sleep(0)
                 connection = await client.connection_pool.get_connection()  # a failure here has sent nothing
                 replies = await aexchange(client, connection, effect.commands)
-            except (*ERRORS, RuntimeError) as met:
+            except (*ERRORS, AttributeError, RuntimeError) as met:
                 error = lost(met)
                 if self.link.revive is not None and isinstance(error, ConnectionLost):
                     await asyncio.to_thread(self.link.revive)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from langchain_workingmem._engine import calls
 from langchain_workingmem._engine.plan import COOL_DOWN, with_few_repeats
@@ -86,9 +85,8 @@ class Core:
         While the breaker is open, `RedisConnectionError` is raised at once. A failed plan opens the breaker: in under a
         second if the connection is refused, after one timeout if there is no answer.
         """
-        return plan if self.on_error == "raise" else self._behind_breaker(plan)
-
-    def _behind_breaker(self, plan: Plan[T]) -> Plan[T]:
+        if self.on_error == "raise":
+            return (yield from plan)
         if not self.breaker.admits():
             plan.close()
             raise RedisConnectionError(
@@ -164,24 +162,13 @@ def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
     return run
 
 
-class SetUpOnEntry(Protocol):
+class SetUpOnEntry:
     """A context manager that sets up on entry, and closes on exit or if setting up fails."""
 
-    @abstractmethod
-    def setup(self) -> None:
-        """Create what is missing on the server."""
-
-    @abstractmethod
-    async def asetup(self) -> None:
-        """Async twin of `setup`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close connections."""
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Async twin of `close`."""
+    setup: Any  # methods, and their async twins
+    asetup: Any
+    close: Any
+    aclose: Any
 
     def __enter__(self) -> Self:
         try:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
 from html import escape
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_workingmem._text.clock import EPOCH, to_minute, zone_name
+from langchain_workingmem._text.clock import from_micros, to_minute, zone_name
 from langchain_workingmem._text.said import attachments, is_memory_tool, words_in
 from langchain_workingmem._text.unicode import CUT, visible
 
@@ -96,9 +95,8 @@ def conversation(label: str, rows: Iterable[Any], excerpt: str | None = None, zo
         named = f' name="{escape(data["name"])}"' if data.get("name") else ""
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
-        lines.append(
-            f'<message role="{ROLES.get(role, role)}"{named} time="{to_minute(EPOCH + timedelta(0, 0, row.record["at"]), zone)} {clock}">{said}</message>'
-        )
+        time = f"{to_minute(from_micros(row.record['at']), zone)} {clock}"
+        lines.append(f'<message role="{ROLES.get(role, role)}"{named} time="{time}">{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -126,9 +124,9 @@ def recalled_block(
     threads = {row.thread_id for row in result.rows}
     if not threads:
         return None
-    origins = [_SHARED if name else _ELSEWHERE] * bool(threads - {thread_id}) + [f"from {_HERE}"] * (
-        thread_id in threads
-    )
+    origins = [_SHARED if name else _ELSEWHERE] if threads - {thread_id} else []
+    if thread_id in threads:
+        origins.append(f"from {_HERE}")
     head = [opening_tag("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
     return visible("\n".join([*head, *conversations(result, thread_id, zone), "</recalled_messages>"]))
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
-    from langchain_workingmem.faces.retriever import SemanticRecallRetriever
+    from langchain_workingmem.faces.chains import RedisChatMessageHistory, SemanticRecallRetriever
     from langchain_workingmem.history import History
     from langchain_workingmem.options import Ids, RecallArguments
     from langchain_workingmem.turn import Turn
@@ -109,7 +108,7 @@ class Faces:
         Ids that are not bound here come from the run, as for `tools`; a call may pass `top_k` as well, and `metadata`,
         which narrows what the filter of the retriever passes.
         """
-        from langchain_workingmem.faces.retriever import SemanticRecallRetriever
+        from langchain_workingmem.faces.chains import SemanticRecallRetriever
         from langchain_workingmem.recall import check_argument_names
 
         check_argument_names(arguments)
@@ -133,7 +132,7 @@ class Faces:
         user than the authenticated one raises `IdError`; a service that acts for its users makes a
         `RedisChatMessageHistory` itself.
         """
-        from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
+        from langchain_workingmem.faces.chains import RedisChatMessageHistory
         from langchain_workingmem.faces.config import owner_of_session
 
         return RedisChatMessageHistory(self, session_id, user_id=owner_of_session(user_id))

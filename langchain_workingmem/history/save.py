@@ -159,6 +159,8 @@ def put(
     head |= {"edit": True, "exists": True} if edit else {}
     unique = [*{draft.id: draft for draft in ready}.values()]
     found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
+    if found.get("is_same"):
+        return None
     yield from after_write(state, thread_id, user_id, found, unique)
     return failure
 

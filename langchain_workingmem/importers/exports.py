@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    Said: TypeAlias = tuple[BaseMessage, str | None]  # a message and its time, None: that of the import
+
 _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
 
 
-def records_of(
-    thread: Mapping[str, Any], messages: Iterable[tuple[BaseMessage, str | None]], dropped: int
-) -> list[dict[str, Any]]:
-    """Return the record of a thread, which counts what was `dropped`, and those of its messages with their times."""
-    found: list[dict[str, Any]] = [{"kind": "thread", **thread, "dropped": dropped}]
-    for message, at in messages:
-        body = {"stored_at": at, "message": message_to_dict(message)}
-        found.append({"kind": "message", "thread_id": thread["id"], **body})
-    return found
+def records_of(thread: Mapping[str, Any], messages: Iterable[Said], dropped: int) -> list[dict[str, Any]]:
+    """Return the record of a thread, which counts what was `dropped`, and those of its messages."""
+    told = (
+        {"kind": "message", "thread_id": thread["id"], "stored_at": at, "message": message_to_dict(message)}
+        for message, at in messages
+    )
+    return [{"kind": "thread", **thread, "dropped": dropped}, *told]
 
 
 def moment(time: float | str | None) -> str | None:
@@ -41,14 +41,11 @@ def moment(time: float | str | None) -> str | None:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
 
 
-# ---------------------------------------------------------------------- LangChain
-
-
 def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
     """Turn lists of `messages_to_dict`, by thread id, into records.
 
-    A message without an id gets one from its thread and position, so that a second import adds nothing. System messages and
-    summaries are left out. Such lists contain no times: each message gets the time of the import.
+    A message without an id gets one from its thread and position, so that a second import adds nothing. System
+    messages and summaries are left out. Such lists contain no times: each message gets the time of the import.
     """
     if not isinstance(threads, Mapping):
         raise wrong_type(threads, "threads", "pass a dict of thread ids and lists of messages_to_dict")
@@ -67,15 +64,12 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
         yield from records_of({"id": thread_id}, stored, len(messages) - len(stored))
 
 
-# ---------------------------------------------------------------------- ChatGPT
-
-
 def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Turn the `conversations.json` of a ChatGPT data export, read by `json.load`, into records.
 
-    Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that ChatGPT
-    hides (system prompts, custom instructions, thoughts) are left out. Tool calls and results become those of LangChain. An
-    image becomes a note with its name, because the export keeps images in other files.
+    Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that
+    ChatGPT hides (system prompts, custom instructions, thoughts) are left out. Tool calls and results become those of
+    LangChain. An image becomes a note with its name, because the export keeps images in other files.
     """
     check_list(conversations, "conversations", "the list that json.load(file) returns")
     yield header()
@@ -98,7 +92,7 @@ def _read_chat(conversation: Mapping[str, Any]) -> list[dict[str, Any]]:
         "updated_at": moment(conversation.get("update_time") or began),
     }
     branch, at = _branch(conversation), began
-    messages: list[tuple[BaseMessage, str | None]] = []
+    messages: list[Said] = []
     for node in branch:
         message = _message(node, call)
         if message is not None:

@@ -29,14 +29,15 @@ def from_openai(
 ) -> Iterator[dict[str, Any]]:
     """Turn logs of OpenAI's APIs into records: a dict of thread ids and lists of messages, or a list of conversations.
 
-    A conversation is a list of messages (Chat Completions) or items (Responses), or a dict with `messages` as for fine-tuning
-    (and `choices`), or with `input` and `output`. Such a dict may have an `id`, `title`, `metadata` and `created_at`; so may a
-    message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a message gets that of the import.
+    A conversation is a list of messages (Chat Completions) or items (Responses), or a dict with `messages` as for
+    fine-tuning (and `choices`), or with `input` and `output`. Such a dict may have an `id`, `title`, `metadata` and
+    `created_at`; so may a message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a message gets
+    that of the import.
 
-    An id that is not given comes from the content; that of a thread also from `user_id`, the owner. So a second import adds
-    nothing, and two users may have said the same. Conversations with the same id continue each other: what they repeat is
-    stored once. System and developer messages, reasoning and calls of OpenAI's own tools are left out. An error names the
-    conversation and the message, both counted from 0.
+    An id that is not given comes from the content; that of a thread also from `user_id`, the owner. So a second
+    import adds nothing, and two users may have said the same. Conversations with the same id continue each other:
+    what they repeat is stored once. System and developer messages, reasoning and calls of OpenAI's own tools are left
+    out. An error names the conversation and the message, both counted from 0.
     """
     if isinstance(conversations, Mapping):
         conversations = [{"id": id, "messages": messages} for id, messages in conversations.items()]
@@ -49,8 +50,7 @@ def from_openai(
             records = conversation.records(user_id, copies)
         except (*UNREADABLE, OSError, OutputParserException) as error:
             seen = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
-            remedy = "pass conversations: each a list of messages with role and content, or a dict with messages"
-            raise OptionError(seen, remedy=remedy) from error
+            raise OptionError(seen, remedy="pass conversations: lists of messages, or dicts with messages") from error
         yield from records
 
 
@@ -100,7 +100,7 @@ class _Conversation:
         return [*asked, *(log.get("output") or [])]
 
     def _messages(self, items: list[Any]) -> list[tuple[int, dict[str, Any]]]:
-        """Return messages of Chat Completions with their positions; items of Responses between two inputs are one answer."""
+        """Return messages with their positions; items of Responses between two inputs are one answer."""
         found: list[tuple[int, dict[str, Any]]] = []
         goes_on = False  # the last one is an answer of several items
         for position, item in enumerate(items):
@@ -120,7 +120,7 @@ class _Conversation:
         return found
 
     def _message(self, given: Mapping[str, Any]) -> BaseMessage | None:
-        """Return the message of LangChain; None for what history does not store, and for an answer without any content."""
+        """Return the message of LangChain; None for what is not stored, and for an answer without content."""
         role, content, name = given["role"], given["content"], given.get("name")
         match role:
             case "system" | "developer":

@@ -51,7 +51,7 @@ class Observation:
         return thread_id, int(number)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ObservationLog:
     """The observations of a thread or of a user. Iterating a log iterates them. A log without any is false."""
 
@@ -59,15 +59,19 @@ class ObservationLog:
     tokens: int  # of the observations, estimated
     revision: str  # changes with the log
     of_user: bool = False  # the lines are those of several conversations
-    pending_tokens: int = (
-        0  # of the current messages of the thread that no observation stands for, estimated; of a user 0
-    )
+    pending_tokens: int = 0  # of current messages that no observation stands for, estimated; of a user 0
 
     def __iter__(self) -> Iterator[Observation]:
         return iter(self.observations)
 
     def __len__(self) -> int:
         return len(self.observations)
+
+    def __repr__(self) -> str:
+        return f"<ObservationLog: {len(self.observations):,} observations, {self.tokens:,} tokens>"
+
+    def __str__(self) -> str:
+        return self.as_text()
 
     def as_text(self, timezone: str = "UTC") -> str:
         """Render the log as models read it: a line for each day of an IANA zone, and under it one for each observation.

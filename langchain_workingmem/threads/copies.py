@@ -283,9 +283,8 @@ def backfill(
         found = Conversation(str(name))
         try:
             yield from saver.each(found.add, {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
-            owner: object = user_id
-            if callable(user_id):
-                owner = user_id({**found.metadata, "thread_id": found.thread_id}) if found.messages else None
+            about = {**found.metadata, "thread_id": found.thread_id}
+            owner = user_id(about) if callable(user_id) and found.messages else user_id
             if owner is None or not found.messages:
                 counts["skipped"] += 1
                 continue

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_workingmem._documents.filters import Filter, top_of
 from langchain_workingmem._documents.metadata import canonical_json, check_key, labels_of, metadata_filter, metadata_in
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.access import (
-    SWEEP,
-    change_thread,
-    check_owner,
-    delete_from,
-    guarded_write,
-    owner_tag,
-)
+from langchain_workingmem._redis.access import SWEEP, change_thread, check_owner, delete_from, guarded_write, owner_tag
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (
@@ -226,15 +219,12 @@ def _matching(
 ) -> Plan[list[dict[bytes, bytes]]]:
     """Return key, time and the metadata named of all threads that pass a filter, which Python tests. One round trip."""
     condition, is_decided = wanted.condition(labels_of)
-    fields = (
-        [order_by] if is_decided else [f"metadata:{key}" for key in sorted({*wanted.keys, *map(top_of, wanted.keys)})]
-    )
-    if any("\0" in name for name in fields):
+    named = sorted({*wanted.keys, *map(top_of, wanted.keys)})
+    fields = [order_by] if is_decided else [f"metadata:{key}" for key in named]
+    if any("\0" in key for key in named):
         fields = []  # all: Search cannot name one with a NUL
-    where = build_filter(user_id=user_id, metadata=condition)
-    search = sorted_search(
-        state.keys.threads_index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields
-    )
+    index, where = state.keys.threads_index, build_filter(user_id=user_id, metadata=condition)
+    search = sorted_search(index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields)
     (reply,) = yield from state.indexes.search(search)
     rows = rows_of(reply)
     if len(rows) == MOST_ROWS:

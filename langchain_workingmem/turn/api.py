@@ -92,7 +92,8 @@ class Turn:
                 f"recall={shown(recall)}", remedy=f"pass {', '.join(recall) or 'them'} as arguments of their own"
             )
         one_of(recall, (False, None), "recall")
-        given = as_messages([HumanMessage(messages)] if isinstance(messages, str) else messages)
+        one_of(working_memory, (True, False), "working_memory")
+        given = [HumanMessage(messages)] if isinstance(messages, str) else messages
         new = yield from self.opened(given, thread_id, user_id)
         numbered = [message for message in new if message.id is None]
         for message in numbered:
@@ -118,7 +119,7 @@ class Turn:
 
     def opened(
         self,
-        messages: Sequence[BaseMessage],
+        messages: Iterable[MessageLikeRepresentation],
         thread_id: str,
         user_id: str,
         kind: Kind = "list",
@@ -129,11 +130,11 @@ class Turn:
         What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source`. A process that
         never asked Redis reads the secret first.
         """
-        state, messages = self.core.state, as_messages(messages)
-        if state.secret is None and any(has_mark(message) for message in messages):
+        state, given = self.core.state, as_messages(messages)
+        if state.secret is None and any(map(has_mark, given)):
             yield from check_layout(state)
         marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
-        found = marks.opened(messages)
+        found = marks.opened(given)
         return _without_claims(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
 
     def gather(
@@ -182,7 +183,7 @@ class Turn:
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
         """Plan `Memory.save_turn`; what `context` has read for the same question is used."""
-        given = yield from self.opened(as_messages(messages), thread_id, user_id)
+        given = yield from self.opened(messages, thread_id, user_id)
         notes, asked = self.core.state.room(Notes), question(given)
         known = notes.take(thread_id, asked)
         stored, saved = yield from save_turn(self.core, given, thread_id, user_id, known=known)

@@ -30,9 +30,9 @@ class Users(Operations):
     def list(self, *, limit: int = 20, cursor: str | None = None) -> Plan[UserPage]:
         """List the users who own threads, the one whose thread changed last first. One round trip per page.
 
-        A user who has only working memory or files is not listed: nothing indexes these, and `users.delete`, `users.export`
-        and `threads.list` take any id. A user whose thread changes while you page moves to the front. For each page the
-        server groups all threads, 0.15 s for 100,000.
+        A user who has only working memory or files is not listed: nothing indexes these, and `users.delete`,
+        `users.export` and `threads.list` take any id. A user whose thread changes while you page moves to the front.
+        For each page the server groups all threads, 0.15 s for 100,000.
         """
         return operations.list_users(self._core.state, limit, cursor)
 
@@ -41,14 +41,14 @@ class Users(Operations):
     def delete(self, user_id: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None) -> DeletionReport:
         """Delete the threads, messages, vectors, working memory and revisions of a user, and its files.
 
-        Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without the
-        indexes, until no key names the user: `verified`. The counts are of this call. During a deletion, every write for
-        the user raises `UserDeletedError`, in all processes. If it is interrupted, writes stay refused until you call it
-        again; a note on the error says so.
+        Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without
+        the indexes, until no key names the user: `verified`. The counts are of this call. During a deletion, every
+        write for the user raises `UserDeletedError`, in all processes. If it is interrupted, writes stay refused
+        until you call it again; a note on the error says so.
 
-        `checkpointer`, that of your graphs: its checkpoints of the user's threads go first, each thread before its memory.
-        `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
-        `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database.
+        `checkpointer`, that of your graphs: its checkpoints of the user's threads go first, each thread before its
+        memory. `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100
+        threads, two with `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database.
         """
         return self._core.run(self._deletion(user_id, checkpointer, is_async=False))
 
@@ -67,14 +67,15 @@ class Users(Operations):
     def merge(self, source: str, *, into: str) -> Plan[MergeReport]:
         """Give all that a user has to another one: a guest has logged in, and is a user now.
 
-        Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory. Of the two
-        working memories, what the user has stays, and the guest's fills what is missing: fields of a schema, labels of a
-        template; free text is added, a list stays. Items of stores stay where they are.
+        Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory. Of the
+        two working memories, what the user has stays, and the guest's fills what is missing: fields of a schema,
+        labels of a template; free text is added, a list stays. Items of stores stay where they are.
 
-        Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also after an
-        interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and nothing is
-        changed, if the schema or `max_bytes` refuses the merged working memory. `IdError` for a user into itself. One or two
-        round trips per thread, about nine for working memory.
+        Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also
+        after an interruption: it moves what is left. A deletion of one of the two wins.
+        `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged
+        working memory. `IdError` for a user into itself. One or two round trips per thread, about nine for working
+        memory.
         """
         return operations.merge(self._core.state, source, into, self._core.new_id())
 
@@ -84,10 +85,10 @@ class Users(Operations):
     def usage(self, user_id: str) -> Plan[UserUsage]:
         """Return what models have done for a user in the background, such as titles, with calls and tokens.
 
-        They are counted with what the models have made, for the owner of the thread at that time, and stay when threads are
-        deleted; `delete` takes them, `merge` adds them up, an export leaves them out. With a `ttl` they expire that long
-        after the last such work. A call whose reply of Redis is lost may count twice; one for a thread that is deleted
-        meanwhile does not count. All are 0 for a user who has none. One round trip.
+        They are counted with what the models have made, for the owner of the thread at that time, and stay when
+        threads are deleted; `delete` takes them, `merge` adds them up, an export leaves them out. With a `ttl` they
+        expire that long after the last such work. A call whose reply of Redis is lost may count twice; one for a
+        thread that is deleted meanwhile does not count. All are 0 for a user who has none. One round trip.
         """
         return read_usage(self._core.state, user_id)
 
@@ -96,11 +97,11 @@ class Users(Operations):
     def export(self, user_id: str, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
         """Yield all data of a user as dicts of JSON values, one per line of a file. It is read while you iterate.
 
-        First a header with format and version, then working memory with its revisions, then each thread with its working
-        memory and its messages, oldest first, and at last a record that counts the others by kind. A thread has the state of
-        the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages:
-        an import with the same model and options then embeds nothing. One round trip per 1,000 threads, one per thread and 200
-        messages.
+        First a header with format and version, then working memory with its revisions, then each thread with its
+        working memory and its messages, oldest first, and at last a record that counts the others by kind. A thread
+        has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds
+        the vectors of messages: an import with the same model and options then embeds nothing. One round trip per
+        1,000 threads, one per thread and 200 messages.
         """
         return self._core.stream(archive.export(self._core.state, user_id, vectors=vectors))
 
@@ -115,10 +116,11 @@ class Users(Operations):
         `OptionError` with its number, so does an export that was cut, a thread of another owner raises
         `ThreadOwnershipError`, and nothing is written.
 
-        Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing, but
-        no message that the thread has forgotten. A message that is older than the end of its thread is stored after it, with
-        a time just after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if
-        recall is on. One round trip per 200 threads, one per thread and 200 messages, up to two per working memory.
+        Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is
+        missing, but no message that the thread has forgotten. A message that is older than the end of its thread is
+        stored after it, with a time just after it. Vectors are used if this memory would make the same; other
+        messages are embedded at the end, if recall is on. One round trip per 200 threads, one per thread and 200
+        messages, up to two per working memory.
         """
         return self._core.run(archive.load(self._core.state, records, user_id))
 

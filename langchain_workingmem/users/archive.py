@@ -1,7 +1,7 @@
 """Archives: all data of a user as records, dicts of JSON values with a `kind`, one for each line of a file.
 
-An export writes them, an import checks all of them before it writes the first. An archive may come from anywhere, so the models
-of the records refuse what a script, a message or a prompt cannot hold.
+An export writes them, an import checks all of them before it writes the first. An archive may come from anywhere, so
+the models of the records refuse what a script, a message or a prompt cannot hold.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Export:
         return [record, *_memory_records(id, *stored)], [self.messages(id)]
 
     def messages(self, id: str, above: int | None = None) -> Part:
-        """Return about 200 messages, the superseded ones where they were. One round trip, one more if some have media."""
+        """Return about 200 messages, the superseded ones where they were. One or two round trips."""
         wanted = {"limit": BATCH, "above": above, "vectors": self.vectors}
         wanted_too = {**wanted, "superseded": True}
         replies = yield from send(*(page_command(self.state, id, None, one) for one in (wanted, wanted_too)))
@@ -190,7 +190,8 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 200 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those of `reindex`.
+    A round trip per 200 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those
+    of `reindex`.
     """
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
@@ -257,7 +258,7 @@ class Import:
         kind: Any = given.get("kind")
         if self.number == 1:
             if kind != "header" or given.get("format") != FORMAT or given.get("version") != VERSION:
-                remedy = "pass all records of users.export() or of an importer, from the first; of `workingmem import`, name --from"
+                remedy = "pass all records of users.export() or an importer; in `workingmem import` name the source by --from"
                 raise OptionError(f"this is not a header of {FORMAT!r} in version {VERSION}", remedy=remedy)
             self.owner = check_id(self.owner or given.get("user_id"), "user_id")
             self.ends = bool(given.get("ends"))
@@ -313,7 +314,7 @@ def _refusal(number: int, error: Any) -> OptionError:
 
 
 class Record(BaseModel):
-    """A record of an archive, or a part of one: validation in the context of an `Import` checks it, then `write` stores it."""
+    """A record, or a part of one: validation in the context of an `Import` checks it, `write` stores it."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 

@@ -33,7 +33,7 @@ from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, all_threads, transfer
-from langchain_workingmem.working_memory.document import Format, joined
+from langchain_workingmem.working_memory.document import joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
 def delete(state: MemoryState, user_id: str, token: str, saver: Saver | None = None) -> Plan[DeletionReport]:
     """Delete what a user has, then look through all keys until a look finds nothing of it.
 
-    A tombstone with `token` refuses writers until then. A deletion that is interrupted leaves it, and the next one takes over.
+    A tombstone with `token` refuses writers until then. A deletion that is interrupted leaves it, and the next one
+    takes over.
     """
     this = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
     earlier, verified = b"", False
@@ -141,7 +142,7 @@ class _Deletion:
             yield from self.delete_threads(ids[start : start + BATCH])
 
     def look(self) -> Plan[int]:
-        """Delete what names the user, found without indexes, and return how much that was. Two round trips per 1,000 keys of a node."""
+        """Delete what names the user, without an index; return how much it was. Two round trips per 1,000 keys."""
         keys, found, cursors = self.state.keys, 0, None
         thread, vector = keys.thread_prefix.encode(), keys.vector_prefix.encode()
         while cursors != {}:
@@ -189,7 +190,7 @@ class _Deletion:
         self.counts["vectors"] += yield from sweep(self.state, *unfinished)
 
     def delete_beside_threads(self) -> Plan[int]:
-        """Delete the keys that are the user's own, also those of wings, and return how many there were. One round trip."""
+        """Delete the keys that are the user's own, also those of wings; return how many there were."""
         keys, self.has_begun = self.state.keys, True
         _, memory, revisions = keys.of_user(self.user_id)
         counting = ("EXISTS", memory), ("XLEN", revisions), ("ZCARD", keys.files_of_user(self.user_id)[1])
@@ -205,7 +206,8 @@ class _Deletion:
 def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeReport]:
     """Give the working memory, threads and files of a user to another one.
 
-    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was interrupted.
+    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was
+    interrupted.
     """
     if check_id(source, "source") == check_id(into, "into"):
         raise IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")
@@ -253,8 +255,8 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     if document:
         where = ScopeKey(state.keys.of_user(into), None, into)
 
-        def join(form: Format, text: str) -> str:
-            return joined(form, text, document.decode())
+        def join(text: str) -> str:
+            return joined(state.remembering.format, text, document.decode())
 
         yield from change_document(state, where, join, "merge", size=len(document))
         counts["working_memories"] += 1

@@ -89,14 +89,6 @@ def test_only_this_user_can_reach_the_data(data: Path) -> None:
             assert not path.stat().st_mode & 0o077, path
 
 
-def test_the_stricter_wish_for_appendfsync_wins(data: Path) -> None:
-    with EmbeddedRedis(data) as first, connect(first) as client:
-        with EmbeddedRedis(data, appendfsync="always"):
-            assert client.config_get("appendfsync") == {"appendfsync": "always"}
-        with EmbeddedRedis(data, appendfsync="everysec"):
-            assert client.config_get("appendfsync") == {"appendfsync": "always"}
-
-
 # --- Where the data is
 
 
@@ -147,8 +139,6 @@ def test_a_path_that_cannot_be_a_directory_is_refused(data: Path) -> None:
 def test_options_that_cannot_work_are_refused() -> None:
     with pytest.raises(OptionError, match="path"):
         EmbeddedRedis("")
-    with pytest.raises(OptionError, match="always, everysec"):
-        EmbeddedRedis(appendfsync="sometimes")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"call start\(\)"):
         _ = EmbeddedRedis().url
 

@@ -187,7 +187,7 @@ def test_no_acknowledged_write_is_lost_when_the_server_is_killed(data: Path) -> 
         many.wait(10)
         os.kill(server_pid(data), signal.SIGKILL)
 
-    with EmbeddedRedis(data, appendfsync="always") as embedded:
+    with EmbeddedRedis(data) as embedded:
         killer = threading.Thread(target=kill)
         killer.start()
         with connect(embedded) as client, contextlib.suppress(redis.ConnectionError):

@@ -7,7 +7,6 @@ import resource
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import redis
@@ -71,9 +70,8 @@ def test_a_full_disk_refuses_writes_and_loses_nothing_when_it_has_room_again(
         assert [message.content for message in memory.history.messages("t")] == said
 
 
-@pytest.mark.parametrize(("appendfsync", "lost"), [("everysec", 1), ("always", 0)])
 def test_a_server_that_is_killed_while_its_disk_is_full_loses_one_write_of_a_client_at_most(
-    data: Path, appendfsync: Literal["everysec", "always"], lost: int
+    data: Path,
 ) -> None:
     acknowledged = [0] * WRITERS
     errors: list[redis.RedisError] = []
@@ -87,7 +85,7 @@ def test_a_server_that_is_killed_while_its_disk_is_full_loses_one_write_of_a_cli
             except redis.RedisError as error:
                 errors.append(error)
 
-    with EmbeddedRedis(data, appendfsync=appendfsync) as server:
+    with EmbeddedRedis(data) as server:
         with connect(server) as client:
             client.set("key", "value")
         fill(data)
@@ -96,14 +94,12 @@ def test_a_server_that_is_killed_while_its_disk_is_full_loses_one_write_of_a_cli
             writer.start()
         for writer in writers:
             writer.join(30)
-        refused = redis.ResponseError if appendfsync == "everysec" else redis.ConnectionError
-        assert [type(error) for error in errors if not isinstance(error, refused)] == []
+        assert [type(error) for error in errors if not isinstance(error, redis.ResponseError)] == []
         assert len(errors) == WRITERS
-        if appendfsync == "everysec":
-            kill_server(data)
+        kill_server(data)
         wait_until(lambda: is_stopped(data))
         server.start()
         with connect(server) as client:
             missing = [count - client.llen(f"writer {number}") for number, count in enumerate(acknowledged)]
         assert sum(acknowledged) > 100
-        assert max(missing) <= lost
+        assert max(missing) <= 1

@@ -6,21 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import IdError, Memory, ThreadOwnershipError
-from tests.faces.nodes_samples import Config, Recording, chat, say, spoken, stored, who
+from langchain_workingmem import IdError, Memory
+from tests.faces.nodes_samples import Recording, chat, say, spoken, who
 from tests.helpers.models import remembered
 from tests.helpers.types import Invoke
 
 pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- ids
-
-
-def thread_alone(thread_id: str = "t") -> Config:
-    return {"configurable": {"thread_id": thread_id}}
 
 
 @dataclass
@@ -38,34 +33,12 @@ def test_ids_come_from_the_context(plain: Memory, model: Recording, invoke: Invo
 
 
 @pytest.mark.parametrize("node", ["load", "save"])
-def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(plain: Memory, invoke: Invoke, node: str) -> None:
-    plain.save_turn([HumanMessage("mine")], thread_id="t", user_id="ann")
-    graph = StateGraph(MessagesState)
-    graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
-    graph.add_edge(START, "only")
-    with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
-        invoke(graph.compile(), say("one"), thread_alone())
-    assert stored(plain) == ["mine"]
-
-
-@pytest.mark.parametrize("node", ["load", "save"])
 def test_a_run_without_ids_says_how_to_pass_them(plain: Memory, invoke: Invoke, node: str) -> None:
     graph = StateGraph(MessagesState)
     graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
     graph.add_edge(START, "only")
     with pytest.raises(IdError, match=r"thread_id is missing.*config\['configurable'\]"):
         invoke(graph.compile(), say("one"))
-
-
-@pytest.mark.parametrize("node", ["load", "save"])
-def test_somebody_elses_thread_is_refused(plain: Memory, invoke: Invoke, node: str) -> None:
-    plain.save_turn([HumanMessage("mine")], thread_id="t", user_id="ann")
-    graph = StateGraph(MessagesState)
-    graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
-    graph.add_edge(START, "only")
-    with pytest.raises(ThreadOwnershipError):
-        invoke(graph.compile(), say("one"), who("t", "bob"))
-    assert stored(plain) == ["mine"]
 
 
 # ---------------------------------------------------------------------- reading only

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.faces.retriever import SemanticRecallRetriever
+from langchain_workingmem.faces.chains import SemanticRecallRetriever
 from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.in_turn("face")
@@ -186,13 +186,6 @@ def test_a_bound_user_is_searched_from_within_somebody_elses_conversation(filled
 def test_a_thread_of_somebody_else_is_no_scope(filled: Memory, invoke: Invoke) -> None:
     with pytest.raises(ThreadOwnershipError):
         invoke(filled.as_retriever(scope="thread"), "my dog is", who("b", "ann"))
-
-
-@pytest.mark.parametrize("scope", ["user", "thread"])
-def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(filled: Memory, invoke: Invoke, scope: Any) -> None:
-    for retriever in (filled.as_retriever(scope=scope), filled.as_retriever(scope=scope, thread_id="b")):
-        with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
-            invoke(retriever, "my dog is", who("b"))
 
 
 def test_without_ids_it_says_how_to_pass_them(filled: Memory, invoke: Invoke) -> None:

@@ -45,7 +45,7 @@ class Plain:
     def free(self, path: str) -> None:
         """Refuse a path that is a directory, or below a file."""
         if self.live(f"{path}/") or any(path.startswith(f"{other}/") for other in self.live()):
-            raise FilePathError(path, remedy="")
+            raise FilePathError(path, "", remedy="")
 
     def put(self, path: str, text: str | None) -> None:
         row = self.rows.get(path) or Row()
@@ -56,7 +56,7 @@ class Plain:
 
     def text(self, path: str) -> str:
         if path not in self.live():
-            raise FilePathError(path, remedy="") if self.live(f"{path}/") else FileMissingError(path)
+            raise FilePathError(path, "", remedy="") if self.live(f"{path}/") else FileMissingError(path)
         return self.rows[path].text or ""
 
     def write(self, path: str, text: str) -> None:

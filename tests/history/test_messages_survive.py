@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,7 +200,7 @@ def test_a_message_of_an_unknown_kind_never_makes_a_thread_unreadable(plain: Mem
 # ---------------------------------------------------------------------- what is not JSON
 
 
-@pytest.mark.parametrize("artifact", [object(), b"bytes", {"a": {1, 2}}, [lambda: 1], {(1, 2): 3}, 1j])
+@pytest.mark.parametrize("artifact", [object(), b"bytes", {"a": {1, 2}}, [lambda: 1], {(1, 2): 3}, 1j, np.arange(3)])
 def test_an_artifact_that_is_not_json_is_left_out_and_said(
     plain: Memory, caplog: pytest.LogCaptureFixture, artifact: Any
 ) -> None:

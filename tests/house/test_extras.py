@@ -40,7 +40,7 @@ except (Exception, SystemExit) as error:
         (
             "wordllama",
             "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings()",
-            "pip install 'langchain-workingmem[local]' (where wordllama has no wheel",
+            "pip install 'langchain-workingmem[local]'; where it has no wheel",
         ),
         (
             "tokenizers",
@@ -60,12 +60,12 @@ except (Exception, SystemExit) as error:
         (
             "langchain_openai",
             "from langchain_workingmem import Memory, TitleOptions; Memory(title=TitleOptions(model='openai:x'))",
-            "pip install 'langchain-workingmem[openai,agents]'",
+            "pip install 'langchain-workingmem[openai]'",
         ),
         (
             "langchain",
             "from langchain_workingmem import Memory, TitleOptions; Memory(title=TitleOptions(model='anthropic:x'))",
-            "pip install 'langchain-workingmem[openai,agents]'",
+            "pip install 'langchain-workingmem[agents]' and the provider's package",
         ),
         (
             "langchain",

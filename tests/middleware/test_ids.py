@@ -51,12 +51,6 @@ def test_ids_come_from_the_context(bench: Bench, schema: Any, context: Any) -> N
     assert memory.working_memory.get(user_id="ann").text == "a dog"
 
 
-def test_ids_come_from_configurable(bench: Bench) -> None:
-    memory = bench.memory()
-    bench.run(agent_of(Scripted.says("hi"), memory), ask("hello"), configured("t", user_id="ann"))
-    assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "ann")]
-
-
 @pytest.mark.parametrize("on_error", ["raise", "log"])
 def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(bench: Bench, on_error: Any) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
@@ -92,16 +86,6 @@ def test_a_missing_thread_is_an_error_that_names_the_remedy(bench: Bench, on_err
 
 def configured_without_thread() -> Any:
     return {"configurable": {"user_id": "ann"}}
-
-
-def test_the_thread_of_somebody_else_is_refused(bench: Bench) -> None:
-    memory = bench.memory()
-    seed(memory, "one", "two", user="bob")
-    model = Scripted.says("hi")
-    with pytest.raises(ThreadOwnershipError):
-        bench.run(agent_of(model, memory), ask("hello"))
-    assert model.seen == []
-    assert stored(memory) == ["human: one", "ai: two"]
 
 
 USERS = [f"user{at}" for at in range(8)]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
@@ -12,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
+from langchain_workingmem import IdError, OptionError, RecallOptions
 from langchain_workingmem._documents.metadata import canonical_json, check_key, label
 from langchain_workingmem._redis.codec import Draft, as_messages, body_of, drafts, is_storable
 from langchain_workingmem._text.clock import from_micros, to_micros
-from langchain_workingmem._text.unicode import count_tokens, split
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,15 +22,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def prepare(*messages: Any, recall: RecallOptions | None = None) -> list[Draft]:
     numbers = count()
     return drafts(as_messages(messages), recall, lambda: f"new {next(numbers)}")
-
-
-def stored(message: BaseMessage) -> bytes:
-    """What the script makes of a message's body."""
-    return b'{"at":1700000000123456,"number":7,' + body_of(message, "q")[0]
-
-
-def read(message: BaseMessage) -> StoredMessage:
-    return StoredMessage.of(stored(message), "t", 4096)
 
 
 # ---------------------------------------------------------------------- times
@@ -126,46 +115,7 @@ def test_a_bad_message_id_is_refused(id: str) -> None:
 # ---------------------------------------------------------------------- bodies
 
 
-@given(st.text(), st.text(min_size=1), _json)
-def test_a_body_reads_back_as_the_message(text: str, name: str, extra: Any) -> None:
-    message = AIMessage(text, id="1", name=name, additional_kwargs={"x": extra})
-    row = read(message)
-    assert row.message == message
-    assert (row.thread_id, row.seq, row.stored_at) == ("t", 7, from_micros(1700000000123456))
-
-
-@given(st.text())
-def test_a_body_is_the_same_whenever_it_is_written(text: str) -> None:
-    message = HumanMessage(text, id="1")
-    assert stored(message) == stored(message.model_copy(deep=True)) == stored(read(message).message)
-
-
-def test_what_is_left_out_of_a_body_is_said_once_each(caplog: pytest.LogCaptureFixture) -> None:
-    bad: dict[str, Any] = {"a": object(), "b": b"x", "c": 1}
-    message = ToolMessage(
-        "x", id="m", tool_call_id="c", artifact={1, 2}, additional_kwargs=dict(bad), response_metadata=dict(bad)
-    )
-    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-        row = read(message)
-    assert (row.message.additional_kwargs, row.message.response_metadata) == ({"c": 1}, {"c": 1})
-    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "what is not JSON in its artifact was not stored",
-        "what is not JSON in its additional_kwargs was not stored",
-        "what is not JSON in its response_metadata was not stored",
-    ]
-
-
 def test_a_tool_call_that_is_not_json_is_refused_with_the_remedy() -> None:
     message = AIMessage("", id="m", tool_calls=[{"name": "f", "args": {"x": object()}, "id": "c"}])
     with pytest.raises(OptionError, match=r"message 'm' cannot be stored .*: use JSON values"):
         body_of(message, "")
-
-
-# ---------------------------------------------------------------------- pieces
-
-
-@given(st.text(), st.integers(1, 6))
-def test_pieces_hold_all_words_and_none_is_too_long(text: str, tokens: int) -> None:
-    pieces = split(text, tokens)
-    assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(piece.strip() == piece and 0 < count_tokens(piece) <= tokens for piece in pieces)

@@ -42,18 +42,6 @@ class Namer(FakeMessagesListChatModel):
         return super()._generate(messages, *args, **kwargs)
 
 
-class Hanging(FakeMessagesListChatModel):
-    """Never answers async calls while it hangs."""
-
-    responses: list[BaseMessage] = [AIMessage("A dog")]
-    hangs: bool = True
-
-    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        if self.hangs:
-            await asyncio.Event().wait()
-        return self._generate(messages, *args, **kwargs)
-
-
 TURN = [HumanMessage("I want to adopt a dog"), AIMessage("Good idea!")]
 
 

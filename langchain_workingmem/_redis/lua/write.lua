@@ -13,7 +13,8 @@
 --   put        messages whose ids are stored are replaced where they differ, and brought back; `edit`: all must be stored, else
 --              {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs, is_new, bare (brought back), is_left, renew, is_titled}; {known}: index, facts ('': deleted)
---       and whether it is current of each message without `seq` whose id is stored or was deleted: without `put` nothing is written
+--       and whether it is current of each message without `seq` whose id is stored or was deleted: without `put` nothing is written;
+--       {is_same}: nothing had to be written
 local fields_of = {'user', 'next_seq', 'last_at', 'upto', 'created_at', 'title', 'ttl', 'vectors_until', 'next_number', 'updated_at'}
 local thread = {}
 for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields_of))) do thread[fields_of[at]] = value or nil end
@@ -162,9 +163,11 @@ for number, message in ipairs(head.messages) do
   argument = argument + 1 + 2 * message.chunks + message.media
 end
 flush()
+if not changed and not head.aliases and not head.fields then
+  return {cjson.encode({is_same = true, count = count, version = version, seqs = seqs})}
+end
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
-if not changed and not head.aliases and not (is_new and head.fields) then return {cjson.encode({count = count, version = version, seqs = seqs})} end
 
 local at = whole(math.max(now, last_at))
 local is_heal = #head.messages > 0 -- new vectors alone are no change that listings show
