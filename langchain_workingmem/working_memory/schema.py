@@ -203,6 +203,8 @@ def plain(value: Any) -> Any:
         return {key if isinstance(key, str) else json.dumps(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
+    if isinstance(value, int):
+        str(value)  # raises for one with more digits than Python reads back
     return to_jsonable_python(value)
 
 
