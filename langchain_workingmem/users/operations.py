@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from langchain_workingmem._counting import count_command
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
-from langchain_workingmem._redis.access import SWEEP, sweep
+from langchain_workingmem._redis.access import SWEEP, count_command, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
@@ -33,7 +32,7 @@ from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, all_threads, transfer
-from langchain_workingmem.working_memory.document import Format, joined
+from langchain_workingmem.working_memory.document import joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
@@ -255,8 +254,8 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     if document:
         where = ScopeKey(state.keys.of_user(into), None, into)
 
-        def join(form: Format, text: str) -> str:
-            return joined(form, text, document.decode())
+        def join(text: str) -> str:
+            return joined(state.remembering.format, text, document.decode())
 
         yield from change_document(state, where, join, "merge", size=len(document))
         counts["working_memories"] += 1

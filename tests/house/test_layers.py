@@ -41,7 +41,6 @@ LAYERS = [
     {"display"},
     {"_engine"},
     {"_redis"},
-    {"_counting"},
     {"threads", "history", "recall", "working_memory", "turn", "users", "items", "files", "derived"},
     {"embeddings", "embedded", "importers"},
     {"observations", "keeping"},
