@@ -142,25 +142,47 @@ class StoredMessage(_Stored):
     @classmethod
     def of(cls, body: bytes | None, thread_id: str, place: int, upto: int = 0, *, make: bool = False) -> Self:
         """Read a body; `place` is its seq in keys and facts. `make`: with its message. Raises what is in `UNREADABLE`."""
-        if not body:
-            raise ValueError("its body is gone")
-        sign, text = body[:1], body if body[:1] == b"{" else body[1:]
-        try:
-            record: dict[str, Any] = orjson.loads(text)
-        except orjson.JSONDecodeError:  # an escaped lone surrogate
-            record = json.loads(text)
-        record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
-        row, put = object.__new__(cls), object.__setattr__
-        put(row, "record", record)
-        put(row, "place", place)
-        put(row, "thread_id", thread_id)
-        put(row, "seq", record["number"])
-        put(row, "superseded", sign == b"-")
-        put(row, "refused", sign == b"!")
-        put(row, "upto", upto)
-        if make:
-            put(row, "message", KINDS[record["type"]](**record["data"]))
-        return row
+        return cls.each([(place, upto, body)], thread_id, make=make)[0]
+
+    @classmethod
+    def each(
+        cls,
+        found: Iterable[tuple[int, int, bytes | None]],
+        thread_id: str,
+        *,
+        make: bool = False,
+        unreadable: tuple[type[Exception], ...] = (),
+        tell: Callable[[str, int, Exception], None] = lambda *_: None,
+    ) -> list[Self]:
+        """Read bodies, each with its place and tokens, as `of` does; leave out what is `unreadable`, and `tell` of it.
+
+        One call for all, and no message is made before somebody looks at it: a turn reads dozens.
+        """
+        rows, new, put = list["Self"](), object.__new__, object.__setattr__
+        for place, upto, body in found:
+            try:
+                if not body:
+                    raise ValueError("its body is gone")
+                sign, text = body[:1], body if body[:1] == b"{" else body[1:]
+                try:
+                    record: dict[str, Any] = orjson.loads(text)
+                except orjson.JSONDecodeError:  # an escaped lone surrogate
+                    record = json.loads(text)
+                record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
+                row = new(cls)
+                put(row, "record", record)
+                put(row, "place", place)
+                put(row, "thread_id", thread_id)
+                put(row, "seq", record["number"])
+                put(row, "superseded", sign == b"-")
+                put(row, "refused", sign == b"!")
+                put(row, "upto", upto)
+                if make:
+                    put(row, "message", KINDS[record["type"]](**record["data"]))
+                rows.append(row)
+            except unreadable as error:
+                tell(thread_id, place, error)
+        return rows
 
     def with_message(self, message: BaseMessage) -> Self:
         """Return the row with another message, such as an excerpt."""

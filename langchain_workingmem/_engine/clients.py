@@ -129,7 +129,8 @@ async def perform(client: Any, effect: Send) -> Any:
             return await _pipelined(_node(client, effect.node), effect.commands)
         if hasattr(client, "nodes_manager"):
             if effect.in_order:  # its nodes work in parallel
-                return [(await _pipelined(client, [command]))[0] for command in effect.commands]
+                each = [replace(effect, commands=[command], in_order=False) for command in effect.commands]
+                return [reply for one in each for reply in await perform(client, one)]
             if any(map(_is_search, effect.commands)):
                 return await _search_whole(client, effect)
         return await _pipelined(client, effect.commands)

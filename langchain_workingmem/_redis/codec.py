@@ -41,7 +41,7 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 
 # ---------------------------------------------------------------------- what callers pass
 
-_NOT_STORED = (SystemMessage, RemoveMessage)  # a union takes longer to make than to ask
+_NOT_STORED = (SystemMessage, RemoveMessage)
 _DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so that a person has given or refused
 
 
@@ -238,6 +238,8 @@ def _filterable(message: BaseMessage, keys: Iterable[str]) -> tuple[str, str]:
 
 LONG = 65_536  # characters of a string within content blocks that lies beside the body
 PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
+_WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
+_BOXES = (dict, list)  # a union takes longer to make than to ask
 _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
@@ -249,7 +251,8 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
     """
     try:
         data, media, paths = _filled(message.model_dump(warnings=False)), list[str](), list[list[Any]]()
-        if not data.keys() <= PLAIN or {type(data["content"]), type(data.get("name", ""))} != {str}:
+        is_plain = data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str
+        if not is_plain:
             usage = data.get("usage_metadata")
             if usage is not None:  # some providers leave numbers out
                 data["usage_metadata"] = {**usage, **{name: usage.get(name) or 0 for name in _COUNTS}}
@@ -265,11 +268,10 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
 
 def _filled(data: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a message that are not empty, without its type; content and artifact may be empty."""
-    kept = {"content", "artifact"}
     return {
         key: value
         for key, value in data.items()
-        if key != "type" and value is not None and (key in kept or not isinstance(value, dict | list) or value)
+        if key != "type" and value is not None and (key in _WHOLE or not isinstance(value, _BOXES) or value)
     }
 
 
@@ -350,13 +352,7 @@ def read_rows(
     found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool = False
 ) -> list[StoredMessage]:
     """Read bodies, each with its place and the tokens of the thread up to it, and with `make` messages; log once what is left out."""
-    rows = []
-    for place, upto, body in found:
-        try:
-            rows.append(StoredMessage.of(body, thread_id, place, upto, make=make))
-        except UNREADABLE as error:
-            tell_damage(thread_id, place, error)
-    return rows
+    return StoredMessage.each(found, thread_id, make=make, unreadable=UNREADABLE, tell=tell_damage)
 
 
 def is_readable(row: StoredMessage) -> bool:

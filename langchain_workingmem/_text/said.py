@@ -156,7 +156,8 @@ def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set
     for at in [at for at, one in enumerate(messages) if isinstance(one, AIMessage) and one.tool_calls]:
         call: Any = messages[at]
         waiting, ends = {*tool_call_ids(call)}, is_over
-        for follower in messages[at + 1 :]:
+        for position in range(at + 1, len(messages)):
+            follower = messages[position]
             if isinstance(follower, AIMessage | HumanMessage):
                 ends = isinstance(follower, HumanMessage)
                 break

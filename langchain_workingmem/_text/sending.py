@@ -13,8 +13,10 @@ import hashlib
 import hmac
 import json
 from dataclasses import dataclass
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
 
 from langchain_workingmem._text.said import acceptable_name, has_content, tool_call_ids
@@ -117,11 +119,15 @@ class Marks:
     def _signed(self, secret: bytes, user_id: str, id: str | None, kept: dict[str, Any], content: object) -> str:
         """Sign what a mark keeps, for this thread and a user; where a message was `inserted`, its content, for any thread."""
         of = [None, None, content] if "inserted" in kept else [self.thread_id, user_id, None]
+        signed = [*of, id, kept]
         try:
-            text = json.dumps([*of, id, kept], sort_keys=True, default=str)
-        except (TypeError, ValueError, RecursionError):
-            text = repr(id)
-        return hmac.new(secret, text.encode(errors="replace"), hashlib.sha256).hexdigest()[:32]
+            text = orjson.dumps(signed, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+        except TypeError:  # a lone surrogate, a large int
+            try:
+                text = json.dumps(signed, sort_keys=True, default=str).encode()
+            except (TypeError, ValueError, RecursionError):
+                text = token_bytes()  # no mark is right
+        return hmac.new(secret, text, hashlib.sha256).hexdigest()[:32]
 
 
 def _former(message: BaseMessage, kept: dict[str, Any] | None) -> BaseMessage:

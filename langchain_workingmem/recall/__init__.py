@@ -5,7 +5,7 @@ from langchain_workingmem.recall.hits import messages_around, words_in_row
 from langchain_workingmem.recall.query import CHECKS, Query, check_argument_names, checked_filter
 from langchain_workingmem.recall.question import Authors
 from langchain_workingmem.recall.ranking import Ranked, Ranking
-from langchain_workingmem.recall.search import among_threads, search, search_as_run, search_messages
+from langchain_workingmem.recall.search import search, search_as_run, search_messages
 from langchain_workingmem.recall.turn import recall_for_turn
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "Ranked",
     "Ranking",
     "Recall",
-    "among_threads",
     "check_argument_names",
     "checked_filter",
     "messages_around",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from langchain_workingmem._documents.filters import Filter
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.recall.query import Query
@@ -66,22 +67,19 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     checks: list[Command] = []
     if query.thread_id is not None and query.user_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "user")]
-    query = yield from among_threads(state, query)
     ranking, replies = yield from search(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.user_id)
     return (yield from fetch_hits(state, query, ranking))
 
 
-def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
-    """Look up the threads that a filter names. One round trip, none without such a filter."""
-    if query.threads is None:
-        return query
+def _among_threads(state: MemoryState, query: Query, wanted: Filter) -> Plan[Query]:
+    """Look up the threads that a filter names. One round trip."""
     if query.scope == "user":
-        ids = yield from find_threads(state, query.user_id or "", query.threads)
+        ids = yield from find_threads(state, query.user_id or "", wanted)
     else:
         thread = yield from get_thread(state, query.thread_id or "", query.user_id)
-        ids = [thread.id] if thread and query.threads.matches(thread.metadata) else []
+        ids = [thread.id] if thread and wanted.matches(thread.metadata) else []
     return replace(query, where={**query.where, "thread_ids": ids})
 
 
@@ -93,6 +91,8 @@ def search(
     One round trip. One more where it shows an author whom the question names and who was unknown before, and where the chunks of
     a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
+    if query.threads is not None:
+        query = yield from _among_threads(state, query, query.threads)
     options, authors = state.recalling, state.room(Authors)
     owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
     known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"

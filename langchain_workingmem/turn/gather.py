@@ -22,7 +22,7 @@ from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, fill, follow, known_in, list_head, readable
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall import among_threads, recall_for_turn, search, words_in_row
+from langchain_workingmem.recall import recall_for_turn, search, words_in_row
 from langchain_workingmem.turn.fit import fit, history_slice
 from langchain_workingmem.turn.messages import in_order, is_users, media_begin, named
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
@@ -169,7 +169,6 @@ def _searched(
     ):  # the thread is shown whole
         query = query.without(turn.thread_id)
     try:
-        query = yield from among_threads(state, query)
         ranking, replies = yield from search(state, query, calls, spare=spare)
     except NO_VECTORS as error:
         if turn.on_error == "raise":

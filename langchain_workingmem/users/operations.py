@@ -33,7 +33,7 @@ from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, all_threads, transfer
-from langchain_workingmem.working_memory.document import Format, joined
+from langchain_workingmem.working_memory.document import joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
@@ -255,8 +255,8 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     if document:
         where = ScopeKey(state.keys.of_user(into), None, into)
 
-        def join(form: Format, text: str) -> str:
-            return joined(form, text, document.decode())
+        def join(text: str) -> str:
+            return joined(state.remembering.format, text, document.decode())
 
         yield from change_document(state, where, join, "merge", size=len(document))
         counts["working_memories"] += 1

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.reports import KeeperReport
-    from langchain_workingmem.working_memory.document import Format
 
 
 class WorkingMemory(Operations):
@@ -94,8 +93,8 @@ class WorkingMemory(Operations):
         if expected_revision is not None:
             at_least(expected_revision, 0, "expected_revision")
 
-        def change(form: Format, text: str) -> str:
-            return form.apply(text, content, mode)
+        def change(text: str) -> str:
+            return state.remembering.format.apply(text, content, mode)
 
         scope_key = yield from find_scope_key(state, thread_id, user_id)
         size = size_of(content)

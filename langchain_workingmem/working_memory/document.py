@@ -9,10 +9,7 @@ import json
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import PydanticUserError
-from pydantic_core import PydanticSerializationError
-
-from langchain_workingmem._text.nesting import check_depth, parse_json, shown
+from langchain_workingmem._text.nesting import TOO_DEEP, check_depth, parse_json, shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, Remedy, WorkingMemoryValidationError
 from langchain_workingmem.working_memory.patch import (
@@ -28,9 +25,10 @@ from langchain_workingmem.working_memory.patch import (
     patch_between,
     paths,
     shorten,
+    without_null,
     without_path,
 )
-from langchain_workingmem.working_memory.schema import dump, plain, prompt_schema, refusal
+from langchain_workingmem.working_memory.schema import dump, plain, refusal, shaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -90,15 +88,18 @@ class TextFormat:
         _check_mode(mode)
         chosen = mode or self.default_mode
         if not isinstance(content, str):
-            raise WorkingMemoryValidationError(
-                f"working memory is text here, the update is of type {type(content).__name__}", remedy="pass a str"
+            raise refusal(
+                f"working memory is text here, and the update is of type {type(content).__name__}", "pass a str"
             )
         if mode != "replace" and not content.strip():
-            raise _erases("is empty", "its whole text")
+            raise refusal("the update is empty", "send its whole text, or clear it on purpose")
         if mode != "replace" and self.is_empty(content):
             if self.is_empty(current) or (seen is not None and self.is_empty(seen)):
                 return current  # the update says nothing
-            raise _erases("is the bare template, which would erase what is known", "the template filled with all of it")
+            raise refusal(
+                "the update is the bare template, which would erase what is known",
+                "send the template filled with all of it, or clear it on purpose",
+            )
         if chosen == "append":
             return append_text(current, content)
         return content if seen is None else merge_text(self._or_template(seen), self._or_template(current), content)
@@ -121,10 +122,7 @@ class TextFormat:
             if not (is_whole and replace.startswith(find) and text.startswith(replace, at)):
                 text = text[:at] + replace + text[at + len(find) :]
         if not erases and self.is_empty(text) and not self.is_empty(before):
-            raise WorkingMemoryValidationError(
-                "the edit would erase everything that is known, so nothing was changed",
-                remedy="clear it on purpose instead",
-            )
+            raise refusal("the edit would erase everything that is known", "clear it on purpose instead")
         return current if text == before else text
 
     def lost(self, before: str, after: str) -> list[str]:
@@ -140,22 +138,6 @@ class TextFormat:
         ]
         return gone if len(gone) > max(1, len(known) / 2) else []
 
-    def describe(self, before: str, after: str) -> list[str]:
-        """Describe what has changed; an empty memory is compared as its template, whose lines are not stored."""
-        return [line for line in changed_lines(self._or_template(before), after) if before or line[0] == "+"]
-
-    def joined(self, own: str, other: str) -> str:
-        """Return a text with those lines of another one that it lacks; of lines with the same label its own counts, if it has a value."""
-        lines, fresh = own.splitlines(), list[str]()
-        places = {_label(line): at for at, line in enumerate(lines) if _label(line)}
-        for line in other.splitlines():
-            at = places.get(_label(line))
-            if at is not None:
-                lines[at] = lines[at] if _value(lines[at]) else line
-            elif line.strip() and line not in lines:
-                fresh.append(line)
-        return "\n".join([*lines, *fresh]) if places or not fresh else append_text(own, "\n".join(fresh))
-
 
 class JsonFormat:
     """A JSON document along a schema."""
@@ -170,7 +152,7 @@ class JsonFormat:
     @cached_property
     def described(self) -> str:
         """The schema of an update, as JSON for a prompt."""
-        return json.dumps(prompt_schema(self.schema.json_schema), ensure_ascii=False)
+        return json.dumps(shaped(self.schema.json_schema, is_tool=False), ensure_ascii=False)
 
     def read(self, document: str) -> Read:
         """Read a document."""
@@ -191,12 +173,8 @@ class JsonFormat:
         """Return the next document, as `TextFormat.apply` does; fields in `clear` are deleted before the update."""
         chosen = mode or self.default_mode
         patch = self.schema.patch(_as_object(content))
-        if chosen == "replace" and seen not in (
-            None,
-            current,
-        ):  # it changes the fields that it changed of the one that was seen
-            base = reduce(without_path, clear, parse_document(seen or ""))
-            chosen, patch = "merge", patch_between(base, patch)
+        if chosen == "replace" and patch and seen is not None and seen != current:  # what it changes of that one
+            chosen, patch = "merge", patch_between(reduce(without_path, clear, parse_document(seen)), patch)
         if chosen == "replace" and (patch or not clear):
             after = patch
         else:
@@ -205,9 +183,9 @@ class JsonFormat:
         # a single null deletes one field, which is fine unless the schema has only one
         is_wide = len(patch) != 1 or len(self.schema.fields) == 1
         if mode != "replace" and current and not clear and is_wide and not has_values(after):
-            raise WorkingMemoryValidationError(
-                "the update would set everything that is known to null, so working memory was not changed",
-                remedy="send only the fields that are new or different, or clear it on purpose",
+            raise refusal(
+                "the update would set everything that is known to null",
+                "send only the fields that are new or different, or clear it on purpose",
             )
         if current and is_same(after, parse_json(current)):
             return current  # `after` may have another order of keys
@@ -226,15 +204,10 @@ class JsonFormat:
             remarks.append(f"The schema has no {names}, so nothing was stored of it; its fields are {known}")
         return "\n".join(remarks)
 
-    def describe(self, before: str, after: str) -> list[str]:
-        """Describe what has changed, one line for each value."""
-        return changed_fields(parse_document(before), parse_document(after))
-
     def _store(self, document: dict[str, Any]) -> str:
         if not document:
             return ""
         text = check_size(dump(document), self._max_bytes)  # before it is validated, which may take long
-        _check_json(text)
         self.schema.validate(document)
         return text
 
@@ -246,7 +219,10 @@ def describe_change(form: Format, before: str, after: str) -> str:
     """Tell a model what its update has changed, one line for each field or line."""
     if before == after:
         return "The update holds nothing new, so nothing was changed."
-    lines = form.describe(before, after)
+    if isinstance(form, JsonFormat):
+        lines = changed_fields(parse_document(before), parse_document(after))
+    else:  # an empty memory is compared as its template, whose lines are not stored
+        lines = [line for line in changed_lines(before or form.template, after) if before or line[0] == "+"]
     if not lines:
         return "Working memory is updated; only blanks or the order of its parts are different."
     more = [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
@@ -258,25 +234,30 @@ def joined(form: Format, user: str, guest: str) -> str:
 
     Fields are merged, and those of the user win unless they are null. Raises `WorkingMemoryValidationError` if a schema refuses the result.
     """
-    if form.is_empty(guest):
-        return user
-    if form.is_empty(user):
-        return guest
+    if form.is_empty(guest) or form.is_empty(user):
+        return guest if form.is_empty(user) else user
     ours, theirs = parse_json(user), parse_json(guest)
     if isinstance(ours, dict) != isinstance(theirs, dict):
         return user
     if not isinstance(ours, dict):
-        return (form if isinstance(form, TextFormat) else TextFormat("")).joined(user, guest)
-    found = _filled(ours, theirs)
+        return _joined_text(user, guest)
+    found = merge_patch(theirs, without_null(ours))
     if is_same(found, ours):
         return user
     return form.apply("", found, "replace") if isinstance(form, JsonFormat) else dump(found)
 
 
-def _filled(ours: Any, theirs: Any) -> Any:
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        return {**ours, **{name: _filled(ours.get(name), value) for name, value in theirs.items()}}
-    return theirs if ours is None else ours
+def _joined_text(user: str, guest: str) -> str:
+    """Add the lines that the user's text lacks; a label without a value takes that of the guest."""
+    lines, fresh = user.splitlines(), list[str]()
+    places = {_label(line): at for at, line in enumerate(lines) if _label(line)}
+    for line in guest.splitlines():
+        at = places.get(_label(line))
+        if at is not None and not _value(lines[at]):
+            lines[at] = line
+        elif at is None and line.strip() and line not in lines:
+            fresh.append(line)
+    return "\n".join([*lines, *fresh]) if places or not fresh else append_text(user, "\n".join(fresh))
 
 
 def unwrapped(text: str) -> str:
@@ -309,10 +290,8 @@ def check_size(document: str, limit: int | None) -> str:
         raise refusal("the update holds a lone surrogate, which UTF-8 cannot carry", "send valid Unicode")
     size = len(document.encode())
     if limit is not None and size > limit:
-        raise WorkingMemoryValidationError(
-            f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",
-            remedy=Remedy("keep only what matters{or_max_bytes}"),
-        )
+        seen = f"working memory would have {size} bytes, and the limit is {limit}"
+        raise refusal(seen, Remedy("keep only what matters{or_max_bytes}"))
     return document
 
 
@@ -325,35 +304,21 @@ def parse_document(text: str) -> dict[str, Any]:
 def _load(text: str) -> dict[str, Any]:
     document = parse_json(text) if text else {}
     if not isinstance(document, dict):
-        raise WorkingMemoryValidationError(
-            "what is stored was written in another format than the schema's JSON", remedy=Remedy("{rewrite}")
-        )
+        raise refusal("what is stored was written in another format than the schema's JSON", Remedy("{rewrite}"))
     return document
 
 
 def _as_object(content: Any) -> dict[str, Any]:
     try:
-        found = plain(json.loads(_check_json(content)) if isinstance(content, str) else content)
-    except (ValueError, PydanticSerializationError, PydanticUserError, RecursionError) as error:
-        raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
+        found = plain(json.loads(check_depth(content)) if isinstance(content, str) else content)
+    except (ValueError, RuntimeError) as error:  # of JSON, of Pydantic, and of Python where it has no end
+        reason = TOO_DEEP if isinstance(error, RecursionError) else error
+        raise refusal(f"the update is not JSON ({reason})", "send JSON values") from error
     if not isinstance(found, dict):
-        raise WorkingMemoryValidationError(
-            f"working memory is an object here, the update is of type {type(content).__name__}", remedy="pass a dict"
+        raise refusal(
+            f"working memory is an object here, and the update is of type {type(content).__name__}", "pass a dict"
         )
     return found
-
-
-def _check_json(text: str) -> str:
-    try:
-        return check_depth(text)
-    except ValueError as error:
-        raise refusal(f"the update is not JSON ({error})", "send fewer levels") from error
-
-
-def _erases(seen: str, remedy: str) -> WorkingMemoryValidationError:
-    return WorkingMemoryValidationError(
-        f"the update {seen}, so working memory was not changed", remedy=f"send {remedy}, or clear it on purpose"
-    )
 
 
 def _check_mode(mode: Mode | None) -> None:
@@ -369,7 +334,7 @@ def _misquoted(find: str, times: int, text: str) -> WorkingMemoryValidationError
         quoted = ", so that it is unique. It stands in:" + "".join(f"\n    {shorten(line)}" for line in lines)
     elif find:
         seen, remedy = f"{shown(find)} does not stand in working memory", "quote the text exactly as it is"
-    return WorkingMemoryValidationError(f"{seen}, so nothing was changed: {remedy}{quoted}", remedy=remedy)
+    return refusal(f"{seen}: {remedy}{quoted}", remedy)
 
 
 def _squeezed(line: str) -> str:

@@ -66,13 +66,14 @@ def patch_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, An
 def without_padding(patch: dict[str, Any]) -> dict[str, Any]:
     """Remove what a model fills a form with: null, empty texts, lists and objects; inside of lists only null of a field."""
     lean = {key: without_padding(value) if isinstance(value, dict) else value for key, value in patch.items()}
-    return {key: _without_null(value) for key, value in lean.items() if value not in (None, "", [], {})}
+    return {key: without_null(value) for key, value in lean.items() if value not in (None, "", [], {})}
 
 
-def _without_null(value: Any) -> Any:
+def without_null(value: Any) -> Any:
+    """Remove fields that are null."""
     if isinstance(value, dict):
-        return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list) else value
+        return {key: without_null(item) for key, item in value.items() if item is not None}
+    return [without_null(item) for item in value] if isinstance(value, list) else value
 
 
 def is_same(one: Any, other: Any) -> bool:

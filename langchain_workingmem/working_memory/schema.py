@@ -11,11 +11,11 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, RootModel, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from typing_extensions import is_typeddict
 
-from langchain_workingmem._text.nesting import problems_in
+from langchain_workingmem._text.nesting import check_depth, problems_in
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _has_fields(kind: type[Any]) -> bool:
     return issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind)
 
 
-def _of_type(schema: type[Any]) -> Schema:
+def _of_type(schema: Any) -> Schema:
     """Wrap a Pydantic model, a TypedDict or a dataclass."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
@@ -99,8 +99,12 @@ def _of_type(schema: type[Any]) -> Schema:
         except ValidationError as error:
             raise _invalid(problems_in(error)) from error
 
+    for name, info in getattr(schema, "model_fields", {}).items():
+        if isinstance(info.validation_alias, AliasPath):
+            raise OptionError(f"field {name!r} is read from a path", remedy="give it an alias that is a name")
+    names = {name: stored for name, (stored, _) in _fields(schema).items()}
     is_open = "properties" not in json_schema or "additionalProperties" in json_schema
-    return Schema(json_schema, value, value, _stored_names(schema), is_open)
+    return Schema(json_schema, value, value, names, is_open)
 
 
 def _of_json(schema: dict[str, Any]) -> Schema:
@@ -130,15 +134,10 @@ def _invalid(problems: Iterable[tuple[str, str]]) -> WorkingMemoryValidationErro
 
 def refusal(reason: str, remedy: str, fields: tuple[str, ...] = ()) -> WorkingMemoryValidationError:
     """Return the error for an update that is not valid."""
-    return WorkingMemoryValidationError(f"working memory was not changed, because {reason}", fields, remedy=remedy)
+    return WorkingMemoryValidationError(f"nothing was changed, because {reason}", fields, remedy=remedy)
 
 
 # ---------------------------------------------------------------------- what a model is shown
-
-
-def prompt_schema(schema: Any) -> Any:
-    """Return a JSON schema for a prompt: nothing is required of an update, and titles and defaults are noise."""
-    return _shaped(schema, is_tool=False)
 
 
 def update_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -155,13 +154,14 @@ def update_schema(schema: dict[str, Any]) -> dict[str, Any]:
             f"schema has a reference that cannot be followed ({error})", remedy="put what it names into $defs"
         ) from error
     return dict(
-        _shaped({key: value for key, value in whole.items() if key not in ("$defs", "definitions")}, is_tool=True)
+        shaped({key: value for key, value in whole.items() if key not in ("$defs", "definitions")}, is_tool=True)
     )
 
 
-def _shaped(schema: Any, *, is_tool: bool) -> Any:
+def shaped(schema: Any, *, is_tool: bool) -> Any:
+    """Return the JSON schema of an update, for a prompt or a tool: nothing is required of it, and titles and defaults are noise."""
     if isinstance(schema, list):
-        return [_shaped(part, is_tool=is_tool) for part in schema]
+        return [shaped(part, is_tool=is_tool) for part in schema]
     if not isinstance(schema, dict):
         return schema
     found: dict[str, Any] = {}
@@ -172,9 +172,9 @@ def _shaped(schema: Any, *, is_tool: bool) -> Any:
         if key in _VALUES:
             found[key] = value
         elif key in _NAMED and isinstance(value, dict):
-            found[key] = {name: _shaped(part, is_tool=is_tool) for name, part in value.items()}
+            found[key] = {name: shaped(part, is_tool=is_tool) for name, part in value.items()}
         elif key not in _LEFT_OUT:  # an update may fit more than one of several
-            found["anyOf" if key == "oneOf" and is_tool else key] = _shaped(value, is_tool=is_tool)
+            found["anyOf" if key == "oneOf" and is_tool else key] = shaped(value, is_tool=is_tool)
     if is_tool and "properties" in found:
         found["properties"] = {name: _or_null(part) for name, part in found["properties"].items()}
     return found
@@ -194,7 +194,7 @@ def _or_null(schema: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Convert an update to JSON values; of models and dataclasses only fields that were set."""
+    """Convert an update to JSON values; of models and dataclasses only fields that were set, or that tell their kind."""
     if isinstance(value, RootModel):
         return plain(value.root)
     if _has_fields(type(value)):
@@ -203,23 +203,20 @@ def plain(value: Any) -> Any:
         return {key if isinstance(key, str) else json.dumps(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
+    if isinstance(value, int):
+        str(value)  # raises for one with more digits than Python reads back
     return to_jsonable_python(value)
 
 
 def _set_fields(value: Any) -> dict[str, Any]:
-    """Return the fields of an instance that were set, or that tell the kind of one in a union."""
-    kind: Any = type(value)
     if isinstance(value, BaseModel):
-        names, fields, is_set = (
-            _stored_names(kind),
-            [*kind.model_fields, *(value.model_extra or ())],
-            value.model_fields_set,
-        )
+        is_set = value.model_fields_set
     else:
-        names, fields = {}, [one.name for one in dataclasses.fields(value)]
         is_set = {one.name for one in dataclasses.fields(value) if getattr(value, one.name) != _default(one)}
-    told = is_set | _tags(kind)
-    return {names.get(name, name): getattr(value, name) for name in fields if name in told}
+    kind: Any = type(value)
+    fields = _fields(kind).items()
+    found = {stored: getattr(value, name) for name, (stored, is_tag) in fields if name in is_set or is_tag}
+    return found | (getattr(value, "model_extra", None) or {})
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -227,33 +224,25 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 @cache
-def _tags(kind: type[Any]) -> frozenset[str]:
-    """Return the fields that have one possible value."""
-    whole = TypeAdapter(kind).json_schema(by_alias=False)
-    own = whole.get("$defs", {}).get(kind.__name__, whole)
-    return frozenset(name for name, field in own.get("properties", {}).items() if "const" in field)
+def _fields(kind: Any) -> dict[str, tuple[str, bool]]:
+    """Return of each field the name under which it is stored, and whether it has one possible value, as the tag of a union."""
+    named, stored = _properties(kind, by_alias=False), _properties(kind, by_alias=_by_alias(kind))
+    return {name: (alias, "const" in field) for (name, field), alias in zip(named.items(), stored, strict=True)}
 
 
-def _stored_names(schema: type[Any]) -> dict[str, str]:
-    """Map every name by which a model reads a field to the one that is stored."""
-    found: dict[str, str] = {}
-    for name, info in getattr(schema, "model_fields", {}).items():
-        alias = info.validation_alias if _by_alias(schema) else None
-        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-        texts = [one for one in choices if isinstance(one, str)]
-        if not texts and any(isinstance(one, AliasPath) for one in choices):
-            raise OptionError(f"field {name!r} is read from a path", remedy="give it an alias that is a name")
-        found |= dict.fromkeys([name, *texts], texts[0] if texts else name)
+def _properties(kind: Any, *, by_alias: bool) -> dict[str, Any]:
+    whole = TypeAdapter(kind).json_schema(by_alias=by_alias)
+    found: dict[str, Any] = whole.get("$defs", {}).get(kind.__name__, whole).get("properties", {})
     return found
 
 
-def _by_alias(schema: type[Any]) -> bool:
-    return bool(getattr(schema, "model_config", {}).get("validate_by_alias", True))
+def _by_alias(kind: Any) -> bool:
+    return bool(getattr(kind, "model_config", {}).get("validate_by_alias", True))
 
 
 def dump(document: dict[str, Any]) -> str:
-    """Write a document as JSON, which has neither NaN nor infinity."""
+    """Write a document as JSON, which has neither NaN nor infinity, and is not nested too deep."""
     try:
-        return json.dumps(document, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        return check_depth(json.dumps(document, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
         raise refusal(f"the update is not JSON ({error})", "send JSON values") from error

@@ -28,7 +28,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryConflictError,
 )
 from langchain_workingmem.models import WorkingMemoryState
-from langchain_workingmem.working_memory.document import Format, check_size
+from langchain_workingmem.working_memory.document import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 MEMORY = Script("memory", *READING)
-Change: TypeAlias = "Callable[[Format, str], str]"  # from the present document to the next
+Change: TypeAlias = "Callable[[str], str]"  # from the present document to the next
 Row: TypeAlias = "Mapping[bytes, bytes]"
 NOTHING = "0@"  # the version of a memory that was never written
 ATTEMPTS = 100  # of a writer that always loses, then it gives up; 8 processes that write at once need a handful
@@ -165,9 +165,7 @@ def change_document(
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
             raise WorkingMemoryConflictError(expected=expected, actual=before.revision)
-        document = yield from make_document(
-            state, partial(make, state.remembering.format, before.text), size + len(before.text)
-        )
+        document = yield from make_document(state, partial(make, before.text), size + len(before.text))
         if document == before.text:
             return before, before
         is_written, row = yield from write_revision(state, scope_key, version_of(before), origin, document)
@@ -184,7 +182,10 @@ def change_document(
 
 def size_of(content: Any) -> int:
     """Return about how many characters an update has."""
-    return len(content if isinstance(content, str) else repr(content))
+    try:
+        return len(content if isinstance(content, str) else repr(content))
+    except (RecursionError, ValueError):  # it is no JSON, as the update will say
+        return 0
 
 
 def make_document(state: MemoryState, make: Callable[[], str], size: int) -> Plan[str]:

@@ -70,7 +70,7 @@ def refusal(form: TextFormat | JsonFormat, current: str, content: Any, mode: Mod
     [
         ({"template": "# A", "schema": Person}, ["template and schema", "pass one of them"]),
         ({"template": "", "schema": Person}, ["template and schema", "pass one of them"]),
-        ({"template": Person}, ["template", "Markdown as a str, or a schema"]),
+        ({"template": Person}, ["template", "pass a str, or None"]),
         ({"schema": "Person"}, ["schema='Person'", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
         ({"schema": int}, ["schema=", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
         ({"schema": Person()}, ["schema=", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),

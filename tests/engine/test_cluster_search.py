@@ -77,7 +77,7 @@ def test_everything_works_with_the_documented_rights(
     use(make_store(**client))
     levels = {finding.check: finding.level for finding in memory.doctor()}
     unknown = {check for check, level in levels.items() if level == "unknown"}
-    assert unknown - {"search when full"} == {"persistence", "eviction", "memory"}  # older engines have no such setting
+    assert unknown - {"search when full"} == {"memory"}  # older engines have no such setting
     assert "error" not in levels.values()
     for port in cluster.ports:
         refused = {entry["object"] for entry in cluster.ask(port, "ACL LOG")}

@@ -83,7 +83,7 @@ async def test_a_timeout_in_the_url_wins_and_clients_repeat_nothing_by_themselve
     assert set(await timeouts(reply)) == {(3, 2)}
 
 
-@pytest.mark.parametrize("kind", [Memory, RedisMemoryStore, RedisMemoryStore.from_conn_string])
+@pytest.mark.parametrize("kind", [Memory, RedisMemoryStore])
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_connection_is_not_waited_for_as_long_as_a_reply(place: str, kind: Any) -> None:
     assert (await timeouts(kind(place)))[0] == (10, 2)

@@ -16,7 +16,7 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.models import Bench, Line, Scripted, agent_of, ask, calling
 from tests.helpers.programs import Forked
-from tests.helpers.types import Invoke
+from tests.helpers.types import Invoke, Make
 from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results
 
 RUN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
@@ -152,3 +152,13 @@ def test_whole_documents_are_merged_by_field(bench: Bench) -> None:
     model = Scripted.says(calling(*((UPDATE, {"memory": one}) for one in documents), id="a1"), "Noted.")
     bench.run(agent_of(model, memory), ask("many things"))
     assert json.loads(text_of(memory)) == {"name": "Anna", "home": {"city": "Bonn"}, "age": 3}
+
+
+def test_a_call_that_only_clears_takes_nothing_else_of_a_newer_document(make_memory: Make, invoke: Invoke) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(schema=Person, mode="replace"))
+    memory.working_memory.update({"name": "Ann", "age": 3}, user_id="ann")
+    memory.context("hi", **RUN)
+    memory.working_memory.update({"name": "Anna", "age": 3}, user_id="ann")
+    (update,) = memory.tools(**RUN)
+    invoke(update, {"clear": ["age"]})
+    assert json.loads(text_of(memory)) == {"name": "Anna"}

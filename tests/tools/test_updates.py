@@ -181,7 +181,7 @@ def test_a_text_that_takes_away_most_lines_is_refused_once_with_what_would_go(
     update = update_tool(memory)
     for text in ("# Facts\n- **Fact 0**: new", "# Facts\n- **Fact 1**: it is 1"):
         reply = invoke(update, {"memory": text})
-        assert "more than half of working memory, so nothing was changed" in reply
+        assert "nothing was changed, because this text would take away more than half" in reply
         assert FACTS[5] in reply
         assert memory.working_memory.get(user_id="ann") == before
     assert "Working memory is updated" in invoke(update, {"memory": text})
@@ -217,7 +217,7 @@ def test_a_patch_may_come_as_text(person: Memory, invoke: Invoke, sent: str) -> 
 def test_null_alone_is_told_how_to_delete(person: Memory, invoke: Invoke, memory: dict[str, Any]) -> None:
     before = person.working_memory.update(FULL, user_id="ann")
     reply = invoke(update_tool(person), {"memory": memory})
-    assert "null deletes nothing, so nothing was changed" in reply
+    assert "nothing was changed, because null deletes nothing" in reply
     assert "name it in `clear`" in reply
     assert person.working_memory.get(user_id="ann") == before
 

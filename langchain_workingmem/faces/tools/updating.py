@@ -16,10 +16,10 @@ from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory.document import TextFormat, describe_change, unwrapped
 from langchain_workingmem.working_memory.patch import shorten, without_padding
 from langchain_workingmem.working_memory.prompt import update_rules
-from langchain_workingmem.working_memory.schema import update_schema
+from langchain_workingmem.working_memory.schema import refusal, update_schema
 from langchain_workingmem.working_memory.store import (
     COST,
-    Change,
+    ScopeKey,
     change_document,
     check_writable,
     find_scope_key,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.faces.for_models import Parts
     from langchain_workingmem.options import Ids
-    from langchain_workingmem.working_memory.document import Format, JsonFormat
+    from langchain_workingmem.working_memory.document import JsonFormat
 
 CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
 _MOST_LOST = 10  # lines that a refusal shows
@@ -96,17 +96,16 @@ def _update_json(
 ) -> Plan[str]:
     size = size_of((memory, clear))
     patch, names = yield from compute(partial(_without_padding, memory or {}, clear or []), COST * size)
-    if memory and not patch and not names:
-        raise _no_change("null deletes nothing", "to delete a field, name it in `clear`")
     if not patch and not names:
-        raise _no_change()
+        raise refusal("null deletes nothing", "to delete a field, name it in `clear`") if memory else _empty()
 
     def change(text: str, seen: str | None) -> str:
         # a document of another format is replaced, and stays as a revision
         is_foreign = bool(patch) and bool(text) and not isinstance(parse_json(text), dict)
         return form.apply("" if is_foreign else text, patch, None, names, seen=seen)
 
-    return (yield from _changed(core, ids, step, change, size, partial(form.remark, patch, names)))
+    scope_key = yield from _writable(core, ids)
+    return (yield from _changed(core, scope_key, ids, step, change, size, partial(form.remark, patch, names)))
 
 
 def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -114,7 +113,7 @@ def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str
     try:
         check_nesting(memory)
     except ValueError as error:
-        raise _no_change(f"the update is not JSON ({error})", "send JSON values") from error
+        raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
     return unescape(without_padding(memory)), unescape(clear)
 
 
@@ -122,13 +121,13 @@ def _update_text(
     core: Core, form: TextFormat, ids: Ids, step: Any, *, memory: str | None = None, edits: list[Edit] | None = None
 ) -> Plan[str]:
     if memory and edits:
-        raise _no_change("both `memory` and `edits` were sent", "send one of them")
+        raise refusal("both `memory` and `edits` were sent", "send one of them")
     whole, refused = unescape(unwrapped(memory or "")), core.state.room(_Refused)
     if form.default_mode == "replace" and "\n" not in whole:
         whole = whole.replace("\\n", "\n")  # some models write line ends as two characters
     if not edits and not whole.strip() and form.default_mode == "append":
-        raise _no_change()
-    scope_key = yield from find_scope_key(core.state, ids.thread_id, ids.user_id)
+        raise _empty()
+    scope_key = yield from _writable(core, ids)
     is_repeated = refused.get(scope_key.key) == whole
 
     def change(text: str, seen: str | None) -> str:
@@ -140,20 +139,19 @@ def _update_text(
             raise _loses(lost)
         return after
 
-    return (yield from _changed(core, ids, step, change, len(whole)))
+    return (yield from _changed(core, scope_key, ids, step, change, len(whole)))
 
 
-def _no_change(
-    seen: str = "the update is empty", remedy: str = "put what is new into `memory`"
-) -> WorkingMemoryValidationError:
-    return WorkingMemoryValidationError(f"{seen}, so nothing was changed", remedy=remedy)
+def _empty() -> WorkingMemoryValidationError:
+    return refusal("the update is empty", "put what is new into `memory`")
 
 
 def _loses(lost: list[str]) -> WorkingMemoryValidationError:
     lines = [*map(shorten, lost[:_MOST_LOST]), *([f"and {len(lost) - _MOST_LOST} more"] if lost[_MOST_LOST:] else [])]
-    remedy = "Send only what is new by `edits`, or a text with all that still holds; if these lines are to go, send the same text again"
-    seen = "this text would take away more than half of working memory, so nothing was changed"
-    return WorkingMemoryValidationError("\n    ".join([f"{seen}. {remedy}:", *lines]), remedy=remedy)
+    remedy = "send only what is new by `edits`, or a text with all that still holds; if these lines are to go, send the same text again"
+    return refusal(
+        "\n    ".join([f"this text would take away more than half of working memory; {remedy}:", *lines]), remedy
+    )
 
 
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
@@ -164,8 +162,14 @@ def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
     return quoted, unescape(edit.replace)
 
 
+def _writable(core: Core, ids: Ids) -> Plan[ScopeKey]:
+    check_writable(core.state)
+    return find_scope_key(core.state, ids.thread_id, ids.user_id)
+
+
 def _changed(
     core: Core,
+    scope_key: ScopeKey,
     ids: Ids,
     step: Any,
     change: Callable[[str, str | None], str],
@@ -176,13 +180,11 @@ def _changed(
 
     `change` takes the document, and the document as the model was shown it.
     """
-    state, memo = core.state, core.state.shown_documents
-    form = check_writable(state).format
-    scope_key = yield from find_scope_key(state, ids.thread_id, ids.user_id)
-    known = (ids.thread_id, scope_key.key)
+    memo, known = core.state.shown_documents, (ids.thread_id, scope_key.key)
     seen = step.text if isinstance(step, ShownDocument) else memo.text(*known, step)
-    make: Change = lambda _, text: change(text, seen)  # noqa: E731
-    before, after = yield from change_document(state, scope_key, make, "tool", size=size)
+    before, after = yield from change_document(
+        core.state, scope_key, lambda text: change(text, seen), "tool", size=size
+    )
 
     def answer() -> str:
         text = memo.text(*known)
@@ -192,7 +194,8 @@ def _changed(
             except WorkingMemoryValidationError:
                 text = after.text
             memo.note(*known, text, step)
-        return "\n".join(filter(None, [describe_change(form, before.text, after.text), remark(before.text)]))
+        described = describe_change(core.state.remembering.format, before.text, after.text)
+        return "\n".join(filter(None, [described, remark(before.text)]))
 
     return (yield from compute(answer, COST * (len(before.text) + len(after.text))))
 
@@ -213,11 +216,10 @@ def clearing_tool(core: Core) -> Parts:
 
     def make(ids: Ids, step: Any) -> Plan[str]:
         state, memo = core.state, core.state.shown_documents
-        check_writable(state)
-        scope_key = yield from find_scope_key(state, ids.thread_id, ids.user_id)
+        scope_key = yield from _writable(core, ids)
 
-        def empty(form: Format, text: str) -> str:
-            return text if form.is_empty(text) else ""
+        def empty(text: str) -> str:
+            return text if state.remembering.format.is_empty(text) else ""
 
         before, _ = yield from change_document(state, scope_key, empty, "clear", size=0)
         if before.is_empty:
