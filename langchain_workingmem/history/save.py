@@ -257,7 +257,7 @@ def save_turn(
         aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
         if not todo and not done.changes_branch and not aliases:
             return _stored(ready, done), known
-        guard |= {"aliases": aliases or None, "again": done.again | dict.fromkeys(known.deleted if known else (), True)}
+        guard |= {"aliases": aliases or None, "again": dict.fromkeys({*done.again, *(known.deleted if known else ())}, True)}
         if known is not None and done.changes_branch:
             guard |= {"version": known.version, "drop": known.ranges(done.drop), "back": done.back}
         found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **guard)
@@ -266,8 +266,7 @@ def save_turn(
             return [], known
         if "seqs" in found:
             break
-        stored = [Facts.read(text).words for _, text, is_current in found.get("known") or () if text and is_current]
-        if stored == [draft.words for draft in ready] == [draft.words for draft in todo]:
+        if found.get("same") == len(ready):
             return _stored(ready, done), known  # the turn was sent before, and the reply was lost
         yield Sleep(0.01 * attempt, jitter=True)
         known = yield from _read_known(state, thread_id, user_id, entries, known)
