@@ -258,6 +258,11 @@ def is_new_turn(entries: Sequence[Entry], known: Known) -> bool:
     return len(entries) == 1 and not any(_said(row) == entries[0].words for row in known.rows)
 
 
+def last_question(entries: Sequence[Entry]) -> int:
+    """Return the index of the last question, -1 if there is none."""
+    return max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=-1)
+
+
 def is_one_turn(entries: Sequence[Entry]) -> bool:
     """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
     kinds = "".join(entry.words[:1] for entry in entries)
@@ -320,7 +325,7 @@ def _new(
 ) -> list[int]:
     """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has."""
     matched = [at for at, row in enumerate(found) if row]
-    turn = max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=0)
+    turn = max(last_question(entries), 0)
     while turn and entries[turn - 1].words.startswith("q"):
         turn -= 1
     begin = matched[0] if matched else 0 if has_edit or not thread.rows else turn
