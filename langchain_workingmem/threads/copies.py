@@ -28,7 +28,6 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisConnectionError,
     RedisReplyError,
-    Remedy,
     ThreadExistsError,
     ThreadNotFoundError,
     WorkingMemError,
@@ -300,7 +299,7 @@ def backfill(
         counts.update({"threads" if writer.seqs else "known": 1, "messages": len(writer.seqs)})
     advance(len(names), len(names))
     if failure is not None:
-        note = Remedy("everything is stored, some messages have no vectors yet: {reindex} adds them")
+        note = "everything is stored, some messages have no vectors yet: memory.recall.reindex() adds them"
         if core.on_error == "raise":
             failure.add_note(note)
             raise failure
