@@ -20,7 +20,6 @@ from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import timedelta
-    from types import TracebackType
 
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
@@ -185,11 +184,9 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         self._loop = asyncio.get_running_loop()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._loop = None
-        await super().__aexit__(kind, error, trace)
+        await super().__aexit__()
 
     def __repr__(self) -> str:
         return f"<RedisMemoryStore {self._state.keys.prefix!r}{', with vectors' if self._state.vectors else ''}>"

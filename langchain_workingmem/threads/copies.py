@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import messages_from_dict
 
 from langchain_workingmem._engine.plan import Call, compute, send
-from langchain_workingmem._redis.access import change_thread, check_owner
 from langchain_workingmem._redis.codec import as_dict, as_messages, count_characters, draft_of, drafts, is_storable
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import count_bytes
+from langchain_workingmem._redis.scripts import change_thread, check_owner
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import structured_answers
@@ -97,7 +96,7 @@ class Writer:
                 return
             self._again.add(draft.id)
         self._ids[draft.id] = self._ids.get(draft.id, False) or not draft.is_superseded
-        size = count_bytes([draft.body, *draft.chunks, *draft.media, *vectors])
+        size = sum(map(len, (draft.body, *draft.chunks, *draft.media, *vectors)))
         is_full = len(self._waiting) >= BATCH or self._bytes + size > STEP_BYTES
         if self._waiting and (is_full or settings != self._settings):
             yield from self._write()
