@@ -20,15 +20,14 @@ from langchain_workingmem.errors import (
     Remedy,
     WorkingMemError,
 )
-from langchain_workingmem.models import StoredMessage
-from langchain_workingmem.reports import Diagnosis, Finding
+from langchain_workingmem.models import Diagnosis, Finding, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.reports import Level
+    from langchain_workingmem.models import Level
 
 MOST_THREADS, MOST_MESSAGES = 100, 100  # the newest ones, which are looked at
 TOGETHER = 10  # threads whose messages are read in one round trip

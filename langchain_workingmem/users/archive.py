@@ -32,10 +32,9 @@ from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
-from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import reindex_messages
-from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import Writer, all_threads, read_thread, thread_fields
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from langchain_workingmem import MemoryContext, Page, RecallHit, RecallResult, StoredMessage, Thread, WorkingMemoryState
 from langchain_workingmem._text.sending import Marks
-from langchain_workingmem.reports import Diagnosis, Finding
+from langchain_workingmem.models import Diagnosis, Finding
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 

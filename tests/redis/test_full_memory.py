@@ -14,7 +14,7 @@ from langchain_workingmem._engine.plan import Command, attempt
 from langchain_workingmem._redis.indexes import hides_when_full
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.reports import Finding
+from langchain_workingmem.models import Finding
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import full_memory, search_on_oom
 from tests.helpers.embeddings import WordEmbeddings
