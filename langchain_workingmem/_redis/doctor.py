@@ -256,7 +256,7 @@ def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
 def _unreadable(id: str, facts: Facts, body: bytes | None) -> Iterator[Finding]:
     try:
         if body is not None:  # else it was deleted meanwhile
-            StoredMessage.of(body, "", facts.seq, make=True)
+            StoredMessage.of(body, "", facts.seq).message  # noqa: B018 - makes it
     except UNREADABLE as error:
         why = str(error).partition("\n")[0] or type(error).__name__
         seen = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"

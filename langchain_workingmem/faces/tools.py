@@ -186,7 +186,7 @@ def searching_tool(core: Core) -> Parts:
         rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in seen.ids]
         if seen.question:
             rows = [row for row in rows if words_in(row.message).strip() != seen.question]
-        text = result.with_rows(rows).as_text(zone_name(zone))
+        text = replace(result, rows=rows).as_text(zone_name(zone))
         return text or "Nothing was found beyond the messages that you already see."
 
     return _SEARCH, Search, make

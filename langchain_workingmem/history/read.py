@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
@@ -129,8 +128,7 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage]) -> Plan[None]:
 def fill(row: StoredMessage, texts: list[bytes]) -> None:
     """Put its media into a row; its message is made again then."""
     put_media(row.record, texts)
-    with suppress(AttributeError):
-        object.__delattr__(row, "message")
+    vars(row).pop("message", None)
 
 
 # ---------------------------------------------------------------------- all threads of a user

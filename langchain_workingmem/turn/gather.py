@@ -305,7 +305,7 @@ def _recalled(
     rows = [
         row for row in result.rows if row.thread_id != turn.thread_id or (row.place not in known and row.place < end)
     ]
-    return result.with_rows(rows)
+    return replace(result, rows=rows)
 
 
 def _said_before(

@@ -403,7 +403,7 @@ class _Message(Record):
             raise OptionError("it is a system message, which history does not store", remedy="leave it out")
         structured = {id(message)} if info.data.get("structured") else ()
         (draft,) = drafts([message], info.context.state.recall, str, structured)
-        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0, make=True)  # it can be read back
+        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0).message  # noqa: B018 - it can be read back
         return draft
 
     def model_post_init(self, _: Any, /) -> None:
