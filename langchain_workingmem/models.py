@@ -165,6 +165,7 @@ class StoredMessage:
 class RecallHit:
     """A message that a search found, with its window."""
 
+    thread_id: str
     # comparable within one result; hits are ranked by it, except with a reranker that gives no scores: its order counts
     score: float
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
@@ -186,11 +187,6 @@ class RecallHit:
     def after(self) -> list[BaseMessage]:
         """Return what was said after it."""
         return [row.message for row in self.rows[self.at + 1 :]]
-
-    @cached_property
-    def thread_id(self) -> str:
-        """Return the id of its thread."""
-        return self.rows[self.at].thread_id
 
     @cached_property
     def stored_at(self) -> datetime:
@@ -237,12 +233,12 @@ class RecallResult(Shown):
 
     def windows(self) -> dict[str, list[list[StoredMessage]]]:
         """Return the merged windows by thread, in order of time: a list for each run of messages without a gap."""
-        beside = {pair for hit in self.hits for pair in pairwise((hit.thread_id, row.place) for row in hit.rows)}
+        beside = {(hit.thread_id, one.place, other.place) for hit in self.hits for one, other in pairwise(hit.rows)}
         found: dict[str, list[list[StoredMessage]]] = {}
         for row in self.rows:
             runs = found.setdefault(row.thread_id, [])
             last = runs[-1][-1].place if runs else 0
-            is_next = row.place == last + STRIDE or ((row.thread_id, last), (row.thread_id, row.place)) in beside
+            is_next = row.place == last + STRIDE or (row.thread_id, last, row.place) in beside
             if runs and is_next:
                 runs[-1].append(row)
             else:

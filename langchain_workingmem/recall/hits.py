@@ -265,6 +265,7 @@ def as_hit(
 ) -> RecallHit:
     """Build a hit with its window, in order; `rows` hold excerpts of its messages."""
     return RecallHit(
+        thread_id=rows[hit.position].thread_id,
         score=hit.ranked.score if hit.relevance is None else hit.relevance,
         similarity=min(hit.ranked.similarity, 1.0),  # long vectors by "ip" have more
         thread_title=page.titles[hit.position[0]],

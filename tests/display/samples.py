@@ -35,7 +35,7 @@ def recalled(*messages: BaseMessage, hit: int = 0, thread_id: str = "trip", titl
     for seq, message in enumerate(messages):
         message.id = message.id or str(seq)
     rows = [stored(message, seq, thread_id) for seq, message in enumerate(messages)]
-    found = RecallHit(score=0.9, similarity=0.714, thread_title=title, rows=rows, at=hit)
+    found = RecallHit(thread_id=thread_id, score=0.9, similarity=0.714, thread_title=title, rows=rows, at=hit)
     return RecallResult(hits=[found], rows=rows)
 
 

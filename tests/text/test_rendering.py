@@ -71,7 +71,7 @@ def recalled(*rows: tuple[str, int, BaseMessage], titles: dict[str, str] | None 
     stored = [row_of(message.model_copy(update={"id": f"{id}{seq}"}), id, seq, AT) for id, seq, message in rows]
     first = {row.thread_id: row for row in reversed(stored)}
     hits = [
-        RecallHit(score=1, similarity=1, thread_title=(titles or {}).get(id), rows=[row], at=0)
+        RecallHit(thread_id=id, score=1, similarity=1, thread_title=(titles or {}).get(id), rows=[row], at=0)
         for id, row in first.items()
     ]
     return RecallResult(hits=hits, rows=stored)

@@ -119,7 +119,7 @@ def test_blocks_hide_nothing(text: str, shown: str) -> None:
     message = HumanMessage(f"1{text}2", name=f"3{text}4")
     at, title = datetime(2026, 5, 17, tzinfo=UTC), f"5{text}6"
     row = row_of(message, at=at)
-    hit = RecallHit(score=1.0, similarity=1.0, thread_title=title, rows=[row], at=0)
+    hit = RecallHit(thread_id="t", score=1.0, similarity=1.0, thread_title=title, rows=[row], at=0)
     result = RecallResult(hits=[hit], rows=[row])
     memory = block_of(f"1{text}2")
     for block in (recalled_block(result, None) or "", result.as_text()):
