@@ -28,7 +28,6 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisConnectionError,
     RedisReplyError,
-    Remedy,
     ThreadExistsError,
     ThreadNotFoundError,
     WorkingMemError,
@@ -85,7 +84,7 @@ class Writer:
     _settings: str = ""  # of the vectors that wait
     _bytes: int = 0
     _steps: int = 0
-    _again: dict[str, str] = field(default_factory=dict)  # seqs of the other words of edited questions, by id
+    _again: set[str] = field(default_factory=set)  # ids of edited questions, whose other words have the same
     _ids: dict[str, bool] = field(default_factory=dict)  # of what was added; whether a current one was
 
     def add(self, draft: Draft, settings: str = "", vectors: Sequence[bytes] = ()) -> Plan[None]:
@@ -95,7 +94,7 @@ class Writer:
             if draft.id not in self.seqs or (self._ids[draft.id] and not draft.is_superseded):
                 self.skipped += 1
                 return
-            self._again[draft.id] = f"{self.seqs[draft.id]} {self._again.get(draft.id, '')}".strip()
+            self._again.add(draft.id)
         self._ids[draft.id] = self._ids.get(draft.id, False) or not draft.is_superseded
         size = count_bytes([draft.body, *draft.chunks, *draft.media, *vectors])
         is_full = len(self._waiting) >= BATCH or self._bytes + size > STEP_BYTES
@@ -136,7 +135,7 @@ class Writer:
         while waiting:
             drafts = [draft for draft, _ in waiting]
             vectors = [one for _, some in waiting for one in some]
-            head["again"] = {one.id: self._again[one.id] for one in drafts if one.id in self._again} or None
+            head["again"] = dict.fromkeys((one.id for one in drafts if one.id in self._again), True) or None
             head["given"] = None if self.embeds and self.failure is None else (self._settings, vectors)
             found, failure = yield from write(self.state, drafts, self.thread_id, self.owner, **head)
             self.failure = self.failure or failure
@@ -147,7 +146,7 @@ class Writer:
                 self.is_new |= bool(found.get("is_new"))
                 self.seqs.update(zip((one.id for one in drafts), found["seqs"], strict=True))
                 return
-            known = {at for at, *_ in found["known"]}
+            known = {*found["known"]}
             self.skipped += len(known)
             waiting = [one for at, one in enumerate(waiting) if at not in known]
 
@@ -299,7 +298,7 @@ def backfill(
         counts.update({"threads" if writer.seqs else "known": 1, "messages": len(writer.seqs)})
     advance(len(names), len(names))
     if failure is not None:
-        note = Remedy("everything is stored, some messages have no vectors yet: {reindex} adds them")
+        note = "everything is stored, some messages have no vectors yet: memory.recall.reindex() adds them"
         if core.on_error == "raise":
             failure.add_note(note)
             raise failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._counting import read_usage
+from langchain_workingmem._redis.access import read_usage
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.threads import Saver
 from langchain_workingmem.users import archive, operations

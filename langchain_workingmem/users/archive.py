@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from langchain_core.messages import message_to_dict, messages_from_dict
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator
 
-from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, drafts, is_storable
+from langchain_workingmem._redis.filters import label
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.state import wing
@@ -30,7 +30,7 @@ from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived import export_rows, restore_rows
-from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -429,7 +429,7 @@ class _Revision(Record):
     def _check_document(cls, document: str, info: Any) -> str:
         limit = (info.context.state.working_memory or WorkingMemoryOptions).max_bytes
         if (size := len(document.encode())) > limit:
-            remedy = Remedy("shorten it, or {import_bytes}")
+            remedy = "shorten it, or import with WorkingMemoryOptions(max_bytes=...)"
             raise OptionError(f"document has {size:,} bytes, the limit is {limit:,}", remedy=remedy)
         return document
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from langchain_workingmem._counting import count_command
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
-from langchain_workingmem._redis.access import SWEEP, sweep
+from langchain_workingmem._redis.access import SWEEP, count_command, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
