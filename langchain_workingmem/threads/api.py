@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.models import ClonedThread, Page, Thread
-    from langchain_workingmem.reports import BackfillReport
+    from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
 
 

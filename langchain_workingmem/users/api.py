@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport, UserPage
+    from langchain_workingmem.models import DeletionReport, ImportReport, MergeReport, Page, UserSummary
     from langchain_workingmem.usage import UserUsage
 
 
@@ -27,7 +27,7 @@ class Users(Operations):
     """
 
     @operation
-    def list(self, *, limit: int = 20, cursor: str | None = None) -> Plan[UserPage]:
+    def list(self, *, limit: int = 20, cursor: str | None = None) -> Plan[Page[UserSummary]]:
         """List the users who own threads, the one whose thread changed last first. One round trip per page.
 
         A user who has only working memory or files is not listed: nothing indexes these, and `users.delete`,

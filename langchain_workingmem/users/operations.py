@@ -27,9 +27,9 @@ from langchain_workingmem.errors import (
     UserDeletedError,
     WorkingMemError,
 )
+from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
-from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, all_threads, transfer
 from langchain_workingmem.working_memory.document import joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
@@ -49,14 +49,15 @@ LOOKS = 100  # at all keys at most; without parallel writers the first or second
 PAUSE = 0.05  # seconds between looks
 
 
-def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserPage]:
+def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[Page[UserSummary]]:
     """List the owners of threads, the one whose thread changed last first. One round trip.
 
     The cursor is the time and the id of the last user of a page, as that of `threads.list`.
     """
     at_least(limit, 1, "limit", MOST)
-    steps: list[Argument] = ["LOAD", 3, "@__key", "@user", "@count"]
-    steps += ["FILTER", "exists(@__key)"]  # a thread that has just expired would be of no user
+    # a thread that has just expired would be of no user
+    steps: list[Argument] = ["LOAD", 3, "@__key", "@user", "@count", "FILTER", "exists(@__key)"]
+    count = [*steps, "GROUPBY", 0, "REDUCE", "COUNT_DISTINCT", 1, "@user", "AS", "users"]
     steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]
     steps += ["REDUCE", "SUM", 1, "@count", "AS", "messages", "REDUCE", "MAX", 1, "@updated_at", "AS", "updated"]
     if cursor is not None:
@@ -64,8 +65,8 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
         edge = f"@updated < {int(time)} || (@updated == {int(time)} && @user > '{encode(decode(last))}')"
         steps += ["FILTER", edge]
     steps += ["SORTBY", 4, "@updated", "DESC", "@user", "ASC", "LIMIT", 0, limit + 1]
-    (reply,) = yield from state.indexes.search(aggregate(state.keys.threads_index, "*", *steps))
-    rows = rows_of(reply)
+    asked = (aggregate(state.keys.threads_index, "*", *some) for some in (steps, count))
+    rows, counted = map(rows_of, (yield from state.indexes.search(*asked)))
     users = [
         UserSummary(
             user_id=decode(row[b"user"]),
@@ -78,7 +79,7 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
     next_cursor = None
     if len(rows) > limit:
         next_cursor = f"{int(rows[limit - 1][b'updated'])},{encode(users[-1].user_id)}"
-    return UserPage(users=users, next_cursor=next_cursor)
+    return Page(items=users, total=int(counted[0][b"users"]) if counted else 0, next_cursor=next_cursor)
 
 
 # ---------------------------------------------------------------------- deletion
