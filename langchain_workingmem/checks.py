@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
-from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError
@@ -115,11 +114,9 @@ def check_keys(keys: Any, name: str) -> tuple[str, ...]:
     return found
 
 
-def check_declared(keys: Collection[str], declared: Collection[str], where: str) -> None:
-    """Check that the keys of a filter of metadata are declared."""
-    if unknown := sorted(key for key in keys if not is_named(key, declared)):
-        seen = f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is"
-        raise OptionError(seen, remedy=f"name the keys in {where}")
+def is_named(key: str, keys: Collection[str]) -> bool:
+    """Tell whether a key of a filter is one of these keys of metadata, or a path with dots from one."""
+    return key in keys or key.partition(".")[0] in keys
 
 
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:

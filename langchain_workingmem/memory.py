@@ -312,8 +312,8 @@ class Memory(Faces, SetUpOnEntry):
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the
         present settings (of the newest 100 threads, their newest 100; the finding says whether these are all), and
         whether the embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user
-        may not read is "unknown". A server that cannot be reached is a finding, not an exception. About ten round
-        trips, and with recall one call of the embedding model.
+        may not read is "unknown". A server that cannot be reached is a finding, not an exception. A few round trips, two
+        for each of these threads, and with recall one call of the embedding model.
         """
         return self._core.runner.run(self._diagnosis())
 
@@ -324,7 +324,7 @@ class Memory(Faces, SetUpOnEntry):
     def _diagnosis(self) -> Plan[Diagnosis]:
         from langchain_workingmem._redis.doctor import diagnose
 
-        return diagnose(self._core.state, self._core.breaker.open_for)
+        return diagnose(self._core.state)
 
     def settled(self) -> None:
         """Wait until work in the background is done: titles, vectors. It closes nothing, and raises no failure of it.

@@ -19,7 +19,7 @@ from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.usage import ContextUsage as ContextUsage  # noqa: PLC0414 - likewise
-from langchain_workingmem.usage import Counting
+from langchain_workingmem.usage import Counting, usage_of
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -415,8 +415,6 @@ class MemoryContext(_Counted):
         in a checkpoint, by "approximate". A context that middleware has made counts what the request has more than the
         program's own system prompt and tools.
         """
-        from langchain_workingmem.usage.parts import usage_of
-
         return usage_of(self.system, self.messages, getattr(self, "counting", None) or Counting())
 
     def __repr__(self) -> str:

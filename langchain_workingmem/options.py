@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
-from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.checks import (
     as_tuple,
@@ -21,6 +20,7 @@ from langchain_workingmem.checks import (
     check_time,
     check_ttl,
     check_type,
+    is_named,
     one_of,
     wrong_type,
 )

@@ -258,7 +258,7 @@ def model_errors(argument: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        extra = "[openai]'" if "openai:" in argument else "[agents]' and the provider's package"
+        extra = "[openai,agents]'" if "openai:" in argument else "[agents]' and the provider's package"
         remedy = f"pip install 'langchain-workingmem{extra}"
         raise OptionError(f"{argument}: {error}", remedy=remedy) from error
     except Exception as error:  # no key, an unknown provider: each package has its own errors

@@ -15,7 +15,7 @@ import hiredis
 from redis import exceptions as redis_errors
 
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, PAUSES
-from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, Remedy, code_of
+from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +108,7 @@ _REMEDIES = {
     "OOM": "raise maxmemory, or delete threads",
     "READONLY": "this is a replica, connect to its master, or pass a client of its Sentinel",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
-    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": Remedy("the index was built for other vectors: run {reindex}"),
+    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": "the index was built for other vectors: run memory.recall.reindex()",
     "MISCONF": "Redis cannot write to its disk, its log says why",
     "BUSY": "nothing was done: try again when that script has ended (SLOWLOG GET names it), SHUTDOWN NOSAVE would lose data",
 }

@@ -289,11 +289,6 @@ class Breaker:
     since: float | None = None  # the time of the failure; None: Redis answers
     _next: float = 0.0  # the time when a call may ask Redis again
 
-    @property
-    def open_for(self) -> float | None:
-        """The seconds since the failure; None if Redis answers."""
-        return None if self.since is None else self.clock() - self.since
-
     def admits(self) -> bool:
         """Return whether a call may ask Redis now."""
         if self.since is not None and self.clock() < self._next:

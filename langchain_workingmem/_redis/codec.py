@@ -21,7 +21,7 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel, ValidationError
 
-from langchain_workingmem._documents.metadata import label
+from langchain_workingmem._redis.filters import label
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth, problems_in
 from langchain_workingmem._text.said import KINDS, is_memory_tool, structured_text, weight_of, words_in, words_of

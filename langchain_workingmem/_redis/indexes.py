@@ -19,7 +19,6 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisCapabilityError,
     RedisReplyError,
-    Remedy,
 )
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ class Indexes:
             raise EmbeddingSizeError(
                 f"the index {self.keys.vectors_index!r} holds vectors of {stored['dims']} dimensions, "
                 f"the model {self.model} gives {dims}",
-                remedy=Remedy("use the model that the index was made with, or embed everything again with {reindex}"),
+                remedy="use the model that the index was made with, or embed everything again with memory.recall.reindex()",
                 expected=stored["dims"],
                 actual=dims,
             )
@@ -210,7 +209,7 @@ class Indexes:
         if changed:
             raise OptionError(
                 f"the vector index was built with {changed}, these options differ",
-                remedy=Remedy("use those, or rebuild it with {reindex}"),
+                remedy="use those, or rebuild it with memory.recall.reindex()",
             )
 
     def rebuild_index(self) -> Plan[None]:
@@ -279,4 +278,4 @@ def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[ob
 
 def no_index(seen: object) -> OptionError:
     """Return the error for an index that is missing and may not be created."""
-    return OptionError(seen, remedy=Remedy("{index}"))
+    return OptionError(seen, remedy="create_index=False, so run setup() once with a user that may create it")

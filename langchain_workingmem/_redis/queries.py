@@ -6,12 +6,12 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_workingmem._documents.filters import EVERYTHING, NOTHING
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.filters import EVERYTHING
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import WORD, as_searched, keep_ends
-from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
+from langchain_workingmem.errors import ArgumentError, EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +39,7 @@ MAX_QUERY_CHARACTERS = 4_000
 # the latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a
 # search that the timeout was capped, also where it was not reached.
 _NO_TIMEOUT = ("TIMEOUT", 0)
+NOTHING = "@labels:{none}"  # no label is "none"
 _STALE = {"SEARCH_INDEX_NOT_FOUND", "SEARCH_INDEX_DROPPED_BG", "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"}  # codes of errors
 
 
@@ -310,7 +311,5 @@ def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
     """Return the parts of a cursor, or raise `OptionError`."""
     match = form.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None:
-        raise OptionError(
-            f"cursor={shown(cursor)}", remedy=Remedy("pass the next_cursor of the page before, unchanged")
-        )
+        raise ArgumentError(f"cursor={shown(cursor)}", remedy="pass the next_cursor of the page before, unchanged")
     return match.groups()

@@ -66,4 +66,5 @@ class Script:
 
 
 READ, PAGE = Script("read", *READING), Script("page", *READING)
+COUNT = Script("count")
 WRITE, DELETE, THREAD = (Script(name, *CHANGING) for name in ("write", "delete", "thread"))

@@ -29,8 +29,15 @@ from deepagents.backends.utils import slice_read_response
 
 from langchain_workingmem._redis.core import operation, plan_of, twin
 from langchain_workingmem.adapters.owners import OfOwner
-from langchain_workingmem.errors import FileMissingError, FilePathError, FileQuotaError, ReadOnlyError
-from langchain_workingmem.faces.for_models import REFUSED, WORDS, for_model
+from langchain_workingmem.errors import (
+    OF_FILES,
+    FileMissingError,
+    FilePathError,
+    FileQuotaError,
+    OptionError,
+    ReadOnlyError,
+)
+from langchain_workingmem.faces.for_models import for_model
 from langchain_workingmem.files import Files, Tree, check_directory, find, grep, pattern_of
 
 if TYPE_CHECKING:
@@ -45,12 +52,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_WORDS = {
-    **WORDS,
-    "file_directory": "ls",
-    "file_new": "write_file",
-    "files": "ls and glob",
-}  # of remedies: names of tools
 MOST = 10_000  # lines that a search without `max_count` returns
 _READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.edit)
 _LIST, _DELETE = plan_of(Files.list), plan_of(Files.delete)
@@ -73,8 +74,8 @@ def _told_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[P,
                 return (yield from plan(*args, **options))
             except FileMissingError as error:
                 return result(error=f"{intro}File '{error.path}' not found")
-            except REFUSED as error:
-                return result(error=f"{intro}{for_model(error, plan.__name__, words=_WORDS)}")
+            except (*OF_FILES, OptionError, ReadOnlyError) as error:
+                return result(error=f"{intro}{for_model(error, plan.__name__)}")
 
         return run
 

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_workingmem._counting import Taken, count_taken, tokens_of_call
-from langchain_workingmem._engine.calls import ask, is_refusal
+from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
+from langchain_workingmem._redis.access import ask_counted
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.clock import to_minute, zone_name
 from langchain_workingmem._text.rendering import message_text
@@ -367,20 +367,16 @@ class Worker:
             asked = model.with_structured_output(schema, include_raw=True)
         messages: list[BaseMessage] = [SystemMessage(rules), HumanMessage(data)]
         run = {"run_name": self.name, "metadata": {"thread_id": self.thread_id}}
-        counting, failure = partial(count_taken, self.state, self.thread_id, self.user_id), BadAnswer()
+        failure = BadAnswer()
         for attempt in range(ATTEMPTS):
             if attempt:  # the messages are shown again, so the thread has to be as it was
                 yield from self._take()
                 (found,) = yield from send(state_command(self.state, self.thread_id))
                 if not work.is_of(found):
                     raise ChangedError
-            try:
-                answer: Any = yield from ask(asked, messages, self.seconds, run)
-            except ModelError:
-                yield from counting(Taken(1, 0, 0))
-                raise
+            owner = (self.thread_id, self.user_id)
+            answer = yield from ask_counted(self.state, *owner, asked, messages, self.seconds, run)
             raw, parsed = (answer["raw"], answer["parsed"]) if isinstance(answer, dict) else (answer, None)
-            yield from counting(Taken(1, *tokens_of_call(messages, raw)))
             try:
                 return (yield from compute(partial(read, raw, parsed), cost + len(str(raw.content))))
             except BadAnswer as error:

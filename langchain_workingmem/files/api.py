@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.checks import at_least, one_of
-from langchain_workingmem.errors import FileMissingError, FilePathError, OptionError, Remedy
+from langchain_workingmem.errors import ArgumentError, FileMissingError, FilePathError
 from langchain_workingmem.files import operations as plans
 from langchain_workingmem.files.operations import Tree, check_text
 from langchain_workingmem.files.paths import check_directory, check_path, pattern_of
@@ -88,9 +88,9 @@ class Files(Operations):
         changes.
         """
         if not check_text(old, "old"):
-            raise OptionError("old is empty", remedy=Remedy("pass the text to replace; {file_new} makes a file"))
+            raise ArgumentError("old is empty", remedy="pass the text to replace, or write a new file")
         if check_text(new, "new") == old:
-            raise OptionError("old and new are the same", remedy=Remedy("pass another text as new"))
+            raise ArgumentError("old and new are the same", remedy="pass another text as new")
         return plans.edit(Tree.of(self._core, user_id), check_path(path), old, new, by, replace_all=replace_all)
 
     aedit = twin(edit)
@@ -164,7 +164,7 @@ class Files(Operations):
         `glob` restricts the files as in `glob`. One round trip, and one for each 500 files, 8 MiB or 10 ms; so it is not atomic.
         """
         if not check_text(text, "text"):
-            raise OptionError("text is empty", remedy=Remedy("pass the text to look for"))
+            raise ArgumentError("text is empty", remedy="pass the text to look for")
         at_least(limit, 1, "limit")
         found = check_directory(path)
         matches = None if glob is None else pattern_of(check_text(glob, "glob"), found)

@@ -12,6 +12,7 @@ from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import (
+    ArgumentError,
     FileConflictError,
     FileEditError,
     FileMissingError,
@@ -19,7 +20,6 @@ from langchain_workingmem.errors import (
     FileQuotaError,
     OptionError,
     RedisReplyError,
-    Remedy,
     UserDeletedError,
 )
 from langchain_workingmem.files.paths import below
@@ -109,7 +109,7 @@ class Tree:
         if status == b"revision":
             raise FileMissingError(path, int(arguments[0]))
         if status == b"exists":
-            raise FilePathError(path, "exists", remedy=Remedy("{file_replace} to replace it, or take another path"))
+            raise FilePathError(path, "exists", remedy="take another path, or replace it")
         if status == b"binary":
             raise FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
         if status == b"lines":
@@ -121,14 +121,16 @@ class Tree:
 
     def refuse_size(self, path: str, status: bytes, reply: Sequence[Any]) -> NoReturn:
         """Raise the error of a limit."""
-        name = {b"size": "max_file_bytes", b"bytes": "max_bytes", b"files": "max_files"}[status]
-        most, number, owner = getattr(self.options, name), int(reply[0]), self.user_id
-        seen = {
-            "max_file_bytes": f"{path!r} would have {number:,} bytes",
-            "max_bytes": f"all files of {owner!r} would have {number:,} bytes with their revisions",
-            "max_files": f"{owner!r} has {number:,} files",
-        }[name]
-        raise FileQuotaError(f"{seen}, {most:,} at most, so nothing was written", remedy=Remedy(f"{{{name}}}"))
+        number, remedy = int(reply[0]), "delete files for good that nobody needs, or go on without this one"
+        match status:
+            case b"size":
+                most, remedy = self.options.max_file_bytes, "leave something out, or split it"
+                seen = f"{path!r} would have {number:,} bytes"
+            case b"bytes":
+                most, seen = self.options.max_bytes, f"all files would have {number:,} bytes with their revisions"
+            case _:
+                most, seen = self.options.max_files, f"there are {number:,} files"
+        raise FileQuotaError(f"{seen}, {most:,} at most, so nothing was written", remedy=remedy)
 
 
 _DEFAULT = FileOptions()
@@ -169,9 +171,8 @@ def check_text(text: object, name: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise OptionError(
-                f"{name} holds a lone surrogate, which UTF-8 cannot carry", remedy=Remedy("pass valid Unicode")
-            ) from None
+            seen = f"{name} holds a lone surrogate, which UTF-8 cannot carry"
+            raise ArgumentError(seen, remedy="pass valid Unicode") from None
     return text
 
 
@@ -194,8 +195,7 @@ def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
     """Read a file. One round trip; `FileMissingError`, or `FilePathError` for a directory."""
     note, *content = (yield from tree.run(READ, path, "" if revision is None else revision)) or [None]
     if note == 0:
-        remedy = Remedy("pass the path of a file; {file_directory} lists a directory")
-        raise FilePathError(path, "is a directory", remedy=remedy)
+        raise FilePathError(path, "is a directory", remedy="list it, or pass the path of a file")
     if not content or content[0] is None:
         raise FileMissingError(path, revision)
     info = info_of(path, note)

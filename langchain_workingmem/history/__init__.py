@@ -4,7 +4,6 @@ from langchain_workingmem.history.api import History
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Kind, Known, follow
 from langchain_workingmem.history.read import (
     PageOfThread,
-    fill,
     made,
     page_command,
     read_page,
@@ -23,7 +22,6 @@ __all__ = [
     "Known",
     "PageOfThread",
     "append",
-    "fill",
     "follow",
     "heal",
     "known_in",

@@ -81,7 +81,7 @@ class Followed:
     aliases: dict[int, str] = field(default_factory=dict)  # index in the list -> stored id, where the ids differ
     edited: dict[int, int] = field(default_factory=dict)  # index in the list -> seq, where the words change in place
     seqs: dict[int, int] = field(default_factory=dict)  # index in the list -> seq of the stored message
-    again: dict[str, str] = field(default_factory=dict)  # id of an edited question -> the seqs of its older versions
+    again: list[str] = field(default_factory=list)  # ids of edited questions, which are stored a second time
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
     writer: str = "l"  # of the new messages, see `Facts.writer`
     is_older: bool = False  # the list begins before the thread: it is refused
@@ -185,7 +185,7 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
         if row and _said(row) != entries[at].words and not row.is_structured:
             if entries[at].words.startswith("q") and not any(found[at + 1 :]):
                 edit, edited_at, found[at] = row, at, None  # its old words are superseded, with all behind them
-                done.again[row.id] = " ".join(str(one.seq) for one in thread.by_id[row.id])
+                done.again.append(row.id)
             else:
                 done.edited[at] = row.seq
     if kind != "part":
@@ -258,6 +258,11 @@ def is_new_turn(entries: Sequence[Entry], known: Known) -> bool:
     return len(entries) == 1 and not any(_said(row) == entries[0].words for row in known.rows)
 
 
+def last_question(entries: Sequence[Entry]) -> int:
+    """Return the index of the last question, -1 if there is none."""
+    return max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=-1)
+
+
 def is_one_turn(entries: Sequence[Entry]) -> bool:
     """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
     kinds = "".join(entry.words[:1] for entry in entries)
@@ -320,7 +325,7 @@ def _new(
 ) -> list[int]:
     """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has."""
     matched = [at for at, row in enumerate(found) if row]
-    turn = max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=0)
+    turn = max(last_question(entries), 0)
     while turn and entries[turn - 1].words.startswith("q"):
         turn -= 1
     begin = matched[0] if matched else 0 if has_edit or not thread.rows else turn

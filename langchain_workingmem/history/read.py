@@ -110,8 +110,11 @@ def readable(rows: Iterable[StoredMessage]) -> list[StoredMessage]:
     return [row for row in rows if is_readable(row)]
 
 
-def with_media(state: MemoryState, rows: Iterable[StoredMessage]) -> Plan[None]:
-    """Put the long strings that lie beside bodies back into rows. One round trip, none without such rows."""
+def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: bool = False) -> Plan[None]:
+    """Put the long strings that lie beside bodies back into rows. One round trip, none without such rows.
+
+    A row whose strings are lost, deleted meanwhile or evicted, cannot be read then; with `keep_lost` it stays as it is.
+    """
     waiting = [row for row in rows if "media" in row.record]
     if not waiting:
         return
@@ -120,17 +123,12 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage]) -> Plan[None]:
         for row in waiting
     ]
     for row, texts in zip(waiting, (yield from send(*commands)), strict=True):
-        if None in texts:  # deleted meanwhile, or evicted: the message cannot be read
+        if None not in texts:
+            put_media(row.record, texts)
+            with suppress(AttributeError):
+                object.__delattr__(row, "message")  # it is made again
+        elif not keep_lost:
             row.record["type"] = "gone"
-        else:
-            fill(row, texts)
-
-
-def fill(row: StoredMessage, texts: list[bytes]) -> None:
-    """Put its media into a row; its message is made again then."""
-    put_media(row.record, texts)
-    with suppress(AttributeError):
-        object.__delattr__(row, "message")
 
 
 # ---------------------------------------------------------------------- all threads of a user

@@ -21,7 +21,7 @@ from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem._text.unicode import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
-from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn
+from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn, last_question
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
@@ -257,7 +257,10 @@ def save_turn(
         aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
         if not todo and not done.changes_branch and not aliases:
             return _stored(ready, done), known
-        guard |= {"aliases": aliases or None, "again": done.again | dict.fromkeys(known.deleted if known else (), True)}
+        guard |= {
+            "aliases": aliases or None,
+            "again": dict.fromkeys({*done.again, *(known.deleted if known else ())}, True),
+        }
         if known is not None and done.changes_branch:
             guard |= {"version": known.version, "drop": known.ranges(done.drop), "back": done.back}
         found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **guard)
@@ -266,8 +269,7 @@ def save_turn(
             return [], known
         if "seqs" in found:
             break
-        stored = [Facts.read(text).words for _, text, is_current in found.get("known") or () if text and is_current]
-        if stored == [draft.words for draft in ready] == [draft.words for draft in todo]:
+        if found.get("same") == len(ready):
             return _stored(ready, done), known  # the turn was sent before, and the reply was lost
         yield Sleep(0.01 * attempt, jitter=True)
         known = yield from _read_known(state, thread_id, user_id, entries, known)
@@ -302,9 +304,10 @@ def _read_known(
 
 def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known: Known) -> None:
     """Give answers of this turn ids of ours where a message in front of the question has theirs: caches repeat ids."""
-    asked = max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=len(entries))
+    if (asked := last_question(entries)) < 0:
+        return
     rows = {row.id: row.seq for row in known.rows}
-    question = rows.get(entries[asked].id or "", known.next_seq) if asked < len(entries) else 0
+    question = rows.get(entries[asked].id or "", known.next_seq)
     for at in range(asked + 1, len(entries)):
         if rows.get(ready[at].id, question) < question:
             message = ready[at].message.model_copy(update={"id": core.new_id()})
@@ -339,7 +342,7 @@ def _todo(
     """Return the messages to write, in order; what stands in front of the first question of a list may be examples, or a greeting."""
     todo, last = list["Draft"](), -1
     if is_first and kind == "list":
-        last = max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=0)
+        last = last_question(entries)
     for at in sorted({*done.new, *done.edited}):
         draft = ready[at]
         draft.seq, draft.writer = done.edited.get(at), "b" if at < last else done.writer

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_workingmem._counting import Taken, count_taken, tokens_of_call
-from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import Plan, Spawn
-from langchain_workingmem._redis.access import change_thread
+from langchain_workingmem._redis.access import ask_counted, change_thread
 from langchain_workingmem._redis.codec import is_readable
 from langchain_workingmem._text.rendering import without_thoughts
 from langchain_workingmem._text.said import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
-from langchain_workingmem.errors import ModelError, WorkingMemError
+from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.history.read import read_page, selection
 
 if TYPE_CHECKING:
@@ -76,12 +74,8 @@ def _name(
         text, facts = source
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
         asked = [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))]
-        try:
-            answer = yield from ask(model, asked, run={"run_name": "title", "metadata": {"thread_id": thread_id}})
-        except ModelError:
-            yield from count_taken(state, thread_id, user_id, Taken(1, 0, 0))
-            raise
-        yield from count_taken(state, thread_id, user_id, Taken(1, *tokens_of_call(asked, answer)))
+        run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
+        answer = yield from ask_counted(state, thread_id, user_id, model, asked, run=run)
         if title := clean(str(answer.text), options.max_chars):
             yield from change_thread(state, thread_id, user_id, "title", title=title, facts=facts)
     except WorkingMemError as error:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp, validate_op_namespace
 
-from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.calls import Texts
 from langchain_workingmem._engine.plan import Call, Effect, Plan, Send, compute, persist, send
 from langchain_workingmem._redis.codec import dump
+from langchain_workingmem._redis.filters import Filter
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of

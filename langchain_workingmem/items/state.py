@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import GetOp, IndexConfig, PutOp
 
-    from langchain_workingmem._documents.filters import Names
     from langchain_workingmem._engine.calls import Embedder
+    from langchain_workingmem._redis.filters import Names
     from langchain_workingmem._redis.keys import Keys
 
 ITEM = Script("items/item")

@@ -10,7 +10,7 @@ from mcp import types
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.errors import OptionError, ReadOnlyError, Remedy, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.errors import ArgumentError, ReadOnlyError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.faces.tools import MAKERS
 from langchain_workingmem.history import append
 from langchain_workingmem.mcp import answers
@@ -154,7 +154,7 @@ class Operations:
             (title is not None and not is_utf8(title) and "the title is no valid Unicode", "send another one"),
         ):
             if seen:
-                raise OptionError(f"{seen}, so nothing was saved", remedy=Remedy(remedy))
+                raise ArgumentError(f"{seen}, so nothing was saved", remedy=remedy)
         kinds = {"user": HumanMessage, "assistant": AIMessage}
         given = [kinds[one.role](one.content, name=one.name, id=one.id) for one in messages]
         thread_id = self._core.new_id() if thread_id is None else thread_id
@@ -162,9 +162,9 @@ class Operations:
             # without vectors is better than not at all, and recall.reindex adds them
             stored = await self._core.arun(append(self._core, given, thread_id, user, on_error="log"))
         except ThreadOwnershipError as error:
-            raise OptionError(
+            raise ArgumentError(
                 f"thread {quoted(thread_id)} cannot be written to, and nothing was saved",
-                remedy=Remedy("pass another thread_id, or none for a new thread"),
+                remedy="pass another thread_id, or none for a new thread",
             ) from error
         if title is not None:
             await self._memory.threads.aupdate(thread_id, user_id=user, title=title)
@@ -190,7 +190,7 @@ class Operations:
         if revision != state.revision and (revision is not None or (is_whole and not state.is_empty)):
             seen = f"working memory is at revision {state.revision}, so nothing was changed"
             remedy = "read it with get_working_memory, and pass that revision"
-            raise OptionError(seen, remedy=Remedy(remedy if revision is not None else f"{remedy}, or use `edits`"))
+            raise ArgumentError(seen, remedy=remedy if revision is not None else f"{remedy}, or use `edits`")
         return await self._change("update_working_memory", user, thread_id, ShownDocument(state.text), **change)
 
     async def clear(self, user: str, thread_id: str | None = None) -> Answer:

@@ -14,15 +14,14 @@ from langchain_workingmem import __version__
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import (
+    ArgumentError,
     IdError,
-    OptionError,
     ReadOnlyError,
-    Remedy,
     ThreadNotFoundError,
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.faces.for_models import WORDS, describe_invalid, for_model, shortened
+from langchain_workingmem.faces.for_models import describe_invalid, for_model, shortened
 from langchain_workingmem.mcp.answers import no_thread, quoted
 from langchain_workingmem.mcp.operations import Operations
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langchain_workingmem.memory import Memory
-
-_WORDS = {**WORDS, "read_again": "read it again with get_working_memory"}
 
 
 def server(memory: Memory, *, user_id: str, read_only: bool = False) -> Server[Any, Any]:
@@ -89,24 +86,23 @@ async def _call(operations: Operations, user: str, name: str, arguments: dict[st
         if name in operations.refused:
             raise ReadOnlyError(f"{name} is not offered, because this server only reads", remedy="go on without it")
         if tool is None:
-            raise OptionError(
-                f"There is no tool {quoted(name)}", remedy=Remedy(f"the tools are {', '.join(operations.tools)}")
-            )
+            known = ", ".join(operations.tools)
+            raise ArgumentError(f"There is no tool {quoted(name)}", remedy=f"the tools are {known}")
         given = tool.arguments.model_validate(arguments)
         text, data = await tool.run(user, **{one: getattr(given, one) for one in given.model_fields_set})
     except ValidationError as error:
         text = describe_invalid(error, known=tool.arguments.model_fields if tool else ())
     except WorkingMemError as error:
-        text = _worded(error)
+        text = _told(error)
     content = types.TextContent(type="text", text=visible(text))
     return types.CallToolResult(content=[content], structuredContent=data, isError=data is None)
 
 
-def _worded(error: WorkingMemError) -> str:
+def _told(error: WorkingMemError) -> str:
     """Say an error to a client, which names threads and messages by itself."""
     if isinstance(error, ThreadNotFoundError | ThreadOwnershipError):
         return no_thread(error.thread_id)
-    return shortened(str(error)) if isinstance(error, IdError) else for_model(error, "the MCP server", words=_WORDS)
+    return shortened(str(error)) if isinstance(error, IdError) else for_model(error, "the MCP server")
 
 
 # ------------------------------------------------------------------ what the SDK must not see

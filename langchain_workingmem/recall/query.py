@@ -6,19 +6,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.filters import is_named
-from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter
+from langchain_workingmem._redis.filters import DECLARED, check_declared, labels_of, metadata_filter
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.queries import build_filter
 from langchain_workingmem._text.clock import in_zone, to_micros
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,
-    check_declared,
     check_now,
     check_range,
     check_roles,
     check_threshold,
+    is_named,
     one_of,
 )
 from langchain_workingmem.errors import IdError, OptionError
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Unpack
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._documents.filters import Filter
+    from langchain_workingmem._redis.filters import Filter
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.question import Span
 
@@ -166,7 +165,7 @@ def _filters(
     condition, is_decided = others.condition(
         lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
     )
-    return condition, of_threads if of_threads.wanted else None, None if is_decided else others
+    return condition, of_threads if of_threads.parts else None, None if is_decided else others
 
 
 def _checked_ids(ids: Any, name: str) -> frozenset[str]:

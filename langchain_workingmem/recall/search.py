@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from langchain_workingmem._documents.filters import Filter
     from langchain_workingmem._engine.plan import Command
+    from langchain_workingmem._redis.filters import Filter
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.question import Span

@@ -43,7 +43,7 @@ def recall_for_turn(
     ranking: Ranking,
     *,
     is_hidden: Callable[[Ranked], bool],
-    before: Callable[[], Plan[str]],
+    before: Callable[[], str],
     spare: int,
     on_error: OnError,
 ) -> Plan[RecallResult]:
@@ -56,7 +56,7 @@ def recall_for_turn(
         floor = yield from floor_for(state, learn=len(ranking) >= FEWEST)
     gates = [gate := Gate(query, ranking, is_hidden, floor)]
     best = [*islice(filterfalse(is_hidden, ranking), query.fetched)]
-    if floor and _is_far(query, best, max(floor.alone, ALONE * gate.bar)) and (said := (yield from before())):
+    if floor and _is_far(query, best, max(floor.alone, ALONE * gate.bar)) and (said := before()):
         try:
             both, _ = yield from search(state, replace(query, before=said), spare=spare)
             gates.append(Gate(query, both, is_hidden, floor))

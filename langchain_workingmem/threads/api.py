@@ -265,8 +265,8 @@ class Threads(Operations):
         do not belong at their end. End the runs of a thread before: what an agent stores meanwhile may stand between
         older messages.
 
-        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread
-        and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to three round trips
+        per thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
         vectors, then `EmbeddingError` is raised, or logged with on_error="log".
         """
         saver = Saver(checkpointer, "list", _BACKFILLS, is_async=False)

@@ -26,7 +26,6 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisConnectionError,
     RedisReplyError,
-    Remedy,
     ThreadExistsError,
     ThreadNotFoundError,
     WorkingMemError,
@@ -79,7 +78,7 @@ class Writer:
     _waiting: list[tuple[Draft, Sequence[bytes]]] = field(default_factory=list)
     _settings: str = ""  # of the vectors that wait
     _bytes: int = 0
-    _again: dict[str, str] = field(default_factory=dict)  # seqs of the other words of edited questions, by id
+    _again: set[str] = field(default_factory=set)  # ids of edited questions, whose other words have the same
     _ids: dict[str, bool] = field(default_factory=dict)  # of what was added; whether a current one was
 
     def create(self, fields: Mapping[str, str]) -> Plan[bool]:
@@ -97,7 +96,7 @@ class Writer:
             if draft.id not in self.seqs or (self._ids[draft.id] and not draft.is_superseded):
                 self.skipped += 1
                 return
-            self._again[draft.id] = f"{self.seqs[draft.id]} {self._again.get(draft.id, '')}".strip()
+            self._again.add(draft.id)
         self._ids[draft.id] = self._ids.get(draft.id, False) or not draft.is_superseded
         size = count_bytes([draft.body, *draft.chunks, *draft.media, *vectors])
         if len(self._waiting) >= BATCH or self._bytes + size > STEP_BYTES or settings != self._settings:
@@ -107,25 +106,21 @@ class Writer:
 
     def flush(self) -> Plan[None]:
         """Write what waits in one atomic step, without those messages that the thread has or has deleted."""
-        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        ready, vectors = [draft for draft, _ in self._waiting], [one for _, some in self._waiting for one in some]
+        if not ready:
+            return
+        self._waiting, self._bytes = [], 0
         head: dict[str, Any] = {"created_at": self.created_at, "exists": self.created_at is not None or None}
-        while waiting:
-            drafts = [draft for draft, _ in waiting]
-            vectors = [one for _, some in waiting for one in some]
-            head["deleted"] = self.deleted or None
-            head["again"] = {one.id: self._again[one.id] for one in drafts if one.id in self._again} or None
-            head["given"] = None if self.embeds and self.failure is None else (self._settings, vectors)
-            found, failure = yield from write(self.state, drafts, self.thread_id, self.owner, **head)
-            self.failure = self.failure or failure
-            if found.get("gone"):
-                raise ThreadNotFoundError(self.thread_id)
-            if "known" not in found:
-                self.deleted, self.written = (), self.written + len(waiting)
-                self.seqs.update(zip((one.id for one in drafts), found["seqs"], strict=True))
-                return
-            known = {at for at, *_ in found["known"]}
-            self.skipped += len(known)
-            waiting = [one for at, one in enumerate(waiting) if at not in known]
+        head |= {"skip": True, "deleted": self.deleted or None}
+        head["again"] = dict.fromkeys((one.id for one in ready if one.id in self._again), True) or None
+        head["given"] = None if self.embeds and self.failure is None else (self._settings, vectors)
+        found, failure = yield from write(self.state, ready, self.thread_id, self.owner, **head)
+        if found.get("gone"):
+            raise ThreadNotFoundError(self.thread_id)
+        new = found.get("new") or ()
+        self.seqs |= {ready[at].id: found["seqs"][at] for at in new}
+        self.written, self.skipped = self.written + len(new), self.skipped + len(ready) - len(new)
+        self.deleted, self.failure = () if new else self.deleted, self.failure or failure
 
     def name(self, title: str, message_id: str) -> Plan[None]:
         """Set the title that a model has made from a message, if that was new and is there. Two round trips."""
@@ -232,7 +227,7 @@ def backfill(
         counts.update({"threads" if writer.seqs else "known": 1, "messages": len(writer.seqs)})
     advance(len(names), len(names))
     if failure is not None:
-        note = Remedy("everything is stored, some messages have no vectors yet: {reindex} adds them")
+        note = "everything is stored, some messages have no vectors yet: memory.recall.reindex() adds them"
         if core.on_error == "raise":
             failure.add_note(note)
             raise failure

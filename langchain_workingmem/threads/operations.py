@@ -8,11 +8,18 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_workingmem._documents.filters import Filter, top_of
-from langchain_workingmem._documents.metadata import canonical_json, check_key, labels_of, metadata_filter, metadata_in
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.access import SWEEP, change_thread, check_owner, delete_from, guarded_write, owner_tag
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.filters import (
+    Filter,
+    canonical_json,
+    check_declared,
+    check_key,
+    labels_of,
+    metadata_filter,
+    metadata_in,
+)
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (
     build_filter,
@@ -26,7 +33,7 @@ from langchain_workingmem._redis.scripts import THREAD
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.checks import at_least, check_declared, one_of
+from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.derived import note_deleted, note_given
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, UserDeletedError
 from langchain_workingmem.models import Page, Thread
@@ -219,7 +226,7 @@ def _matching(
 ) -> Plan[list[dict[bytes, bytes]]]:
     """Return key, time and the metadata named of all threads that pass a filter, which Python tests. One round trip."""
     condition, is_decided = wanted.condition(labels_of)
-    named = sorted({*wanted.keys, *map(top_of, wanted.keys)})
+    named = sorted({*wanted.keys, *(key.partition(".")[0] for key in wanted.keys)})
     fields = [order_by] if is_decided else [f"metadata:{key}" for key in named]
     if any("\0" in key for key in named):
         fields = []  # all: Search cannot name one with a NUL

@@ -22,7 +22,7 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.assemble import Shown, assemble
-from langchain_workingmem.turn.gather import Gathered, Request, gather
+from langchain_workingmem.turn.gather import Gathered, gather
 from langchain_workingmem.turn.messages import question
 
 if TYPE_CHECKING:
@@ -172,12 +172,10 @@ class Turn:
         history = self.history
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
-        on_error = self.core.on_error
-        request = Request(
-            thread_id, user_id, new, kind, history, query, on_error, numbered, zone, left_out, working_memory
-        )
+        turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
+        plan = gather(self.core, turn, history, query, numbered=numbered, working_memory=working_memory)
         inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
-        return (yield from traced("chain", "memory_context", inputs, gather(state, request), Gathered.output))
+        return (yield from traced("chain", "memory_context", inputs, plan, Gathered.output))
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str

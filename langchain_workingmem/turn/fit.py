@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, ToolMessage
 
@@ -11,15 +11,11 @@ from langchain_workingmem._text.said import has_content, is_memory_tool, is_said
 from langchain_workingmem._text.sending import headed_groups, with_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.options import HistoryOptions
-
-# types of content blocks: of Anthropic, of OpenAI's Responses, of LangChain
-_CALLS = {"tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call"}
-_REASONING = {"thinking", "redacted_thinking", "reasoning"}
 
 
 def fit(
@@ -44,12 +40,14 @@ def fit(
     limit = options.max_tokens
     count = weight_of if options.token_counter == "approximate" else options.token_counter
     fresh = {id(message) for message in present}
-    together = headed_groups([*past, *present])
-    headed = [(head, group) for head, group in together if id(head) not in fresh]
-    grouped = [[message for message in group if id(message) not in fresh] for _, group in headed]
-    wanted = {id(one) for _, group in together if fresh & set(map(id, group)) for one in group}
-    sizes = [0 if wanted & set(map(id, group)) else count(group) for group in grouped]
-    said = [at for at, (head, _) in enumerate(headed) if is_said(head) or (head.id or "") in uptos]
+    grouped, sizes, said = list[list["BaseMessage"]](), list[int](), list[int]()
+    for head, group in headed_groups([*past, *present]):
+        if id(head) in fresh:
+            continue
+        if is_said(head) or head.id in uptos:
+            said.append(len(grouped))
+        grouped.append([message for message in group if id(message) not in fresh])
+        sizes.append(count(group) if len(grouped[-1]) == len(group) else 0)
     begin = 0
     if said and (cut or is_cut or sum(sizes[at] for at in said) > limit):
         begin = _begin(grouped, sizes, said, uptos, limit)
@@ -59,8 +57,6 @@ def fit(
         if at in said:
             if at >= begin:
                 kept.append(grouped[at])
-        elif cut and len(headed[at][1]) == 1 and headed[at][0] is not headed[at][1][0]:
-            continue  # the copy of a call whose result the store left out
         elif sizes[at] == 0 or (at >= begin and room >= 0 and (room := room - sizes[at]) >= 0):
             kept.append(grouped[at])
     shown = [*chain(*reversed(kept))]
@@ -120,7 +116,10 @@ def history_slice(
     fresh = {id(message) for message in new}
     present: list[BaseMessage] = []
     kept: list[BaseMessage] = []
-    answered = [_as_answer(one, excluded) if one.id in said else one for one in messages]
+    answered = [
+        with_calls(one, content=structured_text(one)) if one.id in said and _has_excluded([one], excluded) else one
+        for one in messages
+    ]
     for head, group in headed_groups([*answered, *new]):
         if id(head) in fresh:
             continue
@@ -135,71 +134,28 @@ def history_slice(
 def is_sliced(messages: Iterable[BaseMessage], options: HistoryOptions) -> bool:
     """Tell whether `history_slice` may leave out any of these messages; usually it leaves out none."""
     excluded = options.exclude_tools
-    if options.roles is not None or excluded is True:
-        return True
-    # each turn asks this of each message that it shows, so the usual ones are told apart without a call
-    calling = [message for message in messages if isinstance(message, AIMessage) and message.tool_calls]
-    return any(_is_lean(message, excluded) for message in calling)
+    return options.roles is not None or excluded is True or _has_excluded(messages, excluded)
 
 
 def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str]) -> list[BaseMessage]:  # noqa: FBT001
-    """Return a call and its results without the calls that are left out; its words stay."""
+    """Return a call and its results without the calls that are left out; then of its content the text stays."""
     call, *results = group
-    if not results or not isinstance(call, AIMessage):
+    if not results or not (excluded is True or _has_excluded([call], excluded)):
         return group
-    kept = [one for one in call.tool_calls if not _is_excluded(one["name"], excluded)]
-    if len(kept) == len(call.tool_calls) and excluded is not True:
-        return group
-    is_own = excluded is not True and all(one in kept or is_memory_tool(one["name"]) for one in call.tool_calls)
-    broken = call.invalid_tool_calls if is_own else []
-    ids = {one["id"] for one in (*kept, *broken)}
-    content: str | list[Any] | None = None
-    if isinstance(call.content, list) and (kept or is_own):
-        content = [block for block in call.content if _calls_only(block, ids)]
-    lean = with_calls(call, kept, content).model_copy(update={"invalid_tool_calls": broken})
-    if not ids and (not has_content(lean) or _is_reasoning(content)):
-        return []
-    if is_own and _is_signed(call):
-        return group  # providers refuse reasoning whose answer was changed
-    return [lean, *(one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids)]
+    kept = [one for one in getattr(call, "tool_calls", ()) if not _is_excluded(one["name"], excluded)]
+    lean, ids = with_calls(call, kept), {one["id"] for one in kept}
+    answers = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
+    return [lean, *answers] if kept or has_content(lean) else []
 
 
-def _is_lean(message: BaseMessage, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
-    """Tell whether a history leaves out a tool call of the message."""
-    if excluded is False or not isinstance(message, AIMessage):
-        return False
-    return any(_is_excluded(one["name"], excluded) for one in message.tool_calls)
-
-
-def _as_answer(message: BaseMessage, excluded: bool | str | Sequence[str]) -> BaseMessage:  # noqa: FBT001
-    """Write a structured answer as text where its tool is left out."""
-    return with_calls(message, content=structured_text(message)) if _is_lean(message, excluded) else message
+def _has_excluded(messages: Iterable[BaseMessage], excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
+    """Tell whether a history leaves out a tool call of these messages."""
+    calls = (call for one in messages if isinstance(one, AIMessage) for call in one.tool_calls)
+    return any(_is_excluded(call["name"], excluded) for call in calls)
 
 
 def _is_excluded(tool: str, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
     """Tell whether `HistoryOptions.exclude_tools` leaves out the calls of a tool in later turns."""
-    return excluded is True or is_memory_tool(tool) or (excluded != "memory" and tool in (excluded or ()))
-
-
-def _is_reasoning(content: str | list[Any] | None) -> bool:
-    """Tell whether content blocks hold nothing but reasoning."""
-    return isinstance(content, list) and all(
-        isinstance(block, dict) and (block.get("type") in _REASONING or not has_content(AIMessage([block])))
-        for block in content
-    )
-
-
-def _is_signed(message: AIMessage) -> bool:
-    """Tell whether a message has reasoning that the provider has signed, or refers to."""
-    blocks = [block for block in message.content if isinstance(block, dict)]
-    return any(
-        block.get("type") in _REASONING or "signature" in block or "signature" in (block.get("extras") or {})
-        for block in blocks
-    ) or any("signature" in key or key == "reasoning" for key in message.additional_kwargs)
-
-
-def _calls_only(block: str | dict[Any, Any], ids: Collection[str | None]) -> bool:
-    """Tell whether a content block is no tool call, or the call with one of these ids."""
-    return (
-        not isinstance(block, dict) or block.get("type") not in _CALLS or block.get("call_id", block.get("id")) in ids
-    )
+    if isinstance(excluded, bool):
+        return excluded
+    return is_memory_tool(tool) or (excluded != "memory" and tool in excluded)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from langchain_workingmem._counting import count_command, read_usage
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
-from langchain_workingmem._redis.access import SWEEP, sweep
+from langchain_workingmem._redis.access import SWEEP, count_command, read_usage, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
@@ -180,8 +179,8 @@ class Users(Operations):
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is
         missing, but no message that the thread has forgotten. A message that is older than the end of its thread is
         stored after it, with a time just after it. Vectors are used if this memory would make the same; other
-        messages are embedded at the end, if recall is on. One round trip per 200 threads, one per thread and 200
-        messages, up to two per working memory.
+        messages are embedded at the end, if recall is on. One round trip per 200 threads, up to three per thread, one
+        per 200 messages, up to two per working memory.
         """
         return self._core.run(archive.load(self._core.state, records, user_id))
 

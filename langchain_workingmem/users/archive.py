@@ -29,7 +29,7 @@ from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived import export_rows, restore_rows
-from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -189,8 +189,7 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 200 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those
-    of `reindex`.
+    A round trip per 200 threads, up to three per thread, one per 200 messages and working memory; then `reindex`.
     """
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
@@ -423,7 +422,7 @@ class _Revision(Record):
     def _check_document(cls, document: str, info: Any) -> str:
         limit = (info.context.state.working_memory or WorkingMemoryOptions).max_bytes
         if (size := len(document.encode())) > limit:
-            remedy = Remedy("shorten it, or {import_bytes}")
+            remedy = "shorten it, or import with WorkingMemoryOptions(max_bytes=...)"
             raise OptionError(f"document has {size:,} bytes, the limit is {limit:,}", remedy=remedy)
         return document
 

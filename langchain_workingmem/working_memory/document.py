@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_workingmem._text.nesting import TOO_DEEP, check_depth, parse_json, shown
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.errors import OptionError, Remedy, WorkingMemoryValidationError
+from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.working_memory.patch import (
     MOST_CHANGES,
     append_patch,
@@ -291,7 +291,7 @@ def check_size(document: str, limit: int | None) -> str:
     size = len(document.encode())
     if limit is not None and size > limit:
         seen = f"working memory would have {size} bytes, and the limit is {limit}"
-        raise refusal(seen, Remedy("keep only what matters{or_max_bytes}"))
+        raise refusal(seen, "keep only what matters")
     return document
 
 
@@ -304,7 +304,10 @@ def parse_document(text: str) -> dict[str, Any]:
 def _load(text: str) -> dict[str, Any]:
     document = parse_json(text) if text else {}
     if not isinstance(document, dict):
-        raise refusal("what is stored was written in another format than the schema's JSON", Remedy("{rewrite}"))
+        raise refusal(
+            "what is stored was written in another format than the schema's JSON",
+            "replace it as a whole by everything that still holds, in the form of the schema",
+        )
     return document
 
 

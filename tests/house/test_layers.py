@@ -33,7 +33,6 @@ NAME = "langchain_workingmem"
 LAYERS = [
     {"errors"},
     {"_text"},
-    {"_documents"},
     {"checks"},
     {"documents of working memory"},
     {"options"},
@@ -42,7 +41,6 @@ LAYERS = [
     {"display"},
     {"_engine"},
     {"_redis"},
-    {"_counting"},
     {"threads", "history", "recall", "working_memory", "turn", "users", "items", "files", "derived"},
     {"embeddings", "embedded", "importers"},
     {"observations", "keeping"},
@@ -64,7 +62,7 @@ ROOMS = {
     "turn": {"history", "recall", "working_memory"},
     "users": {"threads", "history", "recall", "working_memory", "items", "derived"},
 }
-SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private for users, not for the rooms
+SHARED = {"_text", "_engine", "_redis", "__version__"}  # private for users, not for the rooms
 PURE = {
     "working_memory": {"document", "patch", "schema"}
 }  # modules of a room that options check with: a layer of their own

@@ -79,6 +79,6 @@ def test_an_owner_of_files_loads_their_room(make_memory: Make, server: EmbeddedR
 
 def test_no_core_room_names_an_optional_one() -> None:
     core = [Path(room.__file__ or "").parent for room in (_redis, history, recall, threads, turn, users)]
-    core += [core[0].parent / name for name in ("_engine", "_text", "_documents", "items", "working_memory")]
+    core += [core[0].parent / name for name in ("_engine", "_text", "items", "working_memory")]
     named = re.compile(r"langchain_workingmem\.(files|studio|mcp|cli)\b")
     assert [str(path) for room in core for path in room.rglob("*.py") if named.search(path.read_text())] == []

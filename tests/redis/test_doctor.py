@@ -36,12 +36,6 @@ CHECKS = [
 ]
 
 
-def checks_of(raw: Any) -> list[str]:
-    """The checks on this server; older ones do not know search-on-oom."""
-    at = CHECKS.index("layout")
-    return [*CHECKS[:at], *(["search when full"] if raw.config_get("search-on-oom") else []), *CHECKS[at:]]
-
-
 def look(memory: Memory, check: str) -> Finding:
     (found,) = [finding for finding in memory.doctor() if finding.check == check]
     assert (found.remedy is None) == (found.level == "ok")
@@ -52,13 +46,13 @@ def tell(memory: Memory, *texts: str, thread: str = "t") -> None:
     memory.history.append([HumanMessage(text) for text in texts], thread_id=thread, user_id="u")
 
 
-def test_a_healthy_memory(memory: Memory, raw: Any) -> None:
+def test_a_healthy_memory(memory: Memory) -> None:
     tell(memory, "hello")
     found = memory.doctor()
-    assert [finding.check for finding in found] == checks_of(raw)
+    assert [finding.check for finding in found] == CHECKS
     assert {finding.level for finding in found} == {"ok"}
     assert found.level == "ok"
-    assert len(found) == len(checks_of(raw))
+    assert len(found) == len(CHECKS)
     assert re.fullmatch(r"Search \d+\.\d+\.\d+", look(memory, "search").message)
     assert look(memory, "vectors").message == "0 of 1 messages (all) lack vectors of the present settings"
 

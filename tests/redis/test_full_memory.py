@@ -14,7 +14,6 @@ from langchain_workingmem._engine.plan import Command, attempt
 from langchain_workingmem._redis.indexes import hides_when_full
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.reports import Finding
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import full_memory, search_on_oom
 from tests.helpers.embeddings import WordEmbeddings
@@ -129,27 +128,6 @@ def test_a_server_that_would_hide_what_it_holds_is_refused(
 )
 def test_what_a_server_says_of_the_setting(reply: Any, hides: bool) -> None:
     assert hides_when_full(reply) == hides
-
-
-# ---------------------------------------------------------------------- the doctor
-
-
-def looked_at(memory: Memory, check: str = "search when full") -> Finding | None:
-    return next((finding for finding in memory.doctor() if finding.check == check), None)
-
-
-@pytest.mark.parametrize(("policy", "level"), [("return", "warning"), ("fail", "ok"), ("ignore", "ok")])
-@PROTOCOLS
-def test_the_doctor_says_what_search_does_when_memory_is_full(
-    make_memory: Make, server: EmbeddedRedis, raw: Any, protocol: int, policy: str, level: str
-) -> None:
-    memory = make_memory(f"{server.url}?protocol={protocol}")
-    with search_on_oom(raw, policy):
-        found = looked_at(memory)
-    assert found is not None
-    assert found.level == level
-    assert policy in found.message
-    assert ("search-on-oom ignore" in (found.remedy or "")) == (level == "warning")
 
 
 # ---------------------------------------------------------------------- by hand: what a single server does not do

@@ -202,19 +202,6 @@ def test_silence_has_two_reasons(make_memory: Make, local_model: LocalEmbeddings
     assert memory.context("hm", thread_id="b", user_id="bob").recalled.silent is None  # the history shows all there is
 
 
-def test_recall_that_is_turned_on_later_says_once_that_nothing_has_vectors(
-    make_memory: Make, local_model: LocalEmbeddings, caplog: pytest.LogCaptureFixture
-) -> None:
-    before = make_memory()
-    before.save_turn([("user", "My dog is called Nougat."), ("assistant", "Nice.")], thread_id="old", user_id="ann")
-    memory = make_memory(embeddings=local_model, recall=RecallOptions())
-    for _ in range(2):
-        memory.context("What is my dog called?", thread_id="old", user_id="ann", read_only=True)
-    assert [record.message.count("reindex()") for record in caplog.records] == [1]
-    memory.recall.reindex(progress=False)
-    assert memory.context("What is my dog called?", **NEW, read_only=True).recalled.rows
-
-
 def test_a_search_and_a_threshold_have_no_floor(local: Memory) -> None:
     assert local.recall.search("asdf qwer", user_id="ann").hits
     assert local.context("asdf qwer", **NEW, threshold=0.0).recalled.hits

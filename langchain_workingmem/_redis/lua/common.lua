@@ -1,14 +1,14 @@
 -- Goes before every script over a thread.
 -- KEYS  1 thread (HASH)  2 order (ZSET: facts of the current messages, by seq)  3 superseded (ZSET: facts of the others)
---       4 messages (HASH: seq -> body)  5 ids (HASH)  6 media (HASH: <seq>:<n> -> bytes)  7 dropped (ZSET: facts whose vectors have
---       still to be deleted)  8 prefix of the vectors  9 derived rows (HASH)  10 working memory (HASH)  11 its revisions (STREAM)
+--       4 messages (HASH: seq -> body)  5 ids (HASH)  6 media (HASH: <seq>:<n> -> bytes)
+--       7 dropped (ZSET: facts whose vectors have still to be deleted)  8 prefix of the vectors  9 derived rows (HASH)
+--       10 working memory (HASH)  11 its revisions (STREAM)
 -- ARGV  1 a JSON object, `head`; what else there is, the script says
 -- Facts of a message: <seq>:<words>:<tokens>:<upto>:<writer>:<settings>/<size>/<chunks>:<id> (docs/storage-layout.md).
--- `ids` has the seqs of the messages of an id, the one that counts first; "=<id>" for an alias; "x<words>" for a deleted message.
+-- `ids` has the seqs of an id, the one that counts first; "=<id>" for an alias; "x<words>" for a deleted message.
 -- A body is JSON; a superseded one has a - in front, and one that a provider has refused a !.
 -- A reply is a JSON object, and values behind it. {refused = ...} means that nothing was done.
-local FACTS = '^(%d+):([^:]*):(%d+):(%d+):([^:]*):([^:]*):(.*)$'
-local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between: recall reads neighbours by their numbers
+local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between
 local head = cjson.decode(ARGV[1])
 
 -- Writes a number without an exponent; Lua would round it.
@@ -16,10 +16,20 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- Returns why `user` may not use the thread: it has another owner, or Redis has evicted a part of it. '' is any user.
+-- Returns why `user` may not use the thread: it has another owner, or Redis has evicted a part. '' is any user.
 local function refusal(user, owner)
-  if not owner then return redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[10] or KEYS[5]) > 0 and 'damaged' or nil end
-  return user ~= '' and owner ~= user and 'owner' or nil
+  if owner then return user ~= '' and owner ~= user and 'owner' or nil end
+  return redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[10]) > 0 and 'damaged' or nil
+end
+
+-- Returns the values of fields of a hash, of which there may be many.
+local function values_of(key, fields)
+  local values = {}
+  for first = 1, #fields, 1000 do
+    local some = redis.call('HMGET', key, unpack(fields, first, math.min(first + 999, #fields)))
+    for _, value in ipairs(some) do values[#values + 1] = value end
+  end
+  return values
 end
 
 -- Returns the seqs of an id from its value in `ids`, the one that counts first; and the words of a deleted message.

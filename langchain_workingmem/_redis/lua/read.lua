@@ -1,15 +1,17 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
 -- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered, covered}
---   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, and `rows` the facts of all
---           current messages from the first of them on, `others` of the superseded ones among them
---   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one: where more than one is
---           unknown, the facts of the newest 200 current and 200 superseded ones are added; `is_all`: these are all current ones
---   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, so that the beginning moves in steps,
---           with the tool traffic between; fewer when they have more than `tokens`; nothing at or behind the message `asked`, nothing in
---           the ranges `without`
---   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows      covered  the same as pairs of seqs
--- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest, rows_revision}, bodies of
---       those `shown` (facts) that the caller's list does not have
+--   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `rows` the facts
+--           of all current messages from the first of them on, and `others` of the superseded ones among them
+--   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one: where
+--           more than one is unknown, the facts of the newest 200 current and 200 superseded ones are added; `is_all`:
+--           these are all current ones
+--   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, so that the
+--           beginning moves in steps, with the tool traffic between; fewer when they have more than `tokens`; nothing at
+--           or behind the message `asked`, nothing in the ranges `without`
+--   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows
+--   covered    the same as pairs of seqs
+-- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest,
+--       rows_revision}, bodies of those `shown` (facts) that the caller's list does not have
 -- The cost follows what is shown, and the ids.
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at')
 local no = refusal(head.user, thread[1])
@@ -39,12 +41,7 @@ end
 
 if head.ids then
   local located, deleted, rows, others, first = {}, {}, {}, {}, nil
-  local values = {}
-  for start = 1, #head.ids, 1000 do
-    for _, value in ipairs(redis.call('HMGET', KEYS[5], unpack(head.ids, start, math.min(start + 999, #head.ids)))) do
-      values[#values + 1] = value
-    end
-  end
+  local values = values_of(KEYS[5], head.ids)
   for at, id in ipairs(head.ids) do
     local seqs, words = locate(values[at])
     located[at] = seqs
@@ -75,7 +72,7 @@ if head.uncovered then
   for low, high in string.gmatch(ranges or '', '(%d+)-(%d+)') do covered[#covered + 1] = {tonumber(low), tonumber(high)} end
 end
 
--- Calls `take` with the facts and the seq of each message below `asked` that is not covered, the newest first, until it returns true.
+-- Calls `take` with facts and seq of each message below `asked` that is not covered, the newest first, until it returns true.
 local function walk(take)
   local top, at = below and '(' .. whole(below) or '+inf', #covered
   while true do
@@ -103,7 +100,8 @@ end
 local GROWTH = 20 -- more questions and answers that are shown at most, to begin with a question
 local shown = {} -- facts, the newest first
 local said, tokens, traffic, cut, grown = 0, 0, 0, 0, 0
-local oldest, edge, step, has_question = 0, nil, nil, false -- places in `shown`: of the oldest that was said, and where enough is
+-- places in `shown`: of the oldest that was said, and where enough is
+local oldest, edge, step, has_question = 0, nil, nil, false
 
 -- Shows a message, or counts what does not fit; returns whether the history begins behind it: with a question, if one is near.
 local function show(facts, seq)
@@ -112,13 +110,17 @@ local function show(facts, seq)
   local is_question = string.sub(words, 1, 1) == 'q'
   if words == '' then
     traffic = traffic + size
-    if head.tokens and traffic > head.tokens then cut = cut + 1 return false end
+    if head.tokens and traffic > head.tokens then
+      cut = cut + 1
+      return false
+    end
   else
     local counts = string.find(head.kinds, string.sub(words, 1, 1), 1, true)
     local own_step = math.floor(seq / STRIDE / head.step)
     if counts and said >= (head.last or math.huge) and (edge or own_step < step) then
       edge = edge or #shown
-      if found.cut_at or head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[oldest], '^%d+:q') then return true end
+      local is_done = found.cut_at or head.kinds ~= 'qa' or grown == GROWTH
+      if is_done or string.match(shown[oldest], '^%d+:q') then return true end
       grown = grown + 1
     end
     tokens = tokens + size
@@ -137,22 +139,20 @@ end
 if head.kinds then
   local is_done = head.last == 0 or walk(show)
   local is_at_question = shown[oldest] and string.match(shown[oldest], '^%d+:q')
-  local last = (found.cut_at or edge and is_done and is_at_question) and oldest or edge or #shown -- else an answer, with its tool traffic
-  if head.last == 0 then last = 0 end
+  local last = edge or #shown -- an answer, with its tool traffic, unless a question was found
+  if found.cut_at or edge and is_done and is_at_question then last = oldest end
   local ordered = {}
   for at = last, 1, -1 do ordered[#ordered + 1] = shown[at] end
   shown, found.cut = ordered, cut
-  if is_done or edge then found.begins = shown[1] and tonumber(string.match(shown[1], '^%d+')) or below or found.next_seq end
+  local begins = shown[1] and string.match(shown[1], '^%d+')
+  if is_done or edge then found.begins = tonumber(begins or below or found.next_seq) end
 end
 -- so that a thread is known not to be empty, also where no id of the list is
 found.newest = redis.call('ZRANGE', KEYS[2], -1, -1)[1]
 found.shown = shown
-local bodies, seqs = {}, {}
+local seqs = {}
 for _, facts in ipairs(shown) do
   local seq = string.match(facts, '^%d+')
   if not has[tonumber(seq)] then seqs[#seqs + 1] = seq end
 end
-for start = 1, #seqs, 1000 do
-  for _, body in ipairs(redis.call('HMGET', KEYS[4], unpack(seqs, start, math.min(start + 999, #seqs)))) do bodies[#bodies + 1] = body end
-end
-return {cjson.encode(found), bodies}
+return {cjson.encode(found), values_of(KEYS[4], seqs)}

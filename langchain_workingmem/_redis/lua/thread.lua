@@ -1,8 +1,9 @@
 -- Creates a thread, or changes one.
 -- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most, is_own}
---   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`), 'update' (`set`, `unset`: field and
---          value pairs, fields), 'title' (unless it has one; made from the message with these `facts`), 'refuse' (the ids `refused`, which
---          no model is shown any more), 'transfer' (to the owner `to`; `most` vectors from the seq `after` on)
+--   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`), 'update' (`set`,
+--          `unset`: field and value pairs, fields), 'title' (unless it has one; made from the message of these `facts`),
+--          'refuse' (the ids `refused`, which no model is shown any more), 'transfer' (to the owner `to`; vectors of
+--          `most` messages from the seq `after` on)
 -- Reply {is_left: the seq to go on with, has_rows}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
@@ -15,30 +16,29 @@ local function add(values)
   for _, value in ipairs(values) do fields[#fields + 1] = value end
 end
 if head.what == 'create' then
-  local next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
-  add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'next_seq', whole(next_seq), 'last_at', 0, 'upto', 0})
+  add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'next_seq', whole(first_seq()), 'last_at', 0, 'upto', 0})
 elseif head.what == 'title' then
-  local seq = string.match(head.facts, '^%d+')
-  if redis.call('ZSCORE', KEYS[2], head.facts) and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then add({'title_source', seq}) end
+  local is_there = redis.call('ZSCORE', KEYS[2], head.facts)
+  if is_there and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then
+    add({'title_source', string.match(head.facts, '^%d+')})
+  end
 elseif head.what == 'transfer' then
   add({'user', head.to})
-  local number = 0
-  for _, facts in ipairs(redis.call('ZRANGE', KEYS[2], head.after, '+inf', 'BYSCORE', 'LIMIT', 0, head.most)) do
+  local some = redis.call('ZRANGE', KEYS[2], head.after, '+inf', 'BYSCORE', 'LIMIT', 0, head.most)
+  for _, facts in ipairs(some) do
     for _, key in ipairs(vector_keys(facts)) do
       if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'user', head.to) end
     end
-    is_left, number = string.match(facts, '^%d+') + 1, number + 1
   end
-  if number < head.most then is_left = nil end
+  if #some == head.most then is_left = string.match(some[#some], '^%d+') + 1 end
 end
 for _, id in ipairs(head.refused or {}) do
-  local facts, is_current = facts_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
-  local seq, words, rest = string.match(facts or '', '^(%d+):([^:!]*)(:.*)$')
-  if seq and is_current then
-    redis.call('ZREM', KEYS[2], facts)
-    redis.call('ZADD', KEYS[2], seq, seq .. ':' .. words .. '!' .. rest)
-    sign(seq, '!')
-    forget_title(seq)
+  local message = message_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
+  if message and message.is_current and string.sub(message.words, -1) ~= '!' then
+    message.words = message.words .. '!'
+    put(message, true)
+    sign(message.seq, '!')
+    forget_title(message.seq)
   end
 end
 add(head.set or {})
@@ -50,4 +50,5 @@ for position = 1, #row, 2 do -- a tag for each pair of the metadata, so that the
   if key then labels[#labels + 1] = redis.sha1hex(key .. '=' .. row[position + 1]) end
 end
 redis.call('HSET', KEYS[1], 'labels', table.concat(labels, ','))
-return {cjson.encode({is_left = is_left, has_rows = redis.call('EXISTS', KEYS[9]) == 1}), redis.call('HGETALL', KEYS[1])}
+local has_rows = redis.call('EXISTS', KEYS[9]) == 1
+return {cjson.encode({is_left = is_left, has_rows = has_rows}), redis.call('HGETALL', KEYS[1])}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
 from pydantic import BaseModel, BeforeValidator, Field
 
-from langchain_workingmem._documents.filters import both
 from langchain_workingmem._redis.access import check_thread
+from langchain_workingmem._redis.filters import both
 from langchain_workingmem._text.clock import aware, zone_name
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.said import words_in

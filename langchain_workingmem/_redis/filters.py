@@ -1,0 +1,364 @@
+"""Filters over JSON documents: metadata of threads and messages, and the values of store items.
+
+They mean what they mean in LangGraph's InMemoryStore: Python's equality (1 == 1.0 == True), a dict without operators matches
+every dict that has at least its pairs, a list is compared as a whole, a missing key is None. Two values without an order, such
+as None and 3, do not match, where that store raises. Only `$exists` tells a missing key from None.
+
+A filter may come from a client, so it is copied within limits before anything else looks at it. An index has labels of values:
+they decide equality, and `Filter.matches` tests the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from numbers import Number
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from langchain_workingmem._text.nesting import check_nesting, shown
+from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem.checks import is_named
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+Names: TypeAlias = tuple[str, ...]  # of a key, and of keys within its value
+Part: TypeAlias = tuple[str, Any]  # a key and what is asked of its value; or $and, $or, $not and filters
+# A condition of a query that all documents meet that pass, and whether only they do.
+Condition: TypeAlias = tuple[str, bool]
+# Returns the labels of which a document has one if its value at these names equals this one, None where labels do not tell.
+Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
+
+# How much a filter may hold. A condition is a key in any of its dicts, unless it is an operator. A value is what is no dict or
+# list, or an empty one. Each dict around a value is a level, and so is each dot in a key, and each list directly in a list.
+_LIMITS = (
+    (32, "conditions", "name fewer keys, or use several calls"),
+    (1_000, "values", "name fewer, or use several calls"),
+    (8, "levels", "put fewer dicts and lists inside each other, and fewer dots in a key"),
+)
+EVERYTHING = "*"
+_ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+_JSON = "use strings, numbers, booleans, None, lists and dicts with str keys"
+# What has to follow an operator, and how an error says so.
+_LOGIC: dict[str, tuple[Any, str]] = {
+    "$and": (list, "use a list of filters, with one at least"),
+    "$or": (list, "use a list of filters, with one at least"),
+    "$not": (dict, "use a filter"),
+}
+_OPERATORS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("$eq", "$ne"), (object, "")),
+    **dict.fromkeys(("$in", "$nin"), (list, "use a list of values")),
+    **dict.fromkeys(_ORDER, (str | Number, "use a number or a text")),
+    "$exists": (bool, "use True or False"),
+    "$not": (dict, "use operators, such as {'$gt': 3}"),
+}
+_MISSING: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A checked filter."""
+
+    parts: Sequence[Part] = ()  # all have to be met
+    work: int = 0  # that the test of one document is, in characters, as `compute` counts it
+
+    @classmethod
+    def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter") -> Self:
+        """Check a filter; `OptionError` for an unknown operator, a wrong operand, what is not JSON, and beyond the limits."""
+        copy = _Copy(name)
+        found = copy.of({} if wanted is None else wanted)
+        _check_filter(found, name)
+        return cls(_flat(found), 40 * (copy.keys + copy.values))
+
+    @property
+    def keys(self) -> set[str]:
+        """Return the keys that it names."""
+        return _keys(self.parts)
+
+    @property
+    def keys_beyond_equality(self) -> set[str]:
+        """Return the keys of which it asks more than equality with a value."""
+        return _keys(part for part in self.parts if not _is_equality(dict([part])))
+
+    def matches(self, value: Mapping[str, Any]) -> bool:
+        """Tell whether a document passes."""
+        return _passes(value, self.parts)
+
+    def apart(self, keys: Collection[str]) -> tuple[Filter, Filter]:
+        """Return the conditions that name only these keys, and the others; both have to be met."""
+        own: list[Part] = []
+        others: list[Part] = []
+        for part in self.parts:
+            names = _keys([part])
+            (own if names and all(is_named(one, keys) for one in names) else others).append(part)
+        return Filter(own, self.work), Filter(others, self.work)
+
+    def condition(self, labels: Labels) -> Condition:
+        """Write the equality that labels decide as a condition of a query."""
+        groups = [group for key, part in self.parts for group in _groups((key,), part, labels)]
+        texts = [
+            f"@labels:{{{'|'.join(group) or 'none'}}}" for group in groups if group is not None
+        ]  # no label is "none"
+        return f"({' '.join(texts)})" if texts else EVERYTHING, None not in groups
+
+
+def both(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a filter that passes what all of these pass; None passes everything."""
+    given = [one for one in filters if one is not None]
+    return {"$and": given} if len(given) > 1 else next(iter(given), None)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@dataclass(slots=True)
+class _Copy:
+    """Copies JSON, and counts what it holds."""
+
+    name: str
+    keys: int = 0
+    values: int = 0
+
+    def of(self, value: Any, level: int = 0) -> Any:
+        is_dict, is_list = isinstance(value, Mapping), isinstance(value, list | tuple)
+        self.values += not (is_dict or is_list) or not value
+        for seen, (most, what, remedy) in zip((self.keys, self.values, level), _LIMITS, strict=True):
+            if seen > most:
+                raise OptionError(f"{self.name} has more than {most:,} {what}", remedy=remedy)
+        if is_dict:
+            return {key: self.of(one, level + 1 + self._dots(key)) for key, one in value.items()}
+        if is_list:
+            return [self.of(one, level + isinstance(one, list | tuple)) for one in value]
+        if not isinstance(value, str | Number | None):
+            raise OptionError(f"{self.name} holds a {type(value).__name__}, which is not JSON", remedy=_JSON)
+        return value
+
+    def _dots(self, key: Any) -> int:
+        """Count a key, and the dots in it."""
+        if not isinstance(key, str):
+            raise OptionError(f"{self.name} has a key of type {type(key).__name__}", remedy=_JSON)
+        self.keys += not _is_sign(key)
+        return key.count(".")
+
+
+def _check_filter(wanted: Any, name: str) -> None:
+    if not isinstance(wanted, dict):
+        seen = f"{name}={shown(wanted)}"
+        raise OptionError(seen, remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}")
+    for key, part in wanted.items():
+        if _is_sign(key):
+            _check_sign(key, part, _LOGIC, name)
+            for one in _filters(key, part):
+                _check_filter(one, name)
+        else:
+            _check_value(part, f"{name} for {shown(key)}")
+
+
+def _check_value(wanted: Any, where: str) -> None:
+    if _has_operators(wanted):
+        _check_operators(wanted, where)
+    elif isinstance(wanted, dict | list):
+        for one in wanted.values() if isinstance(wanted, dict) else wanted:
+            _check_value(one, where)
+
+
+def _check_operators(wanted: dict[str, Any], where: str) -> None:
+    for sign, operand in wanted.items():
+        _check_sign(sign, operand, _OPERATORS, where)
+        if sign == "$not":
+            _check_operators(operand, where)
+
+
+def _check_sign(sign: str, operand: Any, known: Mapping[str, tuple[Any, str]], where: str) -> None:
+    if sign not in known:
+        right = ", ".join(known) if known is _OPERATORS or sign not in _OPERATORS else f"{{'key': {{{sign!r}: ...}}}}"
+        raise OptionError(f"{where}: unknown operator {shown(sign)} here", remedy=f"use one of {right}")
+    kind, remedy = known[sign]
+    if not isinstance(operand, kind) or (sign in _LOGIC and not operand):
+        raise OptionError(f"{where}: {sign} of {shown(operand)}", remedy=remedy)
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _is_sign(key: str) -> bool:
+    return key.startswith("$")
+
+
+def _has_operators(wanted: Any) -> bool:
+    return isinstance(wanted, dict) and any(map(_is_sign, wanted))
+
+
+def _filters(sign: str, part: Any) -> list[Any]:
+    """Return the filters behind $and, $or or $not."""
+    return [part] if sign == "$not" else part
+
+
+def _flat(wanted: dict[str, Any]) -> list[Part]:
+    """Return the parts of a filter, those of the filters behind $and among them."""
+    parts: list[Part] = []
+    for key, part in wanted.items():
+        parts += [inner for one in part for inner in _flat(one)] if key == "$and" else [(key, part)]
+    return parts
+
+
+def _keys(parts: Iterable[Part]) -> set[str]:
+    found: set[str] = set()
+    for key, part in parts:
+        found |= {one for inner in _filters(key, part) for one in _keys(inner.items())} if _is_sign(key) else {key}
+    return found
+
+
+def _is_equality(wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return all(key == "$eq" or (not _is_sign(key) and _is_equality(one)) for key, one in wanted.items())
+    return not isinstance(wanted, list) or all(map(_is_equality, wanted))
+
+
+# ---------------------------------------------------------------------- the test of a document
+
+
+def _passes(document: Mapping[str, Any], parts: Iterable[Part]) -> bool:
+    return all(_meets(document, key, part) for key, part in parts)
+
+
+def _meets(document: Mapping[str, Any], key: str, part: Any) -> bool:
+    if _is_sign(key):
+        found = (_passes(document, one.items()) for one in _filters(key, part))
+        return not any(found) if key == "$not" else any(found) if key == "$or" else all(found)
+    value: Any = document
+    for name in [key] if key in document else key.split("."):
+        value = value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
+    return _fits(value, part)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Tell whether the value of a key is what is asked of it."""
+    if isinstance(wanted, dict):
+        if any(map(_is_sign, wanted)):
+            return all(_compare(value, sign, operand) for sign, operand in wanted.items())
+        is_dict = isinstance(value, Mapping)
+        return is_dict and all(_fits(value.get(key, _MISSING), one) for key, one in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(value, list) and len(value) == len(wanted) and all(map(_fits, value, wanted))
+    return bool((None if value is _MISSING else value) == wanted)
+
+
+def _compare(value: Any, sign: str, operand: Any) -> bool:
+    if sign == "$exists":
+        return (value is not _MISSING) is operand
+    if sign == "$not":
+        return not _fits(value, operand)
+    value = None if value is _MISSING else value
+    if sign in {"$eq", "$ne"}:
+        return bool(value == operand) is (sign == "$eq")
+    if sign in {"$in", "$nin"}:
+        return (value in operand) is (sign == "$in")
+    numbers = _number(value), _number(operand)
+    if None not in numbers:
+        return bool(_ORDER[sign](*numbers))
+    return isinstance(value, str) and isinstance(operand, str) and bool(_ORDER[sign](value, operand))
+
+
+def _number(value: Any) -> float | None:
+    """Return a number, also one in a string, as LangGraph does."""
+    if isinstance(value, int | float):
+        return value
+    try:
+        return float(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _groups(names: Names, wanted: Any, labels: Labels) -> list[Sequence[str] | None]:
+    """Return labels, of each group of which a document that passes has one; None for what they do not decide."""
+    if names == names[:1] and (_is_sign(names[0]) or "." in names[0]):
+        return [None]
+    if isinstance(wanted, dict) and not _has_operators(wanted):
+        inside = [group for key, one in wanted.items() for group in _groups((*names, key), one, labels)]
+        return [*inside, None]
+    operators = wanted if isinstance(wanted, dict) else {"$eq": wanted}
+    sign, operand = next(iter(operators.items()))
+    if len(operators) > 1 or sign not in {"$eq", "$in"}:
+        return [None]
+    values = operand if sign == "$in" else [operand]
+    found = [None if value is None else labels(names, value) for value in values]  # what is missing is None, too
+    return [None if None in found else [one for group in found for one in group or ()]]
+
+
+# ---------------------------------------------------------------------- metadata of threads and messages
+
+# where keys are declared that filters may name
+DECLARED = (
+    "RecallOptions(filterable=...), then run memory.recall.reindex(), or those of threads in Memory(thread_filters=...)"
+)
+_FIELD = b"metadata:"  # in the hash of a thread, before a key
+_sorted_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+def metadata_in(row: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the metadata among the fields of a thread."""
+    start = len(_FIELD)
+    return {name[start:].decode(): json.loads(value) for name, value in row.items() if name.startswith(_FIELD)}
+
+
+def metadata_filter(metadata: Any) -> Filter:
+    """Return a checked filter of metadata, None as one that passes everything; `OptionError` for one that cannot match."""
+    wanted = Filter.of(metadata, "metadata")
+    for key in wanted.keys:
+        check_key(key)
+    for key, value in (metadata or {}).items():
+        canonical_json(value, key)
+    return wanted
+
+
+def check_key(key: object) -> None:
+    """Raise `OptionError` for what cannot be a key of metadata."""
+    if not is_utf8(key):
+        raise OptionError(f"metadata key {shown(key)}", remedy="use a str of valid Unicode")
+
+
+def check_declared(keys: Collection[str], declared: Collection[str], where: str) -> None:
+    """Check that the keys of a filter of metadata are declared."""
+    if unknown := sorted(key for key in keys if not is_named(key, declared)):
+        seen = f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is"
+        raise OptionError(seen, remedy=f"name the keys in {where}")
+
+
+def canonical_json(value: object, key: str) -> str:
+    """Write a value of metadata as JSON with sorted keys, so that equal values are equal texts."""
+    try:
+        if isinstance(value, dict | list | tuple):
+            check_nesting(value)
+        return _sorted_json(value)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"metadata {shown(key)} is not JSON ({error})", remedy=_JSON) from error
+
+
+def label(key: str, value: object) -> str:
+    """Return the label of a pair of metadata; `refresh_labels` in Lua makes the same one."""
+    return hashlib.sha1(f"{key}={canonical_json(value, key)}".encode(), usedforsecurity=False).hexdigest()
+
+
+def labels_of(names: Names, value: Any) -> list[str] | None:
+    """Return the labels of metadata that equals a value, None where labels do not tell, as inside of a dict."""
+    if len(names) > 1 or isinstance(value, list | tuple | dict):
+        return None
+    try:
+        return [label(names[0], one) for one in _equals(value)]
+    except OptionError:  # it is no JSON
+        return None
+
+
+def _equals(value: Any) -> list[Any]:
+    """Return a value and its equals of other types: 1, 1.0 and true are different JSON."""
+    if not isinstance(value, int | float):
+        return [value]
+    with suppress(OverflowError, ValueError):  # an int may be too large for a float; infinity and NaN are no int
+        return [kind(value) for kind in (int, float, bool) if kind(value) == value] + [-0.0] * (not value)
+    return [value]
