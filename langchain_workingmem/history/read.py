@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
@@ -125,8 +124,7 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
     for row, texts in zip(waiting, (yield from send(*commands)), strict=True):
         if None not in texts:
             put_media(row.record, texts)
-            with suppress(AttributeError):
-                object.__delattr__(row, "message")  # it is made again
+            vars(row).pop("message", None)  # it is made again
         elif not keep_lost:
             row.record["type"] = "gone"
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.models import Page, Thread
-    from langchain_workingmem.reports import BackfillReport
+    from langchain_workingmem.models import BackfillReport, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from math import inf
@@ -268,7 +268,7 @@ def _recalled(
     rows = [
         row for row in result.rows if row.thread_id != found.thread_id or (row.place not in known and row.place < end)
     ]
-    return result.with_rows(rows)
+    return replace(result, rows=rows)
 
 
 def _messages_of(

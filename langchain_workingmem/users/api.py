@@ -30,9 +30,9 @@ from langchain_workingmem.errors import (
     UserDeletedError,
     WorkingMemError,
 )
+from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
-from langchain_workingmem.reports import CheckpointsOutcome, DeletionReport, MergeReport, UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, Saver, all_threads, transfer
 from langchain_workingmem.users import archive
 from langchain_workingmem.working_memory.document import joined
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.reports import ImportReport
+    from langchain_workingmem.models import ImportReport
     from langchain_workingmem.usage import UserUsage
 
 TOMBSTONE = Script("tombstone")
@@ -64,7 +64,7 @@ class Users(Operations):
     """
 
     @operation
-    def list(self, *, limit: int = 20, cursor: str | None = None) -> Plan[UserPage]:
+    def list(self, *, limit: int = 20, cursor: str | None = None) -> Plan[Page[UserSummary]]:
         """List the users who own threads, the one whose thread changed last first. One round trip per page.
 
         A user who has only working memory or files is not listed: nothing indexes these, and `users.delete`,
@@ -73,8 +73,9 @@ class Users(Operations):
         """
         at_least(limit, 1, "limit", MOST)
         state = self._core.state
-        steps: builtins.list[Argument] = ["LOAD", 3, "@__key", "@user", "@count"]
-        steps += ["FILTER", "exists(@__key)"]  # a thread that has just expired would be of no user
+        # a thread that has just expired would be of no user
+        steps: builtins.list[Argument] = ["LOAD", 3, "@__key", "@user", "@count", "FILTER", "exists(@__key)"]
+        count = [*steps, "GROUPBY", 0, "REDUCE", "COUNT_DISTINCT", 1, "@user", "AS", "users"]
         steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]
         steps += ["REDUCE", "SUM", 1, "@count", "AS", "messages", "REDUCE", "MAX", 1, "@updated_at", "AS", "updated"]
         if cursor is not None:  # the time and the id of the last user of a page
@@ -82,8 +83,8 @@ class Users(Operations):
             edge = f"@updated < {int(time)} || (@updated == {int(time)} && @user > '{encode(decode(last))}')"
             steps += ["FILTER", edge]
         steps += ["SORTBY", 4, "@updated", "DESC", "@user", "ASC", "LIMIT", 0, limit + 1]
-        (reply,) = yield from state.indexes.search(aggregate(state.keys.threads_index, "*", *steps))
-        rows = rows_of(reply)
+        asked = (aggregate(state.keys.threads_index, "*", *some) for some in (steps, count))
+        rows, counted = map(rows_of, (yield from state.indexes.search(*asked)))
         users = [
             UserSummary(
                 user_id=decode(row[b"user"]),
@@ -95,7 +96,7 @@ class Users(Operations):
         ]
         is_last = len(rows) <= limit
         next_cursor = None if is_last else f"{int(rows[limit - 1][b'updated'])},{encode(users[-1].user_id)}"
-        return UserPage(users=users, next_cursor=next_cursor)
+        return Page(items=users, total=int(counted[0][b"users"]) if counted else 0, next_cursor=next_cursor)
 
     alist = twin(list)  # noqa: A003 - the method
 

@@ -31,10 +31,9 @@ from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
-from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import reindex_messages
-from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import Writer, all_threads, read_thread, thread_fields
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
@@ -395,7 +394,7 @@ class _Message(Record):
             raise OptionError("it is a system message, which history does not store", remedy="leave it out")
         structured = {id(message)} if info.data.get("structured") else ()
         (draft,) = drafts([message], info.context.state.recall, str, structured)
-        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0, make=True)  # it can be read back
+        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0).message  # noqa: B018 - it can be read back
         return draft
 
     def model_post_init(self, _: Any, /) -> None:
