@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.calls import chat_model_by_name
@@ -59,26 +59,6 @@ WINGS.update(
     keeping="langchain_workingmem.keeping",
     observations="langchain_workingmem.observations.wing",
 )
-
-
-class MemoryArguments(TypedDict, total=False):
-    """The arguments of `Memory.embedded` beside the path; `Memory` describes them."""
-
-    embeddings: Embeddings | str | None
-    history: HistoryOptions | None
-    recall: RecallOptions | Literal[False] | None
-    working_memory: WorkingMemoryOptions | bool | None
-    title: TitleOptions | None
-    files: FileOptions | None
-    observations: ObservationOptions | None
-    thread_filters: Sequence[str]
-    timezone: TimeZone
-    key_prefix: str
-    ttl: timedelta | None
-    create_index: bool
-    on_error: OnError
-    timeout: timedelta
-    connect_timeout: timedelta
 
 
 def _new_id() -> str:
@@ -230,10 +210,10 @@ class Memory(SetUpOnEntry):
         return install(self._core, None)
 
     @classmethod
-    def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:
+    def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Any) -> Self:
         """Start a private Redis in 40 to 150 ms and return a memory on it; needs the extra `embedded`.
 
-        `path` is a directory that keeps the data; None is a temporary one, deleted after its last user. Processes that
+        `arguments` are those of `Memory`. `path` is a directory that keeps the data; None is a temporary one, deleted after its last user. Processes that
         open the same path share one server. It runs until each of them has ended or called `close`. If it dies, the
         next call starts it again with its data.
         """

@@ -217,11 +217,7 @@ def owned(ids: Ids, owner: Owner | None) -> Ids:
 
 
 def required_ids(ids: Ids) -> tuple[str, str]:
-    """Return thread_id and user_id; raise `IdError` when the first is missing.
-
-    A thread without a user has to own itself: both ids are the same. If it has another owner, the server refuses the
-    operation.
-    """
+    """Return thread_id and user_id: a thread without a user owns itself. `IdError` when there is no thread."""
     thread_id = check_id(ids.thread_id, "thread_id")
     return thread_id, thread_id if ids.user_id is None else check_id(ids.user_id, "user_id")
 
@@ -273,11 +269,8 @@ def resolve(
 
 
 def owner_of_session(user_id: str | None) -> str | None:
-    """Find the owner of a chat history as `resolve` does; None means the present owner of the thread.
-
-    Only the running graph knows the authenticated user. An id that its config names, too, counts as one of a client:
-    RunnableWithMessageHistory passes on what it reads there.
-    """
+    """Find the owner of a chat history as `resolve` does; None means the present owner of the thread."""
+    # RunnableWithMessageHistory passes on what it reads in the config, so that counts as an id of a client
     user = _authenticated(_runtime(), None)
     if user is not None and user_id is not None and user_id == ensure_config().get("configurable", {}).get("user_id"):
         _check_user(user, user_id, _USER)
@@ -285,12 +278,8 @@ def owner_of_session(user_id: str | None) -> str | None:
 
 
 def _authenticated(runtime: Any, configurable: Any) -> str | None:
-    """Return the id of the user who is authenticated in this run or in the outer run of a tool; None without one.
-
-    The server makes an object of the user, and drops what a client has sent under that name. A client's JSON has no
-    attributes, so `langgraph_auth_user` is safe to read where there is no runtime. `langgraph_auth_user_id`, a str, is
-    not.
-    """
+    """Return the id of the user who is authenticated in this run or in the outer run of a tool; None without one."""
+    # the server makes an object of `langgraph_auth_user`: a client can forge texts, such as `langgraph_auth_user_id`
     users = (getattr(getattr(runtime, "server_info", None), "user", None), _value(configurable, "langgraph_auth_user"))
     identities = (getattr(user, "identity", None) for user in users)
     outer = outer_run.get()

@@ -281,8 +281,6 @@ def _update_text(
     if memory and edits:
         raise refusal("both `memory` and `edits` were sent", "send one of them")
     whole, refused = unescape(unwrapped(memory or "")), core.state.room(_Refused)
-    if form.default_mode == "replace" and "\n" not in whole:
-        whole = whole.replace("\\n", "\n")  # some models write line ends as two characters
     if not edits and not whole.strip() and form.default_mode == "append":
         raise _empty()
     scope_key = yield from _writable(core, ids)
