@@ -13,8 +13,8 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from langchain_workingmem._engine.plan import compute
-from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._redis.filters import both
+from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument
 from langchain_workingmem._text.clock import aware, zone_name
 from langchain_workingmem._text.nesting import check_depth, check_nesting, parse_json, shown

@@ -10,11 +10,10 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import compute, send
-from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
-from langchain_workingmem._redis.scripts import PAGE
+from langchain_workingmem._redis.scripts import PAGE, owner_tag, read_reply
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least, check_roles
 from langchain_workingmem.errors import WorkingMemError
