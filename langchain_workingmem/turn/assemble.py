@@ -58,8 +58,8 @@ def assemble(
 ) -> MemoryContext:
     """Put a context together, and note what the model is shown.
 
-    Order: system messages of the caller, the history, the rest of the list; what both have stands where the list has it. Memory goes
-    into a copy of the user's message, so that the prompt keeps its prefix.
+    Order: system messages of the caller, the history, the rest of the list; what both have stands where the list has
+    it. Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
     """
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
     given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
@@ -209,8 +209,8 @@ def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[
 def collect_contexts() -> Iterator[list[MemoryContext]]:
     """Collect the contexts that models are shown inside the `with` block, in order, one for each call of a model.
 
-    They are those of middleware, load nodes and `Memory.context`, also in the threads and tasks that LangGraph starts. Outside of
-    such a block memory keeps none. `contexts[-1].usage` tells what the last one costs.
+    They are those of middleware, load nodes and `Memory.context`, also in the threads and tasks that LangGraph starts.
+    Outside of such a block memory keeps none. `contexts[-1].usage` tells what the last one costs.
     """
     made: list[MemoryContext] = []
     token = _collecting.set((*_collecting.get(), made))

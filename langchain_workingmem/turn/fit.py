@@ -31,9 +31,10 @@ def fit(
 
     `is_cut`: the limit has left out some before.
 
-    Tool traffic is cut first, then turns, the oldest first. The last question and its answer stay, and so does the `present`
-    turn, which does not count. The history begins where the tokens of the thread (`uptos`, by id) pass a multiple of a third of
-    the limit. So its beginning, which providers cache, stays until the limit is reached; then about two thirds are left.
+    Tool traffic is cut first, then turns, the oldest first. The last question and its answer stay, and so does the
+    `present` turn, which does not count. The history begins where the tokens of the thread (`uptos`, by id) pass a
+    multiple of a third of the limit. So its beginning, which providers cache, stays until the limit is reached; then
+    about two thirds are left.
     """
     if options.max_tokens is None:
         return list(past), 0
@@ -109,8 +110,8 @@ def history_slice(
 ) -> list[BaseMessage]:
     """Leave out roles and tools as the options say, whole groups at a time; roles do not choose among the `given` ids.
 
-    A stored call whose results are among the `new` messages belongs to the present turn, and always stays. `said` are ids of
-    questions and answers: a structured answer whose tool is left out is shown as text.
+    A stored call whose results are among the `new` messages belongs to the present turn, and always stays. `said` are
+    ids of questions and answers: a structured answer whose tool is left out is shown as text.
     """
     excluded, roles = options.exclude_tools, options.roles
     fresh = {id(message) for message in new}
