@@ -22,8 +22,8 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.fit import question
 from langchain_workingmem.turn.gather import Gathered, gather
-from langchain_workingmem.turn.messages import question
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
