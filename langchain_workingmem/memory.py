@@ -45,11 +45,10 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.files import Files
-    from langchain_workingmem.models import MemoryContext
+    from langchain_workingmem.models import Diagnosis, MemoryContext
     from langchain_workingmem.observations import ObservationOptions
     from langchain_workingmem.observations.api import Observations
     from langchain_workingmem.options import ContextArguments, TimeZone
-    from langchain_workingmem.reports import Diagnosis
 
 _log = logging.getLogger("langchain_workingmem")
 WINGS.update(

@@ -15,8 +15,8 @@ from langgraph.config import get_config
 from langchain_workingmem._engine import calls
 from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Call, Sleep
-from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError

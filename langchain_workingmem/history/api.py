@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._redis.access import delete_from
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
+from langchain_workingmem._redis.scripts import delete_from
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError

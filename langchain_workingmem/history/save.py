@@ -10,12 +10,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
-from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
 from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
-from langchain_workingmem._redis.scripts import READ, WRITE
+from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep_later, undone
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.sending import has_mark

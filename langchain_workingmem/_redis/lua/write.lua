@@ -6,7 +6,8 @@
 --   settings   digest of the embedding settings; '' without vectors
 --   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
 --   asked      id of a message that must be stored: {gone} if it was deleted, {stale} if it is superseded without `back`
---   exists     the thread must exist; `fields` of a new one
+--   exists     the thread must exist
+--   skip       messages whose ids are stored or were deleted are left out, instead of {known}
 --   drop       ranges of seqs to supersede; `back` seqs to bring back
 --   aliases    other ids, each with the stored one; `deleted` ids that imports do not store
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
@@ -38,6 +39,8 @@ for at, value in ipairs(values_of(KEYS[5], ids)) do
     message.seq = found[1]
   elseif head.again and head.again[message.id] then
     message.older = found[1] and table.concat(found, ' ')
+  elseif value and head.skip then
+    message.is_left_out = true
   elseif value and not message.seq and not message.facts then
     local one = message_at(found[1] or -1)
     if one and one.is_current and one.words == message.words then same = same + 1 end
@@ -143,14 +146,16 @@ end
 
 local is_heal = head.messages[1] and head.messages[1].facts -- new vectors alone are no change that listings show
 for at, message in ipairs(head.messages) do
-  if message.seq or message.facts then
+  if message.is_left_out then
+    seqs[at] = -1
+  elseif message.seq or message.facts then
     seqs[at] = replace(message, ARGV[argument])
   else
     seqs[at], new[#new + 1], changed = add(message, ARGV[argument]), at - 1, true
   end
   argument = argument + 1 + 2 * message.chunks + message.media
 end
-if not changed and not head.aliases and not head.fields then
+if not changed and not head.aliases then
   return {cjson.encode({is_same = true, count = count, version = version, seqs = seqs})}
 end
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
@@ -161,7 +166,6 @@ local own = {updated_at = is_heal and thread.updated_at or at, next_seq = whole(
   upto = whole(upto), next_number = whole(next_number), ttl = ttl and whole(ttl)}
 if is_new then
   own.user, own.layout, own.created_at, own.labels, own.vectors_until = owner, LAYOUT, at, '', expiry
-  for name, value in pairs(head.fields or {}) do own[name] = value end
 end
 local fields = {}
 for name, value in pairs(own) do fields[#fields + 1], fields[#fields + 2] = name, value end
