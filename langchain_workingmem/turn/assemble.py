@@ -32,7 +32,7 @@ from langchain_workingmem.usage import Counting
 from langchain_workingmem.working_memory.prompt import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -53,7 +53,6 @@ class Shown:
     for_model: bool = False  # it has to begin with the user, because Bedrock refuses an answer there, and Gemini a call
     tools: Sequence[str] | None = None  # names of the model's tools; None: those of the options
     name: str | None = None  # of the memory, where an agent has several
-    in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None  # see `Counting`
 
 
 _TO_A_PROGRAM = Shown()
@@ -116,7 +115,7 @@ def assemble(
         omitted=old + omitted,
         observations=gathered.parts.get("observations"),
     )
-    object.__setattr__(context, "counting", Counting(options.token_counter, present, shown.in_prompt))
+    object.__setattr__(context, "counting", Counting(options.token_counter, present))
     for made in _collecting.get():
         made.append(context)
     return context
