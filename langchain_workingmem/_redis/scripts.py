@@ -7,7 +7,6 @@ being deleted.
 from __future__ import annotations
 
 import hashlib
-import re
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
 
 _PACKAGE = files("langchain_workingmem")
-_FLAGS = re.compile("((?:#![^\n]*\n)?)(.*)", re.DOTALL)  # Redis reads flags of a script only in its first line
 READING, CHANGING = ("common",), ("common", "derived/rows", "changing")  # the parts before a script
 
 
@@ -59,8 +57,9 @@ class Script:
     """
 
     def __init__(self, name: str, *parts: str) -> None:
-        flags, own = _FLAGS.match(_source(name)).groups()  # type: ignore[union-attr]  # it matches any text
-        self.name, self.source = name, "".join((flags, *map(_source, parts), own))
+        own = _source(name)
+        flags = own[: own.index("\n") + 1] if own.startswith("#!") else ""  # Redis reads them only in the first line
+        self.name, self.source = name, "".join((flags, *map(_source, parts), own.removeprefix(flags)))
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         SCRIPT_SOURCES[self.sha] = self.source
 
