@@ -211,7 +211,7 @@ def test_json_of_more_levels_is_refused_or_left_out_as_what_is_no_json(
     message = ToolMessage("hi", tool_call_id="c", id="m", artifact=value, additional_kwargs={"deep": value, "flat": 1})
     plain.history.append([message], **IDS)
     assert plain.history.messages("t") == [ToolMessage("hi", tool_call_id="c", id="m", additional_kwargs={"flat": 1})]
-    assert "artifact is not JSON" in caplog.text
+    assert "not JSON in its artifact" in caplog.text
 
 
 # ---------------------------------------------------------------------- vectors
