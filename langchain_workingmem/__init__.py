@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import *
     from langchain_workingmem.observations import ObservationOptions
     from langchain_workingmem.options import *
-    from langchain_workingmem.reports import DeletionReport
     from langchain_workingmem.store import RedisMemoryStore
     from langchain_workingmem.turn import collect_contexts
 
@@ -76,7 +75,6 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DeletionReport": "reports",
     "HybridWeights": "options",
     "Ids": "options",
     "LocalEmbeddings": "embeddings",

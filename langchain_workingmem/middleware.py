@@ -203,7 +203,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             for_model=True,
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
-            in_prompt=partial(_with_blocks, request.system_message),
         )
         context = assemble(self._core.state, self._turn.history, gathered, messages, shown)
         return request.override(

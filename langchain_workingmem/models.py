@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence  # noqa: TC003 - for pydantic
+from collections.abc import Iterable, Iterator, Mapping, Sequence  # noqa: TC003 - for pydantic
 from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - likewise
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 import orjson
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._text.clock import from_micros, to_micros, to_minute
+from langchain_workingmem._text.clock import from_micros, to_minute
 from langchain_workingmem._text.rendering import conversations, line
-from langchain_workingmem._text.said import KINDS
+from langchain_workingmem._text.said import KINDS, STRIDE
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
 
 T = TypeVar("T")
+Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
+CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented"]
 
 
 class Shown:
@@ -41,19 +45,6 @@ class Shown:
     def _drawn(self, module: str) -> Any:
         records, drawing = (import_module(f"langchain_workingmem.display.{name}") for name in ("records", module))
         return drawing.draw(records.picture_of(self))
-
-
-class _Lazy:
-    """Makes what a slot holds at its first use: most messages and hits are only rendered, which is quicker."""
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> Any:  # only for what is not set yet
-        make = getattr(type(self), f"_make_{name}", None)
-        if make is None:
-            raise AttributeError(name)
-        object.__setattr__(self, name, made := make(self))
-        return made
 
 
 # ---------------------------------------------------------------------- threads and messages
@@ -108,87 +99,52 @@ class Page(Shown, Generic[T]):
         return "\n".join(map(str, self.items))
 
 
-class _Stored(_Lazy):
-    __slots__ = ("place", "record")  # its seq in keys and facts; what is stored: `at`, `type`, `data`
-
-    def _make_stored_at(self) -> datetime:
-        return from_micros(self.record["at"])
-
-    def _make_message(self) -> BaseMessage:
-        return KINDS[self.record["type"]](**self.record["data"])
-
-    def _make_place(self) -> int:  # of a row that a program has made, or that was pickled
-        return int(self.seq)
-
-    def _make_record(self) -> dict[str, Any]:  # likewise
-        message = self.message
-        calls = getattr(message, "tool_calls", None)
-        data = {"content": message.content, "tool_calls": calls, "name": message.name}
-        return {"type": message.type, "at": to_micros(self.stored_at), "data": data}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class StoredMessage(_Stored):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StoredMessage:
     """A message with what the store knows about it."""
 
-    message: BaseMessage
     thread_id: str
     seq: int  # position in the thread: assigned by the server, rising, never reused
-    stored_at: datetime  # strictly rising within a thread
     superseded: bool = False  # no longer part of the thread's history: edited, regenerated, on another branch
-    refused: bool = False  # a provider refused it, so models no longer receive it
-    upto: int = 0  # estimated tokens of the thread up to this message; 0 for tool traffic
+    refused: bool = field(default=False, repr=False)  # a provider refused it, so models no longer receive it
+    upto: int = field(default=0, repr=False)  # estimated tokens of the thread up to this message; 0 for tool traffic
+    record: dict[str, Any] = field(repr=False)  # what is stored: `type`, `kind`, `at`, `data`
+    place: int = field(repr=False)  # its seq in keys and facts
 
     @classmethod
-    def of(cls, body: bytes | None, thread_id: str, place: int, upto: int = 0, *, make: bool = False) -> Self:
-        """Read a body; `place` is its seq in keys and facts. `make`: with its message. Raises what is in `UNREADABLE`."""
-        return cls.each([(place, upto, body)], thread_id, make=make)[0]
+    def of(cls, body: bytes | None, thread_id: str, place: int, upto: int = 0) -> Self:
+        """Read a body; raises what is in `UNREADABLE`."""
+        if not body:
+            raise ValueError("its body is gone")
+        sign, text = body[:1], body.lstrip(b"-!")
+        try:
+            record: dict[str, Any] = orjson.loads(text)
+        except orjson.JSONDecodeError:  # an escaped lone surrogate
+            record = json.loads(text)
+        record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
+        return cls(
+            thread_id=thread_id,
+            seq=record["number"],
+            superseded=sign == b"-",
+            refused=sign == b"!",
+            upto=upto,
+            record=record,
+            place=place,
+        )
 
-    @classmethod
-    def each(
-        cls,
-        found: Iterable[tuple[int, int, bytes | None]],
-        thread_id: str,
-        *,
-        make: bool = False,
-        unreadable: tuple[type[Exception], ...] = (),
-        tell: Callable[[str, int, Exception], None] = lambda *_: None,
-    ) -> list[Self]:
-        """Read bodies, each with its place and tokens, as `of` does; leave out what is `unreadable`, and `tell` of it.
+    @cached_property
+    def message(self) -> BaseMessage:
+        """Return the message. It is made now: most are only rendered, which is quicker."""
+        return KINDS[self.record["type"]](**self.record["data"])
 
-        One call for all, and no message is made before somebody looks at it: a turn reads dozens.
-        """
-        rows, new, put = list["Self"](), object.__new__, object.__setattr__
-        for place, upto, body in found:
-            try:
-                if not body:
-                    raise ValueError("its body is gone")
-                sign, text = body[:1], body if body[:1] == b"{" else body[1:]
-                try:
-                    record: dict[str, Any] = orjson.loads(text)
-                except orjson.JSONDecodeError:  # an escaped lone surrogate
-                    record = json.loads(text)
-                record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
-                row = new(cls)
-                put(row, "record", record)
-                put(row, "place", place)
-                put(row, "thread_id", thread_id)
-                put(row, "seq", record["number"])
-                put(row, "superseded", sign == b"-")
-                put(row, "refused", sign == b"!")
-                put(row, "upto", upto)
-                if make:
-                    put(row, "message", KINDS[record["type"]](**record["data"]))
-                rows.append(row)
-            except unreadable as error:
-                tell(thread_id, place, error)
-        return rows
+    @cached_property
+    def stored_at(self) -> datetime:
+        """Return when it was stored, strictly rising within a thread."""
+        return from_micros(self.record["at"])
 
     def with_message(self, message: BaseMessage) -> Self:
         """Return the row with another message, such as an excerpt."""
-        row = replace(self, message=message, stored_at=self.stored_at)
-        object.__setattr__(row, "place", self.place)
-        return row
+        return replace(self, record=self.record | {"data": dict(message)})
 
     @property
     def role(self) -> str:
@@ -205,19 +161,37 @@ class StoredMessage(_Stored):
 # ---------------------------------------------------------------------- recall
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RecallHit:
     """A message that a search found, with its window."""
 
-    message: BaseMessage  # as it is stored, or, within a budget, a marked copy with an excerpt
     thread_id: str
     # comparable within one result; hits are ranked by it, except with a reranker that gives no scores: its order counts
     score: float
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
-    before: list[BaseMessage]  # what was said before it in its thread, in order: no tool traffic
-    after: list[BaseMessage]
-    stored_at: datetime
     thread_title: str | None
+    rows: list[StoredMessage] = field(repr=False)  # the window
+    at: int = field(repr=False)  # where the message stands in it
+
+    @cached_property
+    def message(self) -> BaseMessage:
+        """Return the message as it is stored, or, within a budget, a marked copy with an excerpt."""
+        return self.rows[self.at].message
+
+    @cached_property
+    def before(self) -> list[BaseMessage]:
+        """Return what was said before it in its thread, in order: no tool traffic."""
+        return [row.message for row in self.rows[: self.at]]
+
+    @cached_property
+    def after(self) -> list[BaseMessage]:
+        """Return what was said after it."""
+        return [row.message for row in self.rows[self.at + 1 :]]
+
+    @cached_property
+    def stored_at(self) -> datetime:
+        """Return when it was stored."""
+        return self.rows[self.at].stored_at
 
     def __repr__(self) -> str:
         return f"<RecallHit {self.message.id!r} of {self.thread_id!r}: {self.similarity:.2f}>"
@@ -226,24 +200,8 @@ class RecallHit:
         return "\n".join(map(line, (*self.before, self.message, *self.after)))
 
 
-class _Found(Shown, _Lazy):
-    # thread, seq and next seq of rows between which nothing was said; what makes the hits; titles by thread
-    __slots__ = ("adjacent", "make", "titles")
-
-    def _make_hits(self) -> list[RecallHit]:
-        return list(self.make())
-
-    def _make_adjacent(
-        self,
-    ) -> frozenset[tuple[str, int, int]]:  # of a result that a program has made, or that was pickled
-        return frozenset()
-
-    def _make_titles(self) -> dict[str, str | None]:  # likewise
-        return {hit.thread_id: hit.thread_title for hit in self.hits}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RecallResult(_Found):
+class RecallResult(Shown):
     """The hits of a search, the best first, and their windows as one list of messages."""
 
     hits: list[RecallHit] = field(default_factory=list)
@@ -251,26 +209,10 @@ class RecallResult(_Found):
     # why a turn shows nothing of what was found: none is near enough ("far"), or all are about as near ("ordinary")
     silent: str | None = None
 
-    @classmethod
-    def of(
-        cls,
-        rows: list[StoredMessage],
-        titles: dict[str, str | None],
-        adjacent: frozenset[tuple[str, int, int]],
-        make: Callable[[], list[RecallHit]],
-    ) -> Self:
-        """Return a result whose hits are made when somebody looks at them."""
-        found, put = object.__new__(cls), object.__setattr__
-        put(found, "rows", rows)
-        put(found, "titles", titles)
-        put(found, "adjacent", adjacent)
-        put(found, "make", make)
-        put(found, "silent", None)
-        return found
-
-    def with_rows(self, rows: list[StoredMessage]) -> Self:
-        """Return the result with some of its rows."""
-        return self if len(rows) == len(self.rows) else self.of(rows, self.titles, self.adjacent, lambda: self.hits)
+    @property
+    def titles(self) -> dict[str, str | None]:
+        """Return the titles of the threads, by id."""
+        return {hit.thread_id: hit.thread_title for hit in self.hits}
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -291,12 +233,16 @@ class RecallResult(_Found):
 
     def windows(self) -> dict[str, list[list[StoredMessage]]]:
         """Return the merged windows by thread, in order of time: a list for each run of messages without a gap."""
+        beside = {(hit.thread_id, one.place, other.place) for hit in self.hits for one, other in pairwise(hit.rows)}
         found: dict[str, list[list[StoredMessage]]] = {}
         for row in self.rows:
             runs = found.setdefault(row.thread_id, [])
-            if not runs or (row.thread_id, runs[-1][-1].place, row.place) not in self.adjacent:
-                runs.append([])
-            runs[-1].append(row)
+            last = runs[-1][-1].place if runs else 0
+            is_next = row.place == last + STRIDE or (row.thread_id, last, row.place) in beside
+            if runs and is_next:
+                runs[-1].append(row)
+            else:
+                runs.append([row])
         return found
 
     def to_documents(self) -> list[Document]:
@@ -412,8 +358,7 @@ class MemoryContext(_Counted):
         """Count the tokens of `system` (a system message for each block) and `messages`, by part.
 
         Counted when it is asked, each time, by `HistoryOptions.token_counter`; a context that was stored meanwhile, as
-        in a checkpoint, by "approximate". A context that middleware has made counts what the request has more than the
-        program's own system prompt and tools.
+        in a checkpoint, by "approximate". The program's own system prompt and tools are not counted.
         """
         return usage_of(self.system, self.messages, getattr(self, "counting", None) or Counting())
 
@@ -422,3 +367,114 @@ class MemoryContext(_Counted):
 
     def __str__(self) -> str:
         return "\n\n".join([*(f"system: {text}" for text in self.system), *map(line, self.messages)])
+
+
+# ---------------------------------------------------------------------- users, reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check of the doctor."""
+
+    check: str  # connection, server, search, persistence, eviction, memory, vectors, model and so on
+    level: Level  # "unknown": this Redis user lacks the right to read it
+    message: str
+    remedy: str | None = None  # None: nothing needs to be done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis(Shown):
+    """The findings of the doctor, in the order of its checks. Iterating a diagnosis iterates its findings."""
+
+    findings: list[Finding]
+
+    @property
+    def level(self) -> Level:
+        """Return the worst level; "unknown" does not count."""
+        levels = {finding.level for finding in self.findings}
+        return next((level for level in ("error", "warning") if level in levels), "ok")
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionReport:
+    """Counts of what a deletion has deleted."""
+
+    user_id: str
+    threads: int = 0
+    messages: int = 0
+    vectors: int = 0
+    working_memories: int = 0  # of the user and of its threads
+    revisions: int = 0
+    files: int = 0  # each with its revisions
+    # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot
+    checkpoints: CheckpointsOutcome = "not asked"
+    verified: bool  # no key names the user any more; False: others wrote at the same time, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """What a merge has moved from one user to another one."""
+
+    source: str
+    into: str
+    threads: int = 0
+    messages: int = 0
+    working_memories: int = 0  # 1: that of the source was merged
+    files: int = 0  # each with its revisions; without those that both have alike
+    # of the source, where the other user has another file: old path to new
+    files_renamed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """Counts of what an import has added."""
+
+    user_id: str
+    threads: int = 0
+    messages: int = 0
+    skipped: int = 0  # messages that were stored already
+    dropped: int = 0  # messages that an importer has left out, such as system prompts
+    working_memories: int = 0
+    revisions: int = 0
+    files: int = 0
+    # paths where another file is stored, or was deleted: it stays as it is
+    files_left: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillReport:
+    """Counts of what a backfill has added, and the threads that it has left as they are."""
+
+    threads: int = 0  # that got messages
+    messages: int = 0
+    known: int = 0  # threads of which memory had all messages already
+    skipped: int = 0  # threads without an owner, or without messages
+    left: Mapping[str, str] = field(default_factory=dict)  # by thread id: why it was not stored, or not to its end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperReport:
+    """A working memory after its keeper has read a thread."""
+
+    memory: WorkingMemoryState
+    operations: int = 0  # that have changed a value
+    left_out: int = (
+        0  # operations that could not be taken: of a path or value that the schema lacks, or without a source
+    )
+    last_error: str | None = None  # why the model has failed; what it has not read waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSummary:
+    """A user who owns threads."""
+
+    user_id: str
+    threads: int
+    messages: int  # of these threads
+    updated_at: datetime  # when the last of these threads changed

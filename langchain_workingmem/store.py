@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from langgraph.store.base import BaseStore, PutOp, ensure_embeddings
 
@@ -14,13 +11,12 @@ from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items import StoreState, Vectors, millis, run_operations, together
+from langchain_workingmem.items import StoreState, Vectors, millis, run_operations
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from datetime import timedelta
-    from types import TracebackType
 
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
@@ -30,12 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _QUERY_CACHE = 1000  # embeddings
-_AT_ONCE = 1000  # calls that share a round trip at most
-
-
-class _Call(NamedTuple):
-    ops: list[Op]
-    reply: asyncio.Future[list[Result]]
 
 
 class RedisMemoryStore(SetUpOnEntry, BaseStore):
@@ -99,9 +89,6 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         embedder = Embedder(self.embeddings, _QUERY_CACHE)
         vectors = None if self.index_config is None else Vectors.of(self.index_config)
         self._state = StoreState(Keys(key_prefix), embedder, vectors, create_index)
-        self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
-        self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     def from_conn_string(
@@ -120,49 +107,20 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
 
         Everything is checked and embedded before anything is written; of several puts to one item the last wins. Raises
         `InvalidNamespaceError` and `OptionError`, both ValueErrors, for invalid operations, `EmbeddingError` and
-        `EmbeddingSizeError`, and, inside the event loop of an `async with`, asyncio's `InvalidStateError`.
+        `EmbeddingSizeError`.
         """
-        self._refuse_to_block()
-        ops = list(ops)
-        return self._runner.run(self._ready(run_operations(self._state, ops), ops))
+        return self._runner.run(self._plan([*ops]))
 
-    def _ready(self, plan: Plan[T], ops: Sequence[Op]) -> Plan[T]:
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Async twin of `batch`."""
+        return await self._async_runner.run(self._plan([*ops]))
+
+    def _plan(self, ops: list[Op]) -> Plan[list[Result]]:
+        plan = run_operations(self._state, ops)
         if calls.watch is not None:
             name = "put" if any(isinstance(op, PutOp) for op in ops) else "search"
             plan = calls.watch(plan, f"RedisStore.{name}", self._state.keys.prefix)
         return plan if self._state.layout_known else with_layout(self._state, plan)
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Async twin of `batch`. Concurrent calls share their round trips and calls of the model."""
-        loop = asyncio.get_running_loop()
-        calls = self._calls.setdefault(loop, [])
-        call = _Call(list(ops), loop.create_future())
-        calls.append(call)
-        if len(calls) == 1:
-            task = loop.create_task(self._answer(calls))  # runs after the tasks that are ready now
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return await call.reply
-
-    async def _answer(self, waiting: list[_Call]) -> None:
-        calls = waiting[:]
-        waiting.clear()
-        for start in range(0, len(calls), _AT_ONCE):
-            await self._answer_together(calls[start : start + _AT_ONCE])
-
-    async def _answer_together(self, calls: list[_Call]) -> None:
-        try:
-            plan = together(run_operations(self._state, call.ops) for call in calls)
-            replies = await self._async_runner.run(self._ready(plan, [op for call in calls for op in call.ops]))
-        except Exception as error:  # noqa: BLE001 - goes to the callers
-            if len(calls) > 1:  # every operation may be repeated: each caller gets a reply or an error for that call
-                await asyncio.gather(*(self._answer_together([call]) for call in calls))
-            elif not calls[0].reply.done():
-                calls[0].reply.set_exception(error)
-            return
-        for call, reply in zip(calls, replies, strict=True):
-            if not call.reply.done():  # it may be cancelled
-                call.reply.set_result(reply)
 
     def setup(self) -> None:
         """Create the indexes now instead of at first use. Idempotent."""
@@ -180,26 +138,8 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         """Close the connections of the running event loop, and those that `close` does."""
         await self._async_runner.aclose(self.close)
 
-    async def __aenter__(self) -> Self:
-        await super().__aenter__()
-        self._loop = asyncio.get_running_loop()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop = None
-        await super().__aexit__(kind, error, trace)
-
     def __repr__(self) -> str:
         return f"<RedisMemoryStore {self._state.keys.prefix!r}{', with vectors' if self._state.vectors else ''}>"
-
-    def _refuse_to_block(self) -> None:
-        """Raise in the same cases as LangGraph's AsyncPostgresStore and AsyncSqliteStore."""
-        with suppress(RuntimeError):  # there is no running loop
-            if asyncio.get_running_loop() is self._loop:
-                msg = "a sync call would block this store's event loop: await the async one (aget, aput, asearch, ...)"
-                raise asyncio.InvalidStateError(msg)
 
 
 def _embeddings(index: IndexConfig) -> Embeddings:

@@ -354,7 +354,16 @@ def read_rows(
     found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool = False
 ) -> list[StoredMessage]:
     """Read bodies, each with its place and the tokens of the thread up to it, and with `make` messages; log once what is left out."""
-    return StoredMessage.each(found, thread_id, make=make, unreadable=UNREADABLE, tell=tell_damage)
+    rows = []
+    for place, upto, body in found:
+        try:
+            row = StoredMessage.of(body, thread_id, place, upto)
+            if make:
+                row.message  # noqa: B018 - makes it
+            rows.append(row)
+        except UNREADABLE as error:
+            tell_damage(thread_id, place, error)
+    return rows
 
 
 def is_readable(row: StoredMessage) -> bool:

@@ -19,14 +19,13 @@ from langchain_workingmem.errors import (
     RedisReplyError,
     WorkingMemError,
 )
-from langchain_workingmem.models import StoredMessage
-from langchain_workingmem.reports import Diagnosis, Finding
+from langchain_workingmem.models import Diagnosis, Finding, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.reports import Level
+    from langchain_workingmem.models import Level
 
 MOST = 100  # the newest threads, and of each the newest messages, that are looked at
 NEARLY_FULL = 0.9  # of maxmemory
@@ -211,7 +210,7 @@ def _unreadable(thread_id: str, messages: list[Facts], bodies: list[bytes | None
     for facts, body in zip(messages, bodies, strict=True):
         try:
             if body is not None:  # else it was deleted meanwhile
-                StoredMessage.of(body, "", facts.seq, make=True)
+                StoredMessage.of(body, "", facts.seq).message  # noqa: B018 - makes it
         except UNREADABLE as error:
             why = str(error).partition("\n")[0] or type(error).__name__
             seen = f"message {facts.id!r} of thread {thread_id!r} cannot be read, and is left out ({why})"

@@ -163,9 +163,6 @@ def author_tag(name: str, role: str = "") -> str:
     return THE_USER if role == "human" else ""
 
 
-STRIDE = 4096  # what was said has multiples of it as seqs, tool traffic the numbers between (write.lua)
-
-
 class Facts(NamedTuple):
     """A stored message without its body. docs/storage-layout.md has each part."""
 

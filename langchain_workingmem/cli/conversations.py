@@ -16,7 +16,6 @@ from langchain_workingmem.display.pictures import SHOWN_IN, clock, counted, minu
 
 if TYPE_CHECKING:
     from langchain_workingmem.models import Page
-    from langchain_workingmem.reports import UserPage
 
 Role = Annotated[list[str] | None, typer.Option("--role", help="Only of user, assistant or tool. Repeatable.")]
 Since = Annotated[datetime | None, typer.Option(help="Only from this time on.")]
@@ -79,7 +78,7 @@ def show(
     _point(page)
 
 
-def _point(page: Page[Any] | UserPage) -> None:
+def _point(page: Page[Any]) -> None:
     if page.next_cursor is not None:
         base.tell(f"For the next page add --cursor {shlex.quote(page.next_cursor)}")
 

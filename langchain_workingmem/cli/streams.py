@@ -10,6 +10,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -33,7 +34,9 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
         # what its repr leaves out is for the package itself
-        return {field.name: getattr(value, field.name) for field in fields(value) if field.repr}
+        names = [field.name for field in fields(value) if field.repr]
+        names += [name for name, made in vars(type(value)).items() if isinstance(made, cached_property)]
+        return {name: getattr(value, name) for name in names}
     if isinstance(value, datetime):
         return value.isoformat()
     from langchain_core.messages import BaseMessage, message_to_dict

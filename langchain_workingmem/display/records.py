@@ -11,10 +11,20 @@ from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.display.pictures import BLOCK, Block, Picture, Table, clock, counted, excerpt, label, minutes
 from langchain_workingmem.display.safe import cut
-from langchain_workingmem.models import MemoryContext, Page, RecallResult, StoredMessage, Thread, WorkingMemoryState
-from langchain_workingmem.reports import Diagnosis, UserPage
+from langchain_workingmem.models import (
+    Diagnosis,
+    MemoryContext,
+    Page,
+    RecallResult,
+    StoredMessage,
+    Thread,
+    UserSummary,
+    WorkingMemoryState,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langchain_core.messages import BaseMessage
 
 
@@ -35,8 +45,8 @@ def _(page: Page[Any]) -> Picture:
     more = {"more": None if page.next_cursor is None else "pass next_cursor"}
     if not page.items:
         return Picture(f"Nothing on this page, {page.total:,} in all", more)
-    noun = "threads" if isinstance(page.items[0], Thread) else "messages"
-    rows = [_thread_row(one) if isinstance(one, Thread) else _message_row(one) for one in page.items]
+    noun, row_of = _KINDS[type(page.items[0])]
+    rows = [row_of(one) for one in page.items]
     return Picture(f"{len(page):,} of {page.total:,} {noun}", more, Table(rows))
 
 
@@ -90,21 +100,6 @@ def _(diagnosis: Diagnosis) -> Picture:
     return Picture(f"Diagnosis: {diagnosis.level}", {}, Table(rows))
 
 
-@picture_of.register(UserPage)
-def _(page: UserPage) -> Picture:
-    rows = [
-        {
-            "user": label(one.user_id),
-            "threads": f"{one.threads:,}",
-            "messages": f"{one.messages:,}",
-            f"updated ({clock()})": minutes(one.updated_at),
-        }
-        for one in page.users
-    ]
-    more = {"more": None if page.next_cursor is None else "pass next_cursor"}
-    return Picture(counted(len(rows), "user"), more, *([Table(rows)] if rows else []))
-
-
 def _thread_row(thread: Thread) -> dict[str, str]:
     return {
         "title": label(thread.title) if thread.title else "(no title)",
@@ -118,6 +113,19 @@ def _thread_row(thread: Thread) -> dict[str, str]:
 def _message_row(row: StoredMessage) -> dict[str, str]:
     cells = {"thread": label(row.thread_id), "number": str(row.seq)}
     return cells | {f"time ({clock()})": minutes(row.stored_at)} | _spoken(row.message)
+
+
+def _user_row(user: UserSummary) -> dict[str, str]:
+    counts = {"threads": f"{user.threads:,}", "messages": f"{user.messages:,}"}
+    return {"user": label(user.user_id)} | counts | {f"updated ({clock()})": minutes(user.updated_at)}
+
+
+# what a page holds, and how a row shows it
+_KINDS: dict[type, tuple[str, Callable[[Any], dict[str, str]]]] = {
+    Thread: ("threads", _thread_row),
+    StoredMessage: ("messages", _message_row),
+    UserSummary: ("users", _user_row),
+}
 
 
 def _spoken(message: BaseMessage) -> dict[str, str]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import compute, send
-from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
-from langchain_workingmem._redis.scripts import PAGE
+from langchain_workingmem._redis.scripts import PAGE, owner_tag, read_reply
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least, check_roles
 from langchain_workingmem.errors import WorkingMemError
@@ -125,14 +123,13 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
     for row, texts in zip(waiting, (yield from send(*commands)), strict=True):
         if None not in texts:
             put_media(row.record, texts)
-            with suppress(AttributeError):
-                object.__delattr__(row, "message")  # it is made again
+            vars(row).pop("message", None)  # it is made again
         elif not keep_lost:
             row.record["type"] = "gone"
 
 
-# ---------------------------------------------------------------------- all threads of a user
-# They live in different slots of a cluster, so no key can hold all of their messages, and a page is a merge of the times of each.
+# ---------------------------------------------------------------------- all threads of a user They live in different
+# slots of a cluster, so no key can hold all of their messages, and a page is a merge of the times of each.
 
 
 def of_user(

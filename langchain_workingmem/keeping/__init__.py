@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import owner_of
+from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem.derived.rows import Rows, commit, read_work
@@ -18,8 +18,7 @@ from langchain_workingmem.keeping.document import without_rows as _without_rows
 from langchain_workingmem.keeping.keeper import Keeper
 from langchain_workingmem.keeping.made import commands_for, form_of, renew, renew_later, sources_in
 from langchain_workingmem.keeping.made import verified as verified
-from langchain_workingmem.models import WorkingMemoryValue, unknown_path
-from langchain_workingmem.reports import KeeperReport
+from langchain_workingmem.models import KeeperReport, WorkingMemoryValue, unknown_path
 from langchain_workingmem.working_memory.store import ScopeKey, find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from langchain_workingmem.faces.for_models import Whole
-from langchain_workingmem.faces.tools import Search
-from langchain_workingmem.faces.tools.updating import NoArguments
+from langchain_workingmem.faces.tools import NoArguments, Search
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
 MOST_THREADS, MOST_FOUND = 100, 50

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain, pairwise, takewhile
+from itertools import chain, takewhile
 from math import inf, isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -12,13 +12,13 @@ from langchain_core.messages import AIMessage
 
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.codec import PLAIN, is_readable, read_rows
-from langchain_workingmem._redis.keys import STRIDE, decode, encode
+from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.rendering import message_text, row_text
-from langchain_workingmem._text.said import attachments, structured_text, words_in
+from langchain_workingmem._text.said import STRIDE, attachments, structured_text, words_in
 from langchain_workingmem._text.sending import as_shown, with_calls
 from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
-from langchain_workingmem.errors import RerankerError
+from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.query import LEAST, TIMES
@@ -205,7 +205,7 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
 
 
 def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Page) -> Plan[list[Found]]:
-    """Let the reranker order hits and drop some. No round trip; `RerankerError` if it fails or returns what it was not given."""
+    """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns what it was not given."""
     if options.reranker is None or not hits:
         return [*hits]
     from langchain_workingmem._engine import calls
@@ -223,7 +223,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
         metadata = getattr(one, "metadata", {})
         id = (metadata.get("thread_id", ""), metadata.get("message_id"))
         if id not in by_id:
-            raise RerankerError(
+            raise ModelError(
                 "the reranker returned what is no hit",
                 remedy="return some of the documents that it was given, with their metadata",
             )
@@ -256,33 +256,21 @@ def in_windows(
         front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
         windows.append((hit, front[::-1], back))
     runs = [[*front, hit.position, *back] for hit, front, back in windows]
-    shown = {*chain(*runs)}
-    ordered = [rows[at] for _, at in sorted((page.rows[at].record["at"], at) for at in shown)]
-    pairs = {pair for run in runs for pair in pairwise(run)}
-    pairs |= {(at, after) for at in shown if (after := (at[0], at[1] + STRIDE)) in shown}
-    adjacent = frozenset((rows[one].thread_id, one[1], other[1]) for one, other in pairs)
-    titles = {rows[at].thread_id: page.titles[at[0]] for at in shown}
-
-    def make() -> list[RecallHit]:
-        return [as_hit(hit, page, front, back, rows) for hit, front, back in windows]
-
-    return RecallResult.of(ordered, titles, adjacent, make)
+    ordered = [rows[at] for _, at in sorted((page.rows[at].record["at"], at) for at in {*chain(*runs)})]
+    return RecallResult(hits=[as_hit(hit, page, front, back, rows) for hit, front, back in windows], rows=ordered)
 
 
 def as_hit(
     hit: Found, page: Page, front: Sequence[Position], back: Sequence[Position], rows: Mapping[Position, StoredMessage]
 ) -> RecallHit:
     """Build a hit with its window, in order; `rows` hold excerpts of its messages."""
-    row = rows[hit.position]
     return RecallHit(
-        message=row.message,
-        thread_id=row.thread_id,
+        thread_id=rows[hit.position].thread_id,
         score=hit.ranked.score if hit.relevance is None else hit.relevance,
         similarity=min(hit.ranked.similarity, 1.0),  # long vectors by "ip" have more
-        before=[rows[position].message for position in front],
-        after=[rows[position].message for position in back],
-        stored_at=row.stored_at,
         thread_title=page.titles[hit.position[0]],
+        rows=[rows[at] for at in (*front, hit.position, *back)],
+        at=len(front),
     )
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from langchain_workingmem._redis.keys import STRIDE, THE_USER
+from langchain_workingmem._redis.keys import THE_USER
+from langchain_workingmem._text.said import STRIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -13,9 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from langchain_workingmem._redis.keys import STRIDE, check_id
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem._text.said import STRIDE
 from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.display.pictures import clock, minutes, shown_in
 from langchain_workingmem.display.records import pretty
@@ -115,7 +116,8 @@ class Studio:
         values |= {"path": request.url.path, "query": request.query_params, "status": status}
         thread, zone = values.get("thread"), None
         with suppress(OptionError):  # a page shows times in any case
-            zone = self.state.zone(getattr(thread, "id", thread), values.get("user"))
+            if user := values.get("user"):  # else it shows all users
+                zone = self.state.zone(getattr(thread, "id", thread), user)
         with shown_in(zone):
             return HTMLResponse(self.templates.get_template(template).render(**values), status)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem.checks import at_least
+from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem.checks import LARGEST, at_least
+from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.display.bars import progress_bar
-from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError
-from langchain_workingmem.history import selection
+from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, WorkingMemError
+from langchain_workingmem.history import read_page, selection
+from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.copies import Clone, Saver
+from langchain_workingmem.threads.copies import Saver, Writer, copy_messages, copy_working_memory
 from langchain_workingmem.threads.copies import backfill as plan_backfill
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, make_document, size_of, write_revision
@@ -26,8 +31,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.models import ClonedThread, Page, Thread
-    from langchain_workingmem.reports import BackfillReport
+    from langchain_workingmem.models import BackfillReport, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
 
 
@@ -185,19 +189,41 @@ class Threads(Operations):
             raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
-        copy = Clone(
-            core=self._core,
-            source=check_id(thread_id, "thread_id"),
-            id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
-            is_named=new_thread_id is not None,
-            user_id=user_id,
-            title=title,
-            metadata=check_metadata(metadata),
-            last=last_messages,
-            within=selection(since=since, until=until),
-            message_ids=message_ids,
-        )
-        return copy.make()
+        core, state = self._core, self._core.state
+        id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
+        changes, wanted = check_metadata(metadata), selection(since=since, until=until)
+        origin = yield from plans.get_existing_thread(state, thread_id, user_id)
+        owner, keys = origin.user_id, state.keys.of(thread_id)
+        # the seq of the message that a model has made the title from
+        made_from, has_rows = yield from send(("HGET", keys.thread, "title_source"), ("EXISTS", keys.rows))
+        if last_messages is not None and last_messages < origin.message_count:
+            newest = {**wanted, "limit": last_messages, "newest": True, "times": True}
+            page, _ = yield from read_page(state, thread_id, owner, newest)
+            wanted["above"] = page.facts[0].seq - 1 if page.facts else LARGEST
+        merged = {**origin.metadata, **changes}
+        kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
+        fields = thread_fields(origin.title if title is None and made_from is None else title, kept)
+        own = {} if new_thread_id is not None else {"is_own": True}  # a new id: the call may be repeated
+        pairs = in_pairs({**fields, "source_id": encode(thread_id)})
+        copy = yield from changed(state, id, owner, "create", set=pairs, **own)
+        writer = Writer(state=state, thread_id=id, owner=owner, created_at=str(to_micros(copy.created_at)))
+        try:
+            copied = yield from copy_messages(core, thread_id, writer, wanted, message_ids)
+            ids = {facts.id: new for facts, new in copied}
+            for facts, new in copied if title is None and made_from is not None else ():
+                if facts.seq == int(made_from):
+                    yield from writer.name(origin.title or "", new)
+            if has_rows:
+                rows = yield from export_rows(state, thread_id)
+                yield from restore_rows(state, id, owner, rows, ids)
+            if state.working_memory is not None and state.working_memory.scope == "thread":
+                yield from copy_working_memory(state, thread_id, id, owner)
+        except WorkingMemError as error:
+            with suppress(WorkingMemError):
+                yield from plans.delete(state, id, owner)
+            error.add_note(f"if a part of the copy is left, threads.delete({id!r}) deletes it")
+            raise
+        return ClonedThread(thread=(yield from plans.get_existing_thread(state, id, None)), message_ids=ids)
 
     aclone = twin(clone)
 
@@ -238,8 +264,8 @@ class Threads(Operations):
         do not belong at their end. End the runs of a thread before: what an agent stores meanwhile may stand between
         older messages.
 
-        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread
-        and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to three round trips
+        per thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
         vectors, then `EmbeddingError` is raised, or logged with on_error="log".
         """
         saver = Saver(checkpointer, "list", _BACKFILLS, is_async=False)

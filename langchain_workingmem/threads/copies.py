@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -15,15 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_core.messages import messages_from_dict
 
 from langchain_workingmem._engine.plan import Call, compute, send
-from langchain_workingmem._redis.access import change_thread, check_owner
 from langchain_workingmem._redis.codec import as_dict, as_messages, count_characters, draft_of, drafts, is_storable
-from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import count_bytes
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.scripts import change_thread, check_owner
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import wrong_type
-from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import (
     OptionError,
     RedisConnectionError,
@@ -33,9 +30,8 @@ from langchain_workingmem.errors import (
     WorkingMemError,
 )
 from langchain_workingmem.history import made, read_page, write
-from langchain_workingmem.models import ClonedThread
-from langchain_workingmem.reports import BackfillReport
-from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, thread_fields
+from langchain_workingmem.models import BackfillReport
+from langchain_workingmem.threads.operations import in_pairs
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
 
 if TYPE_CHECKING:
@@ -49,8 +45,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.history import PageOfThread
-    from langchain_workingmem.models import StoredMessage, Thread
+    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.options import RecallOptions
 
 Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]  # one, or by the metadata of the checkpoints
 
@@ -71,22 +67,26 @@ class Writer:
     state: MemoryState
     thread_id: str
     owner: str
-    fields: Mapping[str, str] = field(default_factory=dict)  # of the thread, if it is new
     deleted: Sequence[str] = ()  # ids that it does not take
-    created_at: str | None = None  # of the thread, which must exist then
+    created_at: str | None = None  # of the thread, if it must be the same at each step
     embeds: bool = False  # the messages, until the model fails; else they come with their vectors
-    title: tuple[str, str] | None = None  # that a model has made from a message, and the id of that
     seqs: dict[str, int] = field(default_factory=dict)  # of the messages that were new, by id
     written: int = 0
     skipped: int = 0
-    is_new: bool = False
     failure: Exception | None = None  # of the embedding model
     _waiting: list[tuple[Draft, Sequence[bytes]]] = field(default_factory=list)
     _settings: str = ""  # of the vectors that wait
     _bytes: int = 0
-    _steps: int = 0
     _again: set[str] = field(default_factory=set)  # ids of edited questions, whose other words have the same
     _ids: dict[str, bool] = field(default_factory=dict)  # of what was added; whether a current one was
+
+    def create(self, fields: Mapping[str, str]) -> Plan[bool]:
+        """Create the thread, unless it exists; tell whether it is new. One round trip."""
+        try:
+            yield from change_thread(self.state, self.thread_id, self.owner, "create", set=in_pairs(fields))
+        except ThreadExistsError:
+            return False
+        return True
 
     def add(self, draft: Draft, settings: str = "", vectors: Sequence[bytes] = ()) -> Plan[None]:
         """Add a message to the next step, with its vectors and the digest of their settings."""
@@ -97,172 +97,99 @@ class Writer:
                 return
             self._again.add(draft.id)
         self._ids[draft.id] = self._ids.get(draft.id, False) or not draft.is_superseded
-        size = count_bytes([draft.body, *draft.chunks, *draft.media, *vectors])
-        is_full = len(self._waiting) >= BATCH or self._bytes + size > STEP_BYTES
-        if self._waiting and (is_full or settings != self._settings):
-            yield from self._write()
+        size = sum(map(len, (draft.body, *draft.chunks, *draft.media, *vectors)))
+        if len(self._waiting) >= BATCH or self._bytes + size > STEP_BYTES or settings != self._settings:
+            yield from self.flush()
         self._waiting.append((draft, vectors))
         self._settings, self._bytes = settings, self._bytes + size
 
     def flush(self) -> Plan[None]:
-        """Write what waits. The thread is created, if need be, even without messages."""
-        if self._waiting:
-            yield from self._write()
-        elif not self._steps and self.created_at is None:
-            self._steps = 1
-            with suppress(ThreadExistsError):
-                pairs = in_pairs(self.fields)
-                yield from change_thread(self.state, self.thread_id, self.owner, "create", set=pairs)
-                self.is_new = True
-
-    def finish(self) -> Plan[None]:
-        """Write what waits; then the title, if there is none, and the time of a new thread."""
-        yield from self.flush()
-        title, source = self.title or ("", "")
-        if (seq := self.seqs.get(source)) is not None:
-            (found,) = yield from send(("ZRANGE", self.state.keys.of(self.thread_id).order, seq, seq, "BYSCORE"))
-            if found:  # else the message is gone
-                head = {"title": title, "facts": found[0].decode()}
-                yield from change_thread(self.state, self.thread_id, self.owner, "title", **head)
-        if self.is_new and (self._steps > 1 or self.title) and (at := self.fields.get("updated_at")):
-            yield from change_thread(self.state, self.thread_id, self.owner, "update", set=["updated_at", at])
-
-    def _write(self) -> Plan[None]:
         """Write what waits in one atomic step, without those messages that the thread has or has deleted."""
-        waiting, self._waiting, self._bytes = self._waiting, [], 0
-        head: dict[str, Any] = {"fields": self.fields, "created_at": self.created_at}
-        head |= {"exists": self.created_at is not None or None, "deleted": self.deleted or None}
-        self.deleted, self._steps = (), self._steps + 1
-        while waiting:
-            drafts = [draft for draft, _ in waiting]
-            vectors = [one for _, some in waiting for one in some]
-            head["again"] = dict.fromkeys((one.id for one in drafts if one.id in self._again), True) or None
-            head["given"] = None if self.embeds and self.failure is None else (self._settings, vectors)
-            found, failure = yield from write(self.state, drafts, self.thread_id, self.owner, **head)
-            self.failure = self.failure or failure
-            if found.get("gone"):
-                raise ThreadNotFoundError(self.thread_id)
-            if "known" not in found:
-                self.written += len(waiting)
-                self.is_new |= bool(found.get("is_new"))
-                self.seqs.update(zip((one.id for one in drafts), found["seqs"], strict=True))
-                return
-            known = {*found["known"]}
-            self.skipped += len(known)
-            waiting = [one for at, one in enumerate(waiting) if at not in known]
+        ready, vectors = [draft for draft, _ in self._waiting], [one for _, some in self._waiting for one in some]
+        if not ready:
+            return
+        self._waiting, self._bytes = [], 0
+        head: dict[str, Any] = {"created_at": self.created_at, "exists": self.created_at is not None or None}
+        head |= {"skip": True, "deleted": self.deleted or None}
+        head["again"] = dict.fromkeys((one.id for one in ready if one.id in self._again), True) or None
+        head["given"] = None if self.embeds and self.failure is None else (self._settings, vectors)
+        found, failure = yield from write(self.state, ready, self.thread_id, self.owner, **head)
+        if found.get("gone"):
+            raise ThreadNotFoundError(self.thread_id)
+        new = found.get("new") or ()
+        self.seqs |= {ready[at].id: found["seqs"][at] for at in new}
+        self.written, self.skipped = self.written + len(new), self.skipped + len(ready) - len(new)
+        self.deleted, self.failure = () if new else self.deleted, self.failure or failure
+
+    def name(self, title: str, message_id: str) -> Plan[None]:
+        """Set the title that a model has made from a message, if that was new and is there. Two round trips."""
+        if (seq := self.seqs.get(message_id)) is not None:
+            (found,) = yield from send(("ZRANGE", self.state.keys.of(self.thread_id).order, seq, seq, "BYSCORE"))
+            for facts in found:
+                head = {"title": title, "facts": facts.decode()}
+                yield from change_thread(self.state, self.thread_id, self.owner, "title", **head)
+
+    def date(self, updated_at: int) -> Plan[None]:
+        """Set the time of the last change of the thread. One round trip."""
+        pair = ["updated_at", str(updated_at)]
+        yield from change_thread(self.state, self.thread_id, self.owner, "update", set=pair)
 
 
 # ---------------------------------------------------------------------- clones
 
 
-@dataclass(slots=True, kw_only=True)
-class Clone:
-    """A copy of a thread: what is wanted of its source, and the ids that its messages have got so far.
+def copy_messages(
+    core: Core, source: str, writer: Writer, wanted: Mapping[str, Any], message_ids: Collection[str] | None
+) -> Plan[list[tuple[Facts, str]]]:
+    """Copy the messages of a thread that can be read; return what is known of each, and its new id.
 
     Source and copy may be in different slots of a cluster, so the messages pass through this process.
     """
-
-    core: Core
-    source: str
-    id: str
-    is_named: bool  # the caller has chosen the id
-    user_id: str | None  # who must own the source; None: anybody
-    title: str | None  # None: that of the source
-    metadata: Mapping[str, Any]  # changes that of the source
-    last: int | None  # messages; None: all
-    within: Mapping[str, Any]  # times, as `selection` returns them
-    message_ids: Collection[str] | None  # None: all of the selected ones
-    ids: dict[str, str] = field(init=False, default_factory=dict)  # id in the source -> id in the copy
-
-    def make(self) -> Plan[ClonedThread]:
-        """Copy all that belongs to the thread; a part of a copy is deleted after an error."""
-        state, keys = self.core.state, self.core.state.keys.of(self.source)
-        origin = yield from get_existing_thread(state, self.source, self.user_id)
-        source, has_rows = yield from send(("HGET", keys.thread, "title_source"), ("EXISTS", keys.rows))
-        # a title that a model has made, and the seq of the message that it has made it from
-        made_title = None if source is None or self.title is not None else (origin.title or "", int(source))
-        writer = yield from self._create(origin, self.title if made_title or self.title is not None else origin.title)
-        try:
-            yield from self._copy_messages(writer, origin, made_title)
-            if has_rows:
-                rows = yield from export_rows(state, self.source)
-                yield from restore_rows(state, self.id, origin.user_id, rows, self.ids)
-            if state.working_memory is not None and state.working_memory.scope == "thread":
-                yield from self._copy_working_memory(origin.user_id)
-        except WorkingMemError as error:
-            with suppress(WorkingMemError):
-                yield from delete(state, self.id, origin.user_id)
-            error.add_note(f"if a part of the copy is left, threads.delete({self.id!r}) deletes it")
-            raise
-        return ClonedThread(thread=(yield from get_existing_thread(state, self.id, None)), message_ids=self.ids)
-
-    def _create(self, origin: Thread, title: str | None) -> Plan[Writer]:
-        """Create the thread of the copy; return the writer of its messages."""
-        merged = {**origin.metadata, **self.metadata}
-        kept = {key: value for key, value in merged.items() if value is not None or key not in self.metadata}
-        pairs = in_pairs({**thread_fields(title, kept), "source_id": encode(self.source)})
-        own = {} if self.is_named else {"is_own": True}  # a new id: the call may be repeated
-        made = yield from change_thread(self.core.state, self.id, origin.user_id, "create", set=pairs, **own)
-        at = made[b"created_at"].decode()
-        return Writer(state=self.core.state, thread_id=self.id, owner=origin.user_id, created_at=at)
-
-    def _copy_messages(self, writer: Writer, origin: Thread, made_title: tuple[str, int] | None) -> Plan[None]:
-        """Copy the messages, and with the one that a model has made it from, the title."""
-        state, wanted = self.core.state, {**self.within, "limit": BATCH, "vectors": True}
-        if self.last is not None and self.last < origin.message_count:
-            newest = {**self.within, "limit": self.last, "newest": True, "times": True}
-            page, _ = yield from read_page(state, self.source, writer.owner, newest)
-            if not page.facts:
-                return
-            wanted["above"] = page.facts[0].seq - 1
-        while True:
-            page, _ = yield from read_page(state, self.source, writer.owner, wanted)
-            if page.owner is None:
-                raise ThreadNotFoundError(self.source)
-            yield from self._copy_page(page, writer, made_title)
-            if len(page.facts) < BATCH:
-                break
-            wanted["above"] = page.facts[-1].seq
-        yield from writer.finish()
-
-    def _copy_page(self, page: PageOfThread, writer: Writer, made_title: tuple[str, int] | None) -> Plan[None]:
-        """Copy the chosen messages of a page, without those that cannot be read."""
-        chosen = {
-            facts.seq: (facts, vectors)
+    state = core.state
+    done: list[tuple[Facts, str]] = []
+    wanted = {**wanted, "limit": BATCH, "vectors": True}
+    while True:
+        page, _ = yield from read_page(state, source, writer.owner, wanted)
+        if page.owner is None:
+            raise ThreadNotFoundError(source)
+        stored = {
+            facts.seq: (facts, [as_dict(one)[b"vector"] for one in vectors if one])  # some may be evicted
             for facts, vectors in zip(page.facts, page.vectors, strict=True)
-            if self.message_ids is None or facts.id in self.message_ids
+            if message_ids is None or facts.id in message_ids
         }
-        rows = yield from made(self.core.state, [row for row in page.rows() if row.place in chosen])
+        rows = yield from made(state, [row for row in page.rows() if row.place in stored])
+        copies = [(row, stored[row.place][0], core.new_id()) for row in rows]
         size = count_characters(row.message for row in rows)
-        copies = yield from compute(lambda: [self._copy(row, chosen[row.place][0]) for row in rows], size)
-        for row, draft in zip(rows, copies, strict=True):
-            facts, stored = chosen[row.place]
-            vectors = [as_dict(one)[b"vector"] for one in stored if one]  # some may be evicted
+        ready = yield from compute(partial(_copied, copies, state.recall), size)
+        for (row, facts, id), draft in zip(copies, ready, strict=True):
+            vectors = stored[row.place][1]
             is_whole = len(vectors) == len(draft.chunks)
             yield from writer.add(draft, facts.settings if is_whole else "", vectors if is_whole else ())
-            if made_title is not None and facts.seq == made_title[1]:
-                writer.title = made_title[0], draft.id
+            done.append((facts, id))
+        if len(page.facts) < BATCH:
+            yield from writer.flush()
+            return done
+        wanted["above"] = page.facts[-1].seq
 
-    def _copy(self, row: StoredMessage, facts: Facts) -> Draft:
-        """Return a message with a new id."""
-        id = self.ids[facts.id] = self.core.new_id()
-        message = row.message.model_copy(update={"id": id})
-        draft = draft_of(message, self.core.state.recall, structured=facts.is_structured)
+
+def _copied(copies: Iterable[tuple[StoredMessage, Facts, str]], recall: RecallOptions | None) -> list[Draft]:
+    ready = []
+    for row, facts, id in copies:
+        draft = draft_of(row.message.model_copy(update={"id": id}), recall, structured=facts.is_structured)
         draft.writer, draft.at = facts.writer, row.record["at"]
         draft.words += "!" * facts.is_refused
-        return draft
+        ready.append(draft)
+    return ready
 
-    def _copy_working_memory(self, owner: str) -> Plan[None]:
-        """Copy the working memory of the thread, unless the copy was deleted meanwhile. Two round trips."""
-        state = self.core.state
-        current = yield from read_working_memory(state, self.source, owner)
-        if current.text:
-            scope_key = yield from find_scope_key(state, self.id, owner)
-            kept = current.kept and wing("keeping").moved(current.kept, self.source, self.id)
-            beside = ["kept", kept] if kept else None
-            yield from write_revision(
-                state, scope_key, NOTHING, "clone", current.text, beside=beside, makes_thread=False
-            )
+
+def copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -> Plan[None]:
+    """Copy the working memory of a thread, unless the copy was deleted meanwhile. Two round trips."""
+    current = yield from read_working_memory(state, source, owner)
+    if current.text:
+        scope_key = yield from find_scope_key(state, id, owner)
+        kept = current.kept and wing("keeping").moved(current.kept, source, id)
+        beside = ["kept", kept] if kept else None
+        yield from write_revision(state, scope_key, NOTHING, "clone", current.text, beside=beside, makes_thread=False)
 
 
 # ---------------------------------------------------------------------- checkpointers
@@ -333,14 +260,17 @@ def _store(writer: Writer, found: Conversation) -> Plan[None]:
         remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
         raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
     rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
-    writer.fields = {"created_at": str(found.times[ids[0]]), "updated_at": str(found.times[ids[-1]])}
+    if not rest:
+        return
+    is_new = yield from writer.create({"created_at": str(found.times[ids[0]])})
     for start in range(0, len(rest), BATCH):
         some = rest[start : start + BATCH]
         for draft in (yield from compute(partial(drafts, some, state.recall, str, answers), count_characters(some))):
             draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
             yield from writer.add(draft)
-    if rest:
-        yield from writer.finish()
+    yield from writer.flush()
+    if is_new:
+        yield from writer.date(found.times[ids[-1]])
 
 
 @dataclass(slots=True)

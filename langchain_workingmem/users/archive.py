@@ -22,7 +22,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, drafts, is_storable
-from langchain_workingmem._redis.filters import label
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.state import wing
@@ -32,10 +31,9 @@ from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
-from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import reindex_messages
-from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import Writer, all_threads, read_thread, thread_fields
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
@@ -190,8 +188,7 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 200 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those
-    of `reindex`.
+    A round trip per 200 threads, up to three per thread, one per 200 messages and working memory; then `reindex`.
     """
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
@@ -203,7 +200,7 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
         yield from state.indexes.setup()
     for record in records:
         yield from record.write(this)
-    yield from this.begin(None)
+    yield from this.finish()
     try:
         for thread_id in this.threads if state.recall is not None else ():
             with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
@@ -220,14 +217,15 @@ class Import:
 
     state: MemoryState
     owner: str  # empty: the user whom the header names
-    ends: bool = False  # there is a last record, which still has to come
-    is_over: bool = False  # it has come
+    ends: bool | None = False  # there is a last record; None: it has come
     number: int = 0  # of the record that was read last
     kinds: Counter[str] = field(default_factory=Counter)  # how many there are of each
     thread: str | None = None  # of the next message
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
-    writer: Any = None  # the `Writer` of that thread
+    writer: Any = None  # the `Writer` of the present thread
+    title: tuple[str, str] | None = None  # of that, by a model, and the id of the message that it was made from
+    updated_at: int | None = None  # of that, if it is new
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
 
@@ -262,12 +260,12 @@ class Import:
                 raise OptionError(f"this is not a header of {FORMAT!r} in version {VERSION}", remedy=remedy)
             self.owner = check_id(self.owner or given.get("user_id"), "user_id")
             self.ends = bool(given.get("ends"))
-        elif self.is_over:
+        elif self.ends is None:
             raise OptionError("it stands behind the last record", remedy=KEEP_ORDER)
         elif self.ends and kind == END:
             if (promised := given.get("records")) != self.kinds:
                 raise OptionError(f"{CUT}: it had {promised}, there are {dict(self.kinds)}", remedy="export again")
-            self.ends, self.is_over = False, True
+            self.ends = None
         elif kind not in KINDS:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
@@ -291,12 +289,15 @@ class Import:
                     error.add_note(f"record {self.threads[name]} names it; nothing was imported")
                     raise error
 
-    def begin(self, writer: Writer | None) -> Plan[None]:
-        """Finish the present thread, and begin another one."""
-        if (done := self.writer) is not None:
-            yield from done.finish()
-            self.counts.update(threads=int(done.is_new), messages=done.written, skipped=done.skipped)
-        self.writer = writer
+    def finish(self) -> Plan[None]:
+        """Finish the present thread."""
+        if (writer := self.writer) is not None:
+            yield from writer.flush()
+            if self.title is not None:
+                yield from writer.name(*self.title)
+            if self.updated_at is not None:
+                yield from writer.date(self.updated_at)
+            self.counts.update(messages=writer.written, skipped=writer.skipped)
 
 
 def _refusal(number: int, error: Any) -> OptionError:
@@ -344,37 +345,26 @@ class _Thread(Record):
     dropped: Annotated[int, Field(ge=0)] = 0  # messages that an importer has left out
 
     def model_post_init(self, load: Import, /) -> None:
-        self._fields()
+        thread_fields(self.title, self.metadata)
         load.thread = self.id
         load.threads.setdefault(self.id, load.number)
 
-    def _fields(self) -> dict[str, str]:
-        fields = thread_fields(self.title, self.metadata)
-        fields["labels"] = ",".join(label(key, value) for key, value in (self.metadata or {}).items())
-        named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
-        return fields | {name: str(one) for name, one in named.items()}
-
     def write(self, load: Import) -> Plan[None]:
-        state, fields = load.state, self._fields()
-        writer = Writer(state=state, thread_id=self.id, owner=load.owner, fields=fields, deleted=self.deleted)
-        if self.title_source and "title" in fields:
-            writer.title = fields.pop("title"), self.title_source
-        yield from load.begin(writer)
-        load.counts["dropped"] += self.dropped
+        yield from load.finish()
+        load.writer = Writer(state=load.state, thread_id=self.id, owner=load.owner, deleted=self.deleted)
+        fields = thread_fields(self.title, self.metadata)
+        load.title = None
+        if self.title_source and self.title:
+            load.title = fields.pop("title"), self.title_source
+        named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
+        is_new = yield from load.writer.create({**fields, **{name: str(one) for name, one in named.items()}})
+        load.updated_at = self.updated_at if is_new else None
+        load.counts.update(threads=int(is_new), dropped=self.dropped)
 
 
 class _Vectors(Record):
     settings: str  # the index digest
     data: list[Annotated[bytes, PlainValidator(partial(b64decode, validate=True))]]
-
-    def are_usable(self, state: MemoryState, chunks: int) -> bool:
-        """Tell whether they are those that this memory would make of so many chunks."""
-        if state.recall is None or self.settings != state.indexes.digest or len(self.data) != chunks:
-            return False
-        import numpy as np
-
-        size = (state.indexes.dims or 0) * np.dtype(state.indexes.dtype).itemsize
-        return all(len(one) == size for one in self.data)
 
 
 class _Message(Record):
@@ -404,7 +394,7 @@ class _Message(Record):
             raise OptionError("it is a system message, which history does not store", remedy="leave it out")
         structured = {id(message)} if info.data.get("structured") else ()
         (draft,) = drafts([message], info.context.state.recall, str, structured)
-        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0, make=True)  # it can be read back
+        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0).message  # noqa: B018 - it can be read back
         return draft
 
     def model_post_init(self, _: Any, /) -> None:
@@ -413,10 +403,11 @@ class _Message(Record):
         draft.words += "!" * bool(self.refused)
 
     def write(self, load: Import) -> Plan[None]:
-        given: Any = ()
-        if self.vectors and not self.superseded and self.vectors.are_usable(load.state, len(self.message.chunks)):
-            given = self.vectors.settings, self.vectors.data
-        yield from load.writer.add(self.message, *given)
+        given, draft, args = self.vectors, self.message, tuple[Any, ...]()
+        is_same = given is not None and given.settings == load.state.indexes.digest and not self.superseded
+        if given is not None and is_same and len(given.data) == len(draft.chunks):
+            args = given.settings, given.data
+        yield from load.writer.add(draft, *args)
 
 
 class _Revision(Record):
@@ -456,7 +447,7 @@ class _Memory(_Revision):
         keys: tuple[str, ...] = load.state.keys.of_user(load.owner)
         if self.thread_id is not None:
             keys = load.state.keys.of(self.thread_id)
-            yield from load.writer.flush()  # the thread has to be there
+            yield from load.writer.flush()
         revisions = [[str(one.revision), one.fields()] for one in self.revisions]
         fields = [*self.fields(), *(("kept", self.kept) if self.kept else ())]
         scope_key = ScopeKey(keys, self.thread_id, load.owner)

@@ -23,8 +23,7 @@ from langchain_workingmem.working_memory.store import (
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.reports import KeeperReport
+    from langchain_workingmem.models import KeeperReport, WorkingMemoryState
 
 
 class WorkingMemory(Operations):

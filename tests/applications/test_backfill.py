@@ -135,7 +135,7 @@ from langchain_workingmem.threads import copies
 from tests.helpers.embeddings import WordEmbeddings
 
 copies.BATCH = 10
-write, total = copies.Writer._write, 0
+write, total = copies.Writer.flush, 0
 def told(self):
     global total
     before = len(self.seqs)
@@ -144,7 +144,7 @@ def told(self):
     print(total, flush=True)
     if total >= int(sys.argv[2]):
         sys.stdin.read()  # until it is killed
-copies.Writer._write = told
+copies.Writer.flush = told
 with RedisSaver.from_conn_string(sys.argv[1]) as saver:
     with Memory(sys.argv[1], key_prefix="memory", embeddings=WordEmbeddings()) as memory:
         print(memory.threads.backfill(saver, user_id=lambda one: one["thread_id"][-3:], progress=False), flush=True)

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from langchain_workingmem import MemoryContext, Page, RecallHit, RecallResult, StoredMessage, Thread, WorkingMemoryState
 from langchain_workingmem._text.sending import Marks
-from langchain_workingmem.reports import Diagnosis, Finding
+from langchain_workingmem.models import Diagnosis, Finding
+from tests.helpers.threads import row_of
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
@@ -27,23 +28,14 @@ def thread(text: str = "trip", **fields: Any) -> Thread:
 
 
 def stored(message: BaseMessage, seq: int = 0, thread_id: str = "trip") -> StoredMessage:
-    return StoredMessage(message=message, thread_id=thread_id, seq=seq, stored_at=AT + timedelta(minutes=seq))
+    return row_of(message, thread_id, seq, AT + timedelta(minutes=seq))
 
 
 def recalled(*messages: BaseMessage, hit: int = 0, thread_id: str = "trip", title: str | None = "Trip") -> RecallResult:
     for seq, message in enumerate(messages):
         message.id = message.id or str(seq)
     rows = [stored(message, seq, thread_id) for seq, message in enumerate(messages)]
-    found = RecallHit(
-        message=messages[hit],
-        thread_id=thread_id,
-        score=0.9,
-        similarity=0.714,
-        before=list(messages[:hit]),
-        after=list(messages[hit + 1 :]),
-        stored_at=rows[hit].stored_at,
-        thread_title=title,
-    )
+    found = RecallHit(thread_id=thread_id, score=0.9, similarity=0.714, thread_title=title, rows=rows, at=hit)
     return RecallResult(hits=[found], rows=rows)
 
 

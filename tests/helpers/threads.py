@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import redis
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -13,6 +14,9 @@ from langchain_workingmem import (
     StoredMessage,
     Thread,
 )
+from langchain_workingmem._text.clock import to_micros
+
+AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
 
 def said(*words: str) -> list[BaseMessage]:
@@ -30,6 +34,11 @@ def texts(messages: list[BaseMessage]) -> list[str]:
 
 def words_of(rows: list[StoredMessage]) -> list[str]:
     return texts([row.message for row in rows])
+
+
+def row_of(message: BaseMessage, thread_id: str = "t", seq: int = 1, at: datetime | None = None) -> StoredMessage:
+    record = {"type": message.type, "kind": "q", "at": to_micros(at or AT), "number": seq, "data": dict(message)}
+    return StoredMessage(thread_id=thread_id, seq=seq, record=record, place=seq)
 
 
 def rows_of(memory: Memory, thread_id: str = "t") -> list[StoredMessage]:

@@ -37,7 +37,7 @@ LAYERS = [
     {"documents of working memory"},
     {"options"},
     {"usage"},
-    {"models", "reports"},
+    {"models"},
     {"display"},
     {"_engine"},
     {"_redis"},
@@ -70,7 +70,7 @@ PURE = {
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "store", "mcp", "studio"},
+    "asyncio": {"_engine", "faces", "mcp", "studio"},
     "time": {"_engine", "embedded", "faces", "derived", "observations", "telemetry"},
     "uuid": {"memory", "cli", "derived", "importers"},
     "random": {"_engine"},

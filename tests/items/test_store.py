@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -172,61 +171,6 @@ def test_more_namespaces_and_items_than_any_cap_are_listed(store: RedisMemorySto
 
 
 # ------------------------------------------------------------------ sync and async callers
-
-
-async def test_calls_at_once_share_a_round_trip_and_a_call_of_the_model(
-    server: EmbeddedRedis, prefix: str, trips: Trips, embeddings: WordEmbeddings
-) -> None:
-    async with RedisMemoryStore.from_conn_string(
-        server.url, key_prefix=prefix, index={"dims": 64, "embed": embeddings}
-    ) as store:
-        await store.aput(NS, "first", {"text": "warm"})
-        before = trips.count
-        embeddings.calls.clear()
-        await asyncio.gather(*(store.aput(NS, str(place), {"text": f"word {place}"}) for place in range(100)))
-        assert trips.count - before == 1
-        assert [len(call) for call in embeddings.calls] == [100]
-        items = await asyncio.gather(*(store.aget(NS, str(place)) for place in range(100)))
-        assert [item and item.value["text"] for item in items] == [f"word {place}" for place in range(100)]
-        assert trips.count - before == 2
-
-
-async def test_of_calls_at_once_each_has_its_own_error(server: EmbeddedRedis, prefix: str) -> None:
-    async with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as store:
-        replies = await asyncio.gather(
-            store.aput(NS, "a", {"n": 1}),
-            store.aput(NS, "b", {"n": object()}),
-            store.asearch(NS, filter={"n": {"$near": 1}}),
-            store.aput(NS, "c", {"n": 3}),
-            return_exceptions=True,
-        )
-        assert [type(reply) for reply in replies] == [type(None), OptionError, OptionError, type(None)]
-        assert {item.key for item in await store.asearch(NS)} == {"a", "c"}
-
-
-async def test_a_cancelled_call_leaves_the_others_alone(server: EmbeddedRedis, prefix: str) -> None:
-    async with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as store:
-        await store.asetup()
-        doomed = asyncio.create_task(store.aput(NS, "a", {}))
-        kept = asyncio.create_task(store.aput(NS, "b", {}))
-        await asyncio.sleep(0)
-        doomed.cancel()
-        await kept
-        assert doomed.cancelled() or doomed.cancelling()
-        assert await store.aget(NS, "b") is not None
-
-
-async def test_a_sync_call_in_the_event_loop_of_an_async_store_is_refused(server: EmbeddedRedis, prefix: str) -> None:
-    async with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as store:
-        with pytest.raises(asyncio.InvalidStateError, match="await the async one"):
-            store.put(NS, "k", {})
-        await asyncio.to_thread(store.put, NS, "k", {"n": 1})
-        item = await store.aget(NS, "k")
-        assert item is not None
-    with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as other:
-        assert other.get(NS, "k") == item  # a notebook runs its cells in an event loop too
-        assert await other.aget(NS, "k") == item
-        await other.aclose()
 
 
 def test_borrowed_clients_stay_open(server: EmbeddedRedis, make_store: Make, face: str, prefix: str) -> None:

@@ -12,9 +12,9 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem._redis.keys import STRIDE
+from langchain_workingmem._text.said import STRIDE
 from langchain_workingmem.embedded import chosen_engine
-from langchain_workingmem.reports import Diagnosis, Finding
+from langchain_workingmem.models import Diagnosis, Finding
 from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.rights import rules

@@ -11,7 +11,7 @@ from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.errors import RedisConnectionError
-from langchain_workingmem.reports import Diagnosis, Finding
+from langchain_workingmem.models import Diagnosis, Finding
 
 HEALTHY: dict[str, Any] = {
     "HELLO": {b"server": b"redis", b"version": b"8.2.0", b"mode": b"cluster", b"role": b"master", b"modules": []},

@@ -24,6 +24,7 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
 from tests.helpers.examples import examples
+from tests.helpers.threads import row_of
 
 fuzz = examples(200)
 
@@ -128,7 +129,7 @@ def test_what_is_damaged_is_left_out_or_a_message(message: BaseMessage, data: st
 @fuzz
 @given(texts, st.lists(messages, max_size=3))
 def test_any_messages_are_shown_without_a_tag_of_their_own(label: str, shown: list[BaseMessage]) -> None:
-    rows = [StoredMessage(message=one, thread_id=label, seq=at, stored_at=AT) for at, one in enumerate(shown)]
+    rows = [row_of(one, label, at) for at, one in enumerate(shown)]
     block = recalled_block(RecallResult(rows=rows), None)
     if block is None:
         assert not shown

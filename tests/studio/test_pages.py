@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.importers import header
-from langchain_workingmem.reports import DeletionReport
+from langchain_workingmem.models import DeletionReport
 from langchain_workingmem.studio import conversations
 from tests.helpers.embedded import free_port
 from tests.helpers.examples import sample

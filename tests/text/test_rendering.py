@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 
 from langchain_workingmem._text.rendering import conversation, message_text, recalled_block
 from langchain_workingmem._text.said import is_memory_tool
-from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.models import RecallHit, RecallResult
+from tests.helpers.threads import row_of
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 # What XML can carry, tags and quotes included, and prompts show: test_unicode.py has the characters that they leave out.
@@ -35,7 +36,7 @@ anything = st.text(shown | st.sampled_from("<>\"'&/]"))
     ],
 )
 def test_roles_have_the_names_that_models_know(message: BaseMessage, role: str) -> None:
-    assert f'role="{role}"' in conversation("t", [row(message)])
+    assert f'role="{role}"' in conversation("t", [row_of(message)])
 
 
 def test_tool_calls_are_put_into_words() -> None:
@@ -65,28 +66,12 @@ def test_pictures_and_files_are_named(block: dict[str, Any], name: str) -> None:
     assert message_text(HumanMessage([block])) == name
 
 
-def row(message: BaseMessage, at: datetime = AT) -> StoredMessage:
-    return StoredMessage(message=message, thread_id="t", seq=1, stored_at=at)
-
-
 def recalled(*rows: tuple[str, int, BaseMessage], titles: dict[str, str] | None = None) -> RecallResult:
     """Make a result of messages by thread and number; a thread's title comes with a hit, as it does from the server."""
-    stored = [
-        StoredMessage(message=message.model_copy(update={"id": f"{id}{seq}"}), thread_id=id, seq=seq, stored_at=AT)
-        for id, seq, message in rows
-    ]
+    stored = [row_of(message.model_copy(update={"id": f"{id}{seq}"}), id, seq, AT) for id, seq, message in rows]
     first = {row.thread_id: row for row in reversed(stored)}
     hits = [
-        RecallHit(
-            message=row.message,
-            thread_id=id,
-            score=1,
-            similarity=1,
-            before=[],
-            after=[],
-            stored_at=AT,
-            thread_title=(titles or {}).get(id),
-        )
+        RecallHit(thread_id=id, score=1, similarity=1, thread_title=(titles or {}).get(id), rows=[row], at=0)
         for id, row in first.items()
     ]
     return RecallResult(hits=hits, rows=stored)
@@ -105,7 +90,7 @@ def test_the_block_says_that_it_is_data() -> None:
 
 def test_times_are_shown_in_utc_and_say_so() -> None:
     at = datetime(2026, 5, 17, 1, 30, tzinfo=timezone(timedelta(hours=9)))
-    assert 'time="2026-05-16 16:30 UTC"' in conversation("t", [row(HumanMessage("x"), at)])
+    assert 'time="2026-05-16 16:30 UTC"' in conversation("t", [row_of(HumanMessage("x"), at=at)])
 
 
 def test_what_comes_from_this_conversation_says_so() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import unicodedata
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -14,9 +13,10 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.unicode import replace_hidden, visible
-from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage, WorkingMemoryState
+from langchain_workingmem.models import RecallHit, RecallResult, WorkingMemoryState
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.working_memory.prompt import working_memory_block
+from tests.helpers.threads import row_of
 
 
 def tags(words: str) -> str:
@@ -118,9 +118,8 @@ def block_of(text: str) -> str:
 def test_blocks_hide_nothing(text: str, shown: str) -> None:
     message = HumanMessage(f"1{text}2", name=f"3{text}4")
     at, title = datetime(2026, 5, 17, tzinfo=UTC), f"5{text}6"
-    row = StoredMessage(message=message, thread_id="t", seq=1, stored_at=at)
-    found: Any = {"message": message, "thread_id": "t", "stored_at": at, "thread_title": title}
-    hit = RecallHit(score=1.0, similarity=1.0, before=[], after=[], **found)
+    row = row_of(message, at=at)
+    hit = RecallHit(thread_id="t", score=1.0, similarity=1.0, thread_title=title, rows=[row], at=0)
     result = RecallResult(hits=[hit], rows=[row])
     memory = block_of(f"1{text}2")
     for block in (recalled_block(result, None) or "", result.as_text()):
@@ -135,7 +134,7 @@ def test_blocks_hide_nothing(text: str, shown: str) -> None:
 
 @pytest.mark.parametrize("text", AS_WRITTEN.values(), ids=AS_WRITTEN)
 def test_blocks_keep_what_people_write(text: str) -> None:
-    row = StoredMessage(message=HumanMessage(text), thread_id="t", seq=1, stored_at=datetime(2026, 5, 17, tzinfo=UTC))
+    row = row_of(HumanMessage(text))
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert f">{escaped}<" in (recalled_block(RecallResult(rows=[row]), None) or "")
     assert f"\n{escaped}\n" in block_of(text)

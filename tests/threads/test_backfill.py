@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions
-from langchain_workingmem.reports import BackfillReport
+from langchain_workingmem.models import BackfillReport
 from langchain_workingmem.threads import copies
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within

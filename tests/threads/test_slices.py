@@ -17,7 +17,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import History
 from langchain_workingmem.history.save import vector_names
 from langchain_workingmem.threads import Threads
-from langchain_workingmem.users import operations as users
+from langchain_workingmem.users import api as users
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.plans import plan_of

@@ -204,16 +204,20 @@ def test_the_dead_are_not_recalled(keep: Keep, raw: redis.Redis, prefix: str) ->
     assert memory.recall.search("tea tea", user_id="u", thread_id="dead1", scope="thread").hits == []
 
 
+@pytest.mark.parametrize("ttl", [DAY, None])
 def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
-    keep: Keep, raw: redis.Redis, prefix: str
+    keep: Keep, raw: redis.Redis, prefix: str, ttl: timedelta | None
 ) -> None:
     old = keep(DAY)
     say(old, "the name of my dog is rex", "one", "milk")
     expire(raw, prefix, "t")
-    new = keep(DAY)
+    new = keep(ttl)
     say(new, "a", "two", "milk")  # of another length, of the same length, the same
     found = new.recall.search("the name of my dog", user_id="u", top_k=9)
     assert {"two", "milk"} <= {hit.message.content for hit in found} <= {"a", "two", "milk"}
+    written = {key: end for key, end in ends(raw, prefix).items() if ":vector:" in key}
+    if ttl is None:
+        assert sorted(written.values())[:3] == [-1, -1, -1]
     assert old.users.delete("u").verified
     assert not ends(raw, prefix)
 

@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_workingmem import Memory, OptionError, UserDeletedError
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.threads import Saver
-from langchain_workingmem.users import operations
+from langchain_workingmem.users import api
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
 
@@ -91,7 +91,7 @@ def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: 
     for after in count():
         saver = InMemorySaver()
         memory, _, _ = talk(bench, saver, threads=2, key_prefix=f"{bench.prefix}-{after}")
-        plan = operations.delete(
+        plan = api.delete(
             memory._core.state,
             "maya",
             "a deletion",

@@ -18,7 +18,7 @@ from langchain_workingmem.errors import IdError, RedisReplyError, UserDeletedErr
 from langchain_workingmem.history.save import append
 from langchain_workingmem.options import Scope
 from langchain_workingmem.threads import Threads
-from langchain_workingmem.users import operations as users
+from langchain_workingmem.users import api as users
 from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
@@ -92,27 +92,6 @@ def test_a_deleted_user_may_begin_again(stocked: Memory) -> None:
     stocked.working_memory.update("new", user_id="u")
     assert stocked.threads.list(user_id="u").total == 1
     assert stocked.working_memory.get(user_id="u").revision == 1
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_deletion_that_cannot_begin_locks_nobody_out(
-    stocked: Memory, make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str, interrupted: bool
-) -> None:
-    bare: Any = raw
-    bare.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">pw", "~*", "+@all", "-ft.aggregate", "-scan")
-    clerk = make_memory(f"{server.url}?username={prefix}&password=pw")  # who may not look for threads
-    if interrupted:  # an earlier deletion, which may have taken something
-        raw.set(f"{prefix}:tombstone:{{u}}", "its mark")
-    before = set(tracks(raw, prefix, "u"))
-    with pytest.raises(RedisReplyError, match="NOPERM"):
-        clerk.users.delete("u")
-    assert set(tracks(raw, prefix, "u")) == before
-    if interrupted:
-        with pytest.raises(UserDeletedError):
-            stocked.history.append([HumanMessage("more")], thread_id="u1", user_id="u")
-    else:
-        stocked.history.append([HumanMessage("more")], thread_id="u1", user_id="u")
-    bare.execute_command("ACL", "DELUSER", prefix)
 
 
 def test_a_deletion_that_is_refused_half_way_keeps_writers_out(stocked: Memory, raw: redis.Redis, prefix: str) -> None:

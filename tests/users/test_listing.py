@@ -29,14 +29,14 @@ def test_users_are_summed_up_and_who_was_active_last_comes_first(plain: Memory) 
     append(plain, "hi", "there", thread_id="a", user_id="maya")
     append(plain, "hello", thread_id="b", user_id="ömar {x}")
     append(plain, "again", thread_id="c", user_id="maya")
-    maya, omar = plain.users.list().users
+    maya, omar = plain.users.list().items
     assert (maya.user_id, maya.threads, maya.messages) == ("maya", 2, 3)
     assert (omar.user_id, omar.threads, omar.messages) == ("ömar {x}", 1, 1)
     assert maya.updated_at == plain.threads.list(user_id="maya").items[0].updated_at
     plain.threads.delete("b")
     plain.threads.transfer("a", user_id="maya", to="lena")
     assert [(one.user_id, one.messages) for one in plain.users.list()] == [("lena", 2), ("maya", 1)]
-    assert "2 users" in in_terminal(plain.users.list())
+    assert "2 of 2 users" in in_terminal(plain.users.list())
     assert "pass next_cursor" in in_terminal(plain.users.list(limit=1))
 
 
@@ -56,8 +56,8 @@ def test_pages_hold_each_user_once_whatever_the_ids_and_also_of_one_time(
 
 def test_a_user_without_threads_is_not_listed(plain: Memory) -> None:
     plain.files.write("/a.md", "text", user_id="files only")
-    assert plain.users.list().users == []
-    assert "0 users" in in_terminal(plain.users.list())
+    assert plain.users.list().items == []
+    assert "0 in all" in in_terminal(plain.users.list())
 
 
 @pytest.mark.parametrize(
