@@ -1,7 +1,8 @@
 """Which messages of a thread the caller's list is, which of them it has left, and what of it is new. Pure: no Redis, no clock.
 
-Clients edit, regenerate, fork, trim and resend conversations. A list with ids, such as the state of a checkpointer, is compared by
-them; of a list without ids, what was said is. Messages behind the first common one that the list does not hold are superseded.
+Clients edit, regenerate, fork, trim and resend conversations. A list with ids, such as the state of a checkpointer, is
+compared by them; of a list without ids, what was said is. Messages behind the first common one that the list does not
+hold are superseded.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Facts
 
-# list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of a conversation, as in a subgraph: what
-# is missing there means nothing
+# list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of a conversation, as in
+# a subgraph: what is missing there means nothing
 Kind: TypeAlias = Literal["list", "state", "part"]
 
 
@@ -28,8 +29,7 @@ class Entry(NamedTuple):
     """A message of the caller's list."""
 
     id: str | None
-    # q (question) or a (answer) and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
-    words: str
+    words: str  # q or a and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Known:
     branch: Followed | None = None  # what the list of a context has meant, of which perhaps only the last turn is saved
 
     def ranges(self, drop: Collection[int]) -> list[list[int]]:
-        """Join seqs to ranges that hold no other known message, each with the tool traffic in front, of which `rows` may have none."""
+        """Join seqs to ranges that hold no other known message, each with the tool traffic in front."""
         found, gone, before = list[list[int]](), {*drop}, inf
         for row in sorted((row for row in self.rows if row.is_current), key=lambda row: row.seq):
             if row.seq in gone and before in gone:
@@ -102,7 +102,6 @@ class _Thread:
         self.seqs = [row.seq for row in self.said]
         self.is_all = known.is_all
         self.unseen = {row.seq for row in self.rows if known.seen <= row.seq < known.until} - known.own
-        self.opening = max((row.seq for row in self.said if row.writer == "b"), default=-1)
         self.end = max((row.seq for row in self.said if row.writer and row.seq not in self.unseen), default=inf)
         self.by_id: dict[str, list[Facts]] = {}
         for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):
@@ -121,8 +120,8 @@ class _Thread:
         for row in self.said[bisect_right(self.seqs, position) :]:
             if _said(row) == words:
                 return row
-            if row.seq not in self.unseen and (row.writer or is_program) and position > self.opening:
-                break  # notes of programs, what the caller could not know, and turns behind perhaps examples are skipped
+            if row.seq not in self.unseen and (row.writer or is_program):
+                break  # notes of programs, and what the caller could not know, are skipped
         others = self.superseded if superseded else ()
         return next((row for row in others if row.seq > position and _said(row) == words), None)
 
@@ -164,7 +163,7 @@ def _said(row: Facts) -> str:
 
 def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = ()) -> Followed:
     """Decide what a list means for a thread. `left_out` are seqs of messages that memory itself has taken out of the list."""
-    if kind == "list" and is_new_turn(entries, known):
+    if kind == "list" and known.branch is None and is_new_turn(entries, known):
         return Followed(new=[*range(len(entries))])
     thread, done = _Thread(known), Followed()
     gone = {
@@ -201,6 +200,9 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
     if kind != "part":
         done.back = sorted({row.seq for row in held if not row.is_current})
         done.drop = [seq for seq in _left(thread, found, held, edit, kind, done) if seq not in left_out]
+    if known.branch is not None:  # its context may have held more of the list
+        done.drop = sorted({*done.drop, *known.branch.drop} - {*done.seqs.values()})
+        done.back = sorted({*done.back, *known.branch.back})
     done.new = _new(thread, entries, found, kind, gone, has_edit=edit is not None)
     before = {entries[at].words[:1] for at in range(min(done.seqs))} if done.seqs else set()
     done.is_older = kind == "list" and {"q", "a"} <= before and len(held) > 1 and held[0] is thread.first() and not gone
@@ -216,12 +218,6 @@ def _recognise(
     if first is not None:
         for index, row in thread.walk(entries, found, located[0], first).items():
             found[index] = row
-    if kind == "list" and first is not None:  # it may have got other ids for what stands in front
-        before = [row for row in thread.said if row.seq < first.seq and (row.writer or not first.writer)]
-        for at in reversed(range(located[0])):
-            if entries[at].words and (not before or _said(before[-1]) != entries[at].words):
-                break
-            found[at] = before.pop() if entries[at].words else None
     if (
         kind == "state" and located
     ):  # a client has sent its list to it: what is in front of the last known one is stored
@@ -230,14 +226,11 @@ def _recognise(
             found[at] = found[at] or (last.get(entries[at].words) if entries[at].words else None)
     start = 0 if not located else located[-1] + 1 if kind == "state" else len(entries)
     rest = [at for at in range(start, len(entries)) if entries[at].words and at not in gone and not found[at]]
-    if len(rest) == 1 and kind == "list" and len(entries) == 1:  # asked again, as nobody has answered
-        newest = thread.said[-1] if thread.said else None
-        if newest and _said(newest) == entries[rest[0]].words and not entries[rest[0]].id:
-            found[rest[0]] = newest
+    if rest and kind == "list" and len(entries) == 1 and thread.said and not entries[0].id:
+        newest = thread.said[-1]
+        found[0] = newest if _said(newest) == entries[0].words else None  # asked again, as nobody has answered
     best: dict[int, Facts] = {}
-    has_answer = any(entry.words.startswith("a") for entry in entries)
-    is_new = len(rest) == 1 or edited_at >= 0 or (kind == "list" and has_answer and is_one_turn(entries))
-    for number, at in enumerate(() if is_new else rest):  # one message is a new question
+    for number, at in enumerate(rest if len(rest) > 1 and edited_at < 0 else ()):  # one message is a new question
         if len(best) >= len(rest) - number:
             break
         best = max(best, thread.begin(entries, found, at), key=len)
@@ -329,9 +322,8 @@ def _new(
     while turn and entries[turn - 1].words.startswith("q"):
         turn -= 1
     begin = matched[0] if matched else 0 if has_edit or not thread.rows else turn
-    said = max(
-        (at for at in matched if entries[at].words), default=-1
-    )  # a list's tool traffic before it is stored already
+    # a list's tool traffic before it is stored already
+    said = max((at for at in matched if entries[at].words), default=-1)
     return [
         at
         for at in range(begin, len(entries))

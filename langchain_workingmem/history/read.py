@@ -128,8 +128,8 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
             row.record["type"] = "gone"
 
 
-# ---------------------------------------------------------------------- all threads of a user
-# They live in different slots of a cluster, so no key can hold all of their messages, and a page is a merge of the times of each.
+# ---------------------------------------------------------------------- all threads of a user They live in different
+# slots of a cluster, so no key can hold all of their messages, and a page is a merge of the times of each.
 
 
 def of_user(

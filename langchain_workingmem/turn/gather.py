@@ -25,8 +25,7 @@ from langchain_workingmem.history.read import readable, with_media
 from langchain_workingmem.history.save import known_in, list_head
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import recall_for_turn, search, words_in_row
-from langchain_workingmem.turn.fit import fit, history_slice
-from langchain_workingmem.turn.messages import in_order, is_users, media_begin, named
+from langchain_workingmem.turn.fit import fit, history_slice, in_order, is_users, media_begin, named
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 -- Reads messages of a thread.
--- ARGV  1 {user, limit (without it: all), newest (read backwards), before, after (ids, exclusive), above, below (seqs,
---       exclusive: a cursor), since, until (us, inclusive), roles (,human,ai,), superseded (instead of the current ones),
+-- ARGV  1 {user, limit (without it: all), newest (read backwards), before, after (ids, exclusive), above, below (a cursor:
+--       seqs, exclusive), since, until (us, inclusive), roles (,human,ai,), superseded (instead of current ones),
 --       total (count all), vectors, times}
--- Reply {total, shown, owner}, bodies of the messages `shown` (facts); with `times` only their times, with `vectors` the
---       vectors of each behind the bodies; {refused = 'message', missing}
+-- Reply {total, shown, owner}, bodies of the messages `shown` (facts); with `times` only their times; vectors of each,
+--       empty without `vectors`; {refused = 'message', missing}
 -- The cost follows the number of returned messages; with roles, of those between them too, and with total of all.
 local owner = redis.call('HGET', KEYS[1], 'user')
 local no = refusal(head.user, owner)
