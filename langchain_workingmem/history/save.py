@@ -150,7 +150,8 @@ def append(
     found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
     if not found.get("is_same"):
         yield from after_write(state, thread_id, user_id, found, unique)
-        _tell(core, failure, thread_id, on_error)
+        if failure is not None:
+            _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
 
 
@@ -274,7 +275,8 @@ def save_turn(
             return [], known
         yield from after_write(state, thread_id, user_id, found, some)
         failure = failure or more
-    _tell(core, failure, thread_id, on_error)
+    if failure is not None:
+        _tell(core, failure, thread_id, on_error)
     return _stored(ready, done), known
 
 
@@ -417,10 +419,8 @@ def vector_names(prefix: str, facts: Facts) -> list[str]:
     return [f"{prefix}{facts.seq}:{chunk}:{size}" for chunk in range(int(chunks))]
 
 
-def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None) -> None:
+def _tell(core: Core, failure: Exception, thread_id: str, on_error: str | None) -> None:
     """Raise or log that messages are stored without vectors."""
-    if failure is None:
-        return
     note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
     if (on_error or core.on_error) == "raise":
         failure.add_note(note)
