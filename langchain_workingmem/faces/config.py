@@ -12,9 +12,9 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem.checks import at_least, check_type, check_zone, wrong_type
+from langchain_workingmem.checks import check_type, check_zone, wrong_type
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.options import Ids
+from langchain_workingmem.options import Ids, check_fields
 from langchain_workingmem.recall import CHECKS
 
 if TYPE_CHECKING:
@@ -64,11 +64,7 @@ class PerCall:
     timezone: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("read_only", "persist", "working_memory"):
-            if not isinstance(given := getattr(self, name), bool):
-                raise OptionError(f"{_PATH}[{name!r}]={shown(given)}", remedy="use True or False")
-        if self.last_messages is not None:
-            at_least(self.last_messages, 0, "last_messages")
+        check_fields(self, last_messages=0)
         if self.timezone is not None:
             check_zone(self.timezone, f"{_PATH}['timezone']")
         if isinstance(self.recall, Mapping):
