@@ -258,10 +258,9 @@ def _count(state: MemoryState, thread_id: str, user_id: str | None, numbers: dic
     (owner,) = yield from send(owned)
     if owner is None or (user_id is not None and decode(owner) != user_id):
         return
-    _, now = yield from send(count_command(state, decode(owner), numbers), owned, at_most_once=True, in_order=True)
+    _, now = yield from send(count_command(state, decode(owner), numbers), owned, in_order=True)
     if now != owner:
-        back = {name: -value for name, value in numbers.items()}
-        yield from send(count_command(state, decode(owner), back), at_most_once=True)
+        yield from send(count_command(state, decode(owner), {name: -value for name, value in numbers.items()}))
 
 
 def count_command(state: MemoryState, user_id: str, numbers: dict[str, int]) -> Command:

@@ -19,7 +19,7 @@ from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem._text.unicode import as_searched
-from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
+from langchain_workingmem.errors import OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn, last_question
 from langchain_workingmem.models import StoredMessage
 
@@ -150,7 +150,8 @@ def append(
     found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
     if not found.get("is_same"):
         yield from after_write(state, thread_id, user_id, found, unique)
-        _tell(core, failure, thread_id, on_error)
+        if failure is not None:
+            _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
 
 
@@ -220,9 +221,8 @@ def save_turn(
     """Save a turn, or the whole conversation that it ends; what the list has left is superseded in the same step.
 
     `known` is what was read of the thread for this turn, and `asked` the id of its question where that is stored: if
-    thread or question was deleted meanwhile, nothing is stored. Returns the stored messages, and what is known of the
-    thread now. One round trip; two more where the list has several turns and nothing was read, or where ids are stored
-    already.
+    one of them was deleted meanwhile, nothing is stored. Returns the stored messages, and what is known of the thread
+    now. One round trip; two more for several turns of which nothing was read, or where ids are stored already.
     """
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
@@ -242,10 +242,8 @@ def save_turn(
         aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
         if not todo and not done.changes_branch and not aliases:
             return _stored(ready, done), known
-        guard |= {
-            "aliases": aliases or None,
-            "again": dict.fromkeys({*done.again, *(known.deleted if known else ())}, True),
-        }
+        again = {*done.again, *(known.deleted if known else ())}
+        guard |= {"aliases": aliases or None, "again": dict.fromkeys(again, True)}
         if known is not None and done.changes_branch:
             guard |= {"version": known.version, "drop": known.ranges(done.drop), "back": done.back}
         found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **guard)
@@ -268,13 +266,11 @@ def save_turn(
     yield from after_write(state, thread_id, user_id, found, todo[:STEP], title_model)
     for start in range(STEP, len(todo), STEP):
         some = todo[start : start + STEP]
-        try:
-            found, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
-        except ThreadNotFoundError:  # deleted meanwhile
-            return [], known
+        found, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
         yield from after_write(state, thread_id, user_id, found, some)
         failure = failure or more
-    _tell(core, failure, thread_id, on_error)
+    if failure is not None:
+        _tell(core, failure, thread_id, on_error)
     return _stored(ready, done), known
 
 
@@ -417,10 +413,8 @@ def vector_names(prefix: str, facts: Facts) -> list[str]:
     return [f"{prefix}{facts.seq}:{chunk}:{size}" for chunk in range(int(chunks))]
 
 
-def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None) -> None:
+def _tell(core: Core, failure: Exception, thread_id: str, on_error: str | None) -> None:
     """Raise or log that messages are stored without vectors."""
-    if failure is None:
-        return
     note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
     if (on_error or core.on_error) == "raise":
         failure.add_note(note)

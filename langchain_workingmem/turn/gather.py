@@ -188,7 +188,7 @@ def _follow_list(
     ids = [message.id or "" for message in messages]
     found.seqs = {ids[at]: seq for at, seq in done.seqs.items()}
     found.stored_ids = {ids[at]: id for at, id in done.aliases.items()}
-    found.gone = known.ranges(done.drop)
+    found.gone = known.ranges(done.drop) if done.drop else []
     asked = last_question(entries)
     found.end = done.seqs.get(asked, inf)
     rows = {row.seq: row for row in known.rows}
