@@ -100,8 +100,8 @@ class Threads(Operations):
         """List the threads of one user or of all, newest first. One round trip per page.
 
         `metadata` is a filter as in `recall.search`: equality with any key, operators for keys that
-        `Memory(thread_filters=...)` names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), a page
-        costs two round trips and the metadata named of all these threads; more than 500,000 are an `OptionError`. A
+        `Memory(thread_filters=...)` names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), each
+        page reads title and metadata of all these threads; more than 500,000 are an `OptionError`. A
         thread that changes while you page by `updated_at` moves to the newest end. By `created_at` you see each thread
         exactly once.
         """
@@ -264,7 +264,7 @@ class Threads(Operations):
         do not belong at their end. End the runs of a thread before: what an agent stores meanwhile may stand between
         older messages.
 
-        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to three round trips
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to two round trips
         per thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
         vectors, then `EmbeddingError` is raised, or logged with on_error="log".
         """

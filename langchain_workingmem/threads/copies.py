@@ -130,11 +130,6 @@ class Writer:
                 head = {"title": title, "facts": facts.decode()}
                 yield from change_thread(self.state, self.thread_id, self.owner, "title", **head)
 
-    def date(self, updated_at: int) -> Plan[None]:
-        """Set the time of the last change of the thread. One round trip."""
-        pair = ["updated_at", str(updated_at)]
-        yield from change_thread(self.state, self.thread_id, self.owner, "update", set=pair)
-
 
 # ---------------------------------------------------------------------- clones
 
@@ -263,15 +258,14 @@ def _store(writer: Writer, found: Conversation) -> Plan[None]:
     rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
     if not rest:
         return
-    is_new = yield from writer.create({"created_at": str(found.times[ids[0]])})
+    began = str(found.times[ids[0]])
+    yield from writer.create({"created_at": began, "updated_at": began})
     for start in range(0, len(rest), BATCH):
         some = rest[start : start + BATCH]
         for draft in (yield from compute(partial(drafts, some, state.recall, str, answers), count_characters(some))):
             draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
             yield from writer.add(draft)
     yield from writer.flush()
-    if is_new:
-        yield from writer.date(found.times[ids[-1]])
 
 
 @dataclass(slots=True)

@@ -188,7 +188,7 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 200 threads, up to three per thread, one per 200 messages and working memory; then `reindex`.
+    A round trip per 200 threads, up to two per thread, one per 200 messages and working memory; then `reindex`.
     """
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
@@ -225,7 +225,6 @@ class Import:
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
     writer: Any = None  # the `Writer` of the present thread
     title: tuple[str, str] | None = None  # of that, by a model, and the id of the message that it was made from
-    updated_at: int | None = None  # of that, if it is new
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
 
@@ -295,8 +294,6 @@ class Import:
             yield from writer.flush()
             if self.title is not None:
                 yield from writer.name(*self.title)
-            if self.updated_at is not None:
-                yield from writer.date(self.updated_at)
             self.counts.update(messages=writer.written, skipped=writer.skipped)
 
 
@@ -358,7 +355,6 @@ class _Thread(Record):
             load.title = fields.pop("title"), self.title_source
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         is_new = yield from load.writer.create({**fields, **{name: str(one) for name, one in named.items()}})
-        load.updated_at = self.updated_at if is_new else None
         load.counts.update(threads=int(is_new), dropped=self.dropped)
 
 
