@@ -1,13 +1,15 @@
 """Threads: who owns a conversation, its title and metadata, its clones; `memory.threads`."""
 
 from langchain_workingmem.threads.api import Threads
-from langchain_workingmem.threads.copies import Saver, Writer
+from langchain_workingmem.threads.copies import Older, Saver, name_thread, write_older
 from langchain_workingmem.threads.operations import (
     CURSOR,
     all_threads,
+    changed,
     find_threads,
     get_existing_thread,
     get_thread,
+    in_pairs,
     read_thread,
     thread_fields,
     transfer,
@@ -15,14 +17,18 @@ from langchain_workingmem.threads.operations import (
 
 __all__ = [
     "CURSOR",
+    "Older",
     "Saver",
     "Threads",
-    "Writer",
     "all_threads",
+    "changed",
     "find_threads",
     "get_existing_thread",
     "get_thread",
+    "in_pairs",
+    "name_thread",
     "read_thread",
     "thread_fields",
     "transfer",
+    "write_older",
 ]

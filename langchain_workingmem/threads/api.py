@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import LARGEST, at_least
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.display.bars import progress_bar
@@ -18,7 +17,7 @@ from langchain_workingmem.errors import IdError, OptionError, RedisConnectionErr
 from langchain_workingmem.history import read_page, selection
 from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.copies import Saver, Writer, copy_messages, copy_working_memory
+from langchain_workingmem.threads.copies import Saver, copy_messages, copy_working_memory, name_thread
 from langchain_workingmem.threads.copies import backfill as plan_backfill
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, make_document, size_of, write_revision
@@ -206,13 +205,12 @@ class Threads(Operations):
         own = {} if new_thread_id is not None else {"is_own": True}  # a new id: the call may be repeated
         pairs = in_pairs({**fields, "source_id": encode(thread_id)})
         copy = yield from changed(state, id, owner, "create", set=pairs, **own)
-        writer = Writer(state=state, thread_id=id, owner=owner, created_at=str(to_micros(copy.created_at)))
         try:
-            copied = yield from copy_messages(core, thread_id, writer, wanted, message_ids)
-            ids = {facts.id: new for facts, new in copied}
-            for facts, new in copied if title is None and made_from is not None else ():
+            copied = yield from copy_messages(core, thread_id, copy, wanted, message_ids)
+            ids = {facts.id: new for facts, new, _ in copied}
+            for facts, _, seq in copied if title is None and made_from is not None else ():
                 if facts.seq == int(made_from):
-                    yield from writer.name(origin.title or "", new)
+                    yield from name_thread(state, id, owner, origin.title or "", seq)
             if has_rows:
                 rows = yield from export_rows(state, thread_id)
                 yield from restore_rows(state, id, owner, rows, ids)
