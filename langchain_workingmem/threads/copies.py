@@ -33,7 +33,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.history import made, read_page, write
 from langchain_workingmem.models import BackfillReport
-from langchain_workingmem.threads.operations import changed, in_pairs
+from langchain_workingmem.threads.operations import in_pairs
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
 
 if TYPE_CHECKING:
@@ -70,36 +70,50 @@ class Older(NamedTuple):
     vectors: Sequence[bytes] = ()
 
 
+class Written(NamedTuple):
+    """What `write_older` has done."""
+
+    seqs: dict[str, int]  # of the messages that were new, by id
+    messages: int = 0  # how many were new
+    is_new: bool = False  # the thread
+    failure: Exception | None = None  # of the embedding model
+
+
 def write_older(
     state: MemoryState,
     thread_id: str,
     owner: str,
     older: Iterable[Older],
     *,
+    fields: Mapping[str, str] | None = None,
     deleted: Sequence[str] = (),
     created_at: str | None = None,
     embeds: bool = False,
-) -> Plan[tuple[dict[str, int], int, Exception | None]]:
+) -> Plan[Written]:
     """Add messages to a thread, in steps; what it has, or has deleted, stays as it is, and `deleted` ids are not taken.
 
-    `created_at` is that of the thread, if it must be the same at each step. `embeds`: messages without vectors are embedded, until the
-    model fails. Return the seqs of new messages by id, how many there were, and that failure. One round trip per 200 messages.
+    With `fields` it is created, unless it exists; with `created_at` it must be the same at each step. `embeds`: messages without vectors
+    are embedded, until the model fails. A round trip for the thread, and one per 200 messages.
     """
-    seqs, written, failure = dict[str, int](), 0, None
+    done = Written({})
+    if fields is not None:
+        with suppress(ThreadExistsError):
+            yield from change_thread(state, thread_id, owner, "create", set=in_pairs(fields))
+            done = Written({}, is_new=True)
     guard: dict[str, Any] = {} if created_at is None else {"created_at": created_at, "exists": True}
     for step in _steps(older):
-        ready, settings = [one.draft for one in step], step[0].settings
-        given = None if embeds and failure is None else (settings, [vector for one in step for vector in one.vectors])
+        ready, vectors = [one.draft for one in step], [vector for one in step for vector in one.vectors]
         # other words of edited questions have the same ids
-        head = {**guard, "skip": True, "again": {one.id: True for one in ready if one.id in seqs} or None}
-        head["deleted"] = None if written else deleted or None
-        found, failed = yield from write(state, ready, thread_id, owner, given, **head)
+        head = {**guard, "skip": True, "again": {one.id: True for one in ready if one.id in done.seqs} or None}
+        head["deleted"] = None if done.messages else deleted or None
+        given = None if embeds and done.failure is None else (step[0].settings, vectors)
+        found, failure = yield from write(state, ready, thread_id, owner, given, **head)
         if found.get("gone"):
             raise ThreadNotFoundError(thread_id)
         new = found.get("new") or ()
-        seqs |= {ready[at].id: found["seqs"][at] for at in new}
-        written, failure = written + len(new), failure or failed
-    return seqs, written, failure
+        seqs = done.seqs | {ready[at].id: found["seqs"][at] for at in new}
+        done = Written(seqs, done.messages + len(new), done.is_new, done.failure or failure)
+    return done
 
 
 def _steps(older: Iterable[Older]) -> Iterator[list[Older]]:
@@ -156,8 +170,8 @@ def copy_messages(
         size = count_characters(row.message for row in rows)
         older = yield from compute(partial(_copied, copies, state.recall), size)
         created_at = str(to_micros(copy.created_at))
-        seqs, _, _ = yield from write_older(state, copy.id, owner, older, created_at=created_at)
-        done += [(facts, id, seqs[id]) for _, facts, _, id in copies]
+        written = yield from write_older(state, copy.id, owner, older, created_at=created_at)
+        done += [(facts, id, written.seqs[id]) for _, facts, _, id in copies]
         if len(page.facts) < BATCH:
             return done
         wanted["above"] = page.facts[-1].seq
@@ -198,8 +212,8 @@ def backfill(
     names = [*thread_ids] if thread_ids is not None else (yield from _threads_in(saver))
     counts, left = Counter[str](), dict[str, str]()
     failure: Exception | None = None  # of the embedding model, which is not asked again
-    for done, name in enumerate(names):
-        advance(done, len(names))
+    for number, name in enumerate(names):
+        advance(number, len(names))
         found = Conversation(str(name))
         try:
             yield from saver.each(found.add, {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
@@ -208,14 +222,14 @@ def backfill(
             if owner is None or not found.messages:
                 counts["skipped"] += 1
                 continue
-            new, failed = yield from _store(core.state, found, check_id(owner, "user_id"), embeds=failure is None)
+            done = yield from _store(core.state, found, check_id(owner, "user_id"), embeds=failure is None)
         except (RedisConnectionError, RedisReplyError):
             raise
         except WorkingMemError as error:
             left[found.thread_id] = str(error)
             continue
-        failure = failure or failed
-        counts.update({"threads" if new else "known": 1, "messages": new})
+        failure = failure or done.failure
+        counts.update({"threads" if done.messages else "known": 1, "messages": done.messages})
     advance(len(names), len(names))
     if failure is not None:
         note = "everything is stored, some messages have no vectors yet: memory.recall.reindex() adds them"
@@ -239,8 +253,8 @@ def _threads_in(saver: Saver) -> Plan[list[Any]]:
     return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
 
 
-def _store(state: MemoryState, found: Conversation, owner: str, *, embeds: bool) -> Plan[tuple[int, Exception | None]]:
-    """Store what the thread lacks, at its end; return how many messages, and the failure of the embedding model."""
+def _store(state: MemoryState, found: Conversation, owner: str, *, embeds: bool) -> Plan[Written]:
+    """Store what the thread lacks, at its end. A round trip, one for a new thread, and one per 200 messages."""
     id, ids = check_id(found.thread_id, "thread_id"), [check_id(one.id, "message id") for one in found.messages]
     keys = state.keys.of(id)
     (tag, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
@@ -252,18 +266,14 @@ def _store(state: MemoryState, found: Conversation, owner: str, *, embeds: bool)
         remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
         raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
     rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
-    if not rest:
-        return 0, None
-    began, older = str(found.times[ids[0]]), list[Older]()
-    with suppress(ThreadExistsError):
-        yield from changed(state, id, owner, "create", set=in_pairs({"created_at": began, "updated_at": began}))
+    began, older = found.times[ids[0]], list[Older]()
     for start in range(0, len(rest), BATCH):
         some = rest[start : start + BATCH]
         for draft in (yield from compute(partial(drafts, some, state.recall, str, answers), count_characters(some))):
             draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
             older.append(Older(draft))
-    _, written, failure = yield from write_older(state, id, owner, older, embeds=embeds)
-    return written, failure
+    fields = {"created_at": str(began), "updated_at": str(began)} if rest else None
+    return (yield from write_older(state, id, owner, older, fields=fields, embeds=embeds))
 
 
 @dataclass(slots=True)

@@ -38,21 +38,12 @@ from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived import export_rows, restore_rows
-from langchain_workingmem.errors import OptionError, ThreadExistsError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.history import PageOfThread, made, page_command
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import reindex_messages
-from langchain_workingmem.threads import (
-    Older,
-    all_threads,
-    changed,
-    in_pairs,
-    name_thread,
-    read_thread,
-    thread_fields,
-    write_older,
-)
+from langchain_workingmem.threads import Older, all_threads, name_thread, read_thread, thread_fields, write_older
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
@@ -367,13 +358,11 @@ class _Thread(Record):
         made_title = fields.pop("title", None) if self.title_source else None
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         fields |= {name: str(one) for name, one in named.items()}
-        with suppress(ThreadExistsError):
-            yield from changed(state, self.id, load.owner, "create", set=in_pairs(fields))
-            load.counts["threads"] += 1
         older = [one.older(state) for one in self._messages]
-        seqs, new, _ = yield from write_older(state, self.id, load.owner, older, deleted=self.deleted)
-        load.counts.update(messages=new, skipped=len(older) - new, dropped=self.dropped)
-        if made_title and (seq := seqs.get(self.title_source or "")) is not None:
+        done = yield from write_older(state, self.id, load.owner, older, fields=fields, deleted=self.deleted)
+        load.counts.update(threads=int(done.is_new), dropped=self.dropped)
+        load.counts.update(messages=done.messages, skipped=len(older) - done.messages)
+        if made_title and (seq := done.seqs.get(self.title_source or "")) is not None:
             yield from name_thread(state, self.id, load.owner, made_title, seq)
         for record in self._others:
             yield from record.write(load)
