@@ -20,8 +20,7 @@
     ├── FileEditError (ValueError)                  the place to edit is not clear
     ├── FileConflictError (RuntimeError)            others changed the file meanwhile
     ├── FileQuotaError (ValueError)                 the owner's files would be too large
-    ├── ModelError (RuntimeError)                   the chat model failed
-    ├── RerankerError (RuntimeError)                the reranker failed
+    ├── ModelError (RuntimeError)                   a chat model or the reranker failed
     ├── EmbeddingError (RuntimeError)               the embeddings failed
     ├── EmbeddingSizeError (ValueError)             vectors of another size
     ├── RedisConnectionError (ConnectionError)      Redis is not reachable
@@ -182,11 +181,7 @@ class ObservationNotFoundError(WorkingMemError, LookupError):
 
 
 class ModelError(WorkingMemError, RuntimeError):
-    """A chat model that memory calls, such as for titles, failed or did not answer in time."""
-
-
-class RerankerError(WorkingMemError, RuntimeError):
-    """The reranker failed, took too long, or returned what is no hit."""
+    """A chat model or a reranker that memory calls failed, did not answer in time, or returned what is no hit."""
 
 
 class EmbeddingError(WorkingMemError, RuntimeError):

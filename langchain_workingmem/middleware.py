@@ -28,9 +28,9 @@ from langchain_workingmem.memory import Memory
 from langchain_workingmem.turn import Gathered, Shown, Turn, assemble
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
+    from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ToolCallRequest
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.options import OnError
@@ -118,19 +118,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Async twin of `before_agent`."""
         self.before_agent(state, runtime)
 
+    @operation
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelCallResult[Any]:
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
+    ) -> Plan[ModelCallResult[Any]]:
         """Show memory to the model. The question is saved first, because the run may be abandoned before the answer."""
-        return cast("ModelCallResult[Any]", self._core.run(self._model_call(request, handler)))
-
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelCallResult[Any]:
-        """Async twin of `wrap_model_call`."""
-        return cast("ModelCallResult[Any]", await self._core.arun(self._model_call(request, handler)))
-
-    def _model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Plan[Any]:
         call = self._call(request.state, request.runtime)
         run = yield from self._runs.prepare(call, request.model)
 
@@ -149,17 +141,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             yield from self._runs.fail(call, error)
             raise
         self._runs.note_answer(call, answer)
-        return answer
+        return cast("ModelCallResult[Any]", answer)
 
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
+    awrap_model_call = twin(wrap_model_call)
+
+    @operation
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Plan[Any]:
         """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that a tool ends."""
-        return cast("T", self._core.run(self._tool_call(request, handler)))
-
-    async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
-        """Async twin of `wrap_tool_call`."""
-        return cast("T", await self._core.arun(self._tool_call(request, handler)))
-
-    def _tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Plan[Any]:
         config = get_config()
         thread_id = config.get("configurable", {}).get("thread_id")
         try:
@@ -170,6 +158,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         except Exception:
             yield from self._runs.fail(self._call(request.state, request.runtime), None)
             raise
+
+    awrap_tool_call = twin(wrap_tool_call)
 
     @operation
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[dict[str, Any] | None]:
@@ -203,7 +193,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             for_model=True,
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
-            in_prompt=partial(_with_blocks, request.system_message),
         )
         context = assemble(self._core.state, self._turn.history, gathered, messages, shown)
         return request.override(

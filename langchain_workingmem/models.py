@@ -358,8 +358,7 @@ class MemoryContext(_Counted):
         """Count the tokens of `system` (a system message for each block) and `messages`, by part.
 
         Counted when it is asked, each time, by `HistoryOptions.token_counter`; a context that was stored meanwhile, as
-        in a checkpoint, by "approximate". A context that middleware has made counts what the request has more than the
-        program's own system prompt and tools.
+        in a checkpoint, by "approximate". The program's own system prompt and tools are not counted.
         """
         return usage_of(self.system, self.messages, getattr(self, "counting", None) or Counting())
 

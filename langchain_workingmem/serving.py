@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-    Application: TypeAlias = ASGIApp
 
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?", re.IGNORECASE)
 _REFUSED = "Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
@@ -31,19 +27,15 @@ class LoopbackOnly:
     The port of the host is free, because a tunnel may have another one.
     """
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 403, or pass the request on."""
         from starlette.responses import PlainTextResponse
 
-        if scope["type"] == "lifespan" or _is_own(scope):
-            await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        else:
-            await PlainTextResponse(_REFUSED, 403)(scope, receive, send)
+        is_refused = scope["type"] == "http" and not _is_own(scope)
+        await (PlainTextResponse(_REFUSED, 403) if is_refused else self._app)(scope, receive, send)
 
 
 def _is_own(scope: Scope) -> bool:
@@ -74,7 +66,7 @@ def leave_soon(*, at_once: bool = False) -> None:
     timer.start()
 
 
-def run(app: Application, listener: socket.socket) -> None:
+def run(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM. To be called in the main thread; the handlers of these signals are put back."""
     import uvicorn
 

@@ -20,7 +20,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from langchain_workingmem._engine.plan import Call
-from langchain_workingmem.errors import EmbeddingError, ModelError, OptionError, RerankerError, WorkingMemError
+from langchain_workingmem.errors import EmbeddingError, ModelError, OptionError, WorkingMemError
 from langchain_workingmem.options import EMBEDDING_TIMEOUT
 
 if TYPE_CHECKING:
@@ -278,19 +278,19 @@ def chat_model_by_name(name: str) -> BaseChatModel:
 def rerank(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document], seconds: float
 ) -> Call[list[Document]]:
-    """Let a reranker order documents, and drop some; `RerankerError` if it fails, or an async call takes longer than `seconds`."""
+    """Let a reranker order documents, and drop some; `ModelError` if it fails, or an async call takes longer than `seconds`."""
 
     def call() -> list[Document]:
         try:
             return list(reranker.compress_documents(documents, question, callbacks=child()))
         except Exception as error:  # a reranker may raise anything
-            raise _failed(RerankerError, "the reranker", error) from error
+            raise _failed(ModelError, "the reranker", error) from error
 
     async def asked() -> list[Document]:
         return list(await reranker.acompress_documents(documents, question, callbacks=child()))
 
     async def acall() -> list[Document]:
-        return await _in_time(RerankerError, "the reranker", asked, seconds, _MORE_TIME)
+        return await _in_time(ModelError, "the reranker", asked, seconds, _MORE_TIME)
 
     return Call(call, acall)
 

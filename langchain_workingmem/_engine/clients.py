@@ -198,7 +198,8 @@ def lost(error: Exception) -> Exception:
         return error
     if isinstance(error, RuntimeError) and "handler is closed" in str(error):  # of uvloop, in a handshake
         return redis_errors.ConnectionError("Connection closed by server.")
-    if isinstance(error, AttributeError) and error.obj is None:  # the missing stream of a closed connection
+    # the missing stream of a closed connection, and the missing node of a cluster client that could not log in
+    if isinstance(error, AttributeError) and (error.obj is None or error.name == "node"):
         return redis_errors.ConnectionError("another task closed the connection to a node, which had failed")
     raise error
 

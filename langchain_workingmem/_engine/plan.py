@@ -286,24 +286,24 @@ class Breaker:
     """The circuit breaker: after a failure, one call every `COOL_DOWN` seconds asks Redis, until any call gets an answer."""
 
     clock: Callable[[], float] = time.monotonic
-    since: float | None = None  # the time of the failure; None: Redis answers
-    _next: float = 0.0  # the time when a call may ask Redis again
+    until: float | None = None  # no call may ask Redis before this time; None: Redis answers
 
     def admits(self) -> bool:
         """Return whether a call may ask Redis now."""
-        if self.since is not None and self.clock() < self._next:
+        if self.until is None:
+            return True
+        if self.clock() < self.until:
             return False
-        self._next = self.clock() + COOL_DOWN
+        self.until = self.clock() + COOL_DOWN
         return True
 
     def fail(self) -> None:
         """Open, because Redis did not answer a call."""
-        self._next = self.clock() + COOL_DOWN
-        if self.since is None:
-            self.since = self.clock()
+        if self.until is None:
             _log.warning("Redis has failed: agents continue without memory, and ask again every %g s", COOL_DOWN)
+        self.until = self.clock() + COOL_DOWN
 
     def close(self) -> None:
         """Close, because Redis has answered."""
-        self.since = None
+        self.until = None
         _log.warning("Redis answers again")

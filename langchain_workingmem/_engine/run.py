@@ -164,7 +164,7 @@ class Runner:
                 raise
             if effect.node:
                 replies = {"": replies}
-        if self.link.breaker.since is not None:
+        if self.link.breaker.until is not None:
             self.link.breaker.close()
         return replies
 
@@ -299,7 +299,7 @@ class AsyncRunner:
                 raise refused(error, own=True, unsure=effect.at_most_once and connection is not None) from None
             if effect.node:
                 replies = {"": replies}
-        if self.link.breaker.since is not None:
+        if self.link.breaker.until is not None:
             self.link.breaker.close()
         return replies
 

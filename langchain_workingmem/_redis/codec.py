@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem._redis.filters import label
 from langchain_workingmem._redis.keys import author_tag, check_id
-from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth, problems_in
+from langchain_workingmem._text.nesting import MAX_DEPTH, TOO_DEEP, check_depth, problems_in
 from langchain_workingmem._text.said import KINDS, is_memory_tool, structured_text, weight_of, words_in, words_of
 from langchain_workingmem._text.unicode import count_tokens, split, to_utf8
 from langchain_workingmem.errors import OptionError, RedisReplyError
@@ -298,9 +298,11 @@ def _take_media(value: Any, path: list[Any], media: list[str], paths: list[list[
 
     Bytes, as some providers take pictures, become base64.
     """
+    if len(path) > MAX_DEPTH:  # at once: what contains itself twice would be walked for ever
+        raise ValueError(TOO_DEEP)
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in list(items):
-        if isinstance(one, dict | list) and len(path) <= MAX_DEPTH:
+        if isinstance(one, dict | list):
             _take_media(one, [*path, key], media, paths)
             continue
         value[key] = text = b64encode(one).decode() if isinstance(one, bytes) else one

@@ -14,17 +14,14 @@ from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-    from types import TracebackType
 
     from langchain_workingmem._engine.plan import Breaker, Plan, Step
     from langchain_workingmem._engine.run import AsyncRunner, Runner
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
 
-
-T = TypeVar("T")
-
 _log = logging.getLogger("langchain_workingmem")
+T = TypeVar("T")
 P = ParamSpec("P")
 
 
@@ -80,11 +77,7 @@ class Core:
                 step.close()
 
     def with_breaker(self, plan: Plan[T]) -> Plan[T]:
-        """Run a plan behind the circuit breaker; with on_error="raise" without it.
-
-        While the breaker is open, `RedisConnectionError` is raised at once. A failed plan opens the breaker: in under a
-        second if the connection is refused, after one timeout if there is no answer.
-        """
+        """Run a plan behind the circuit breaker, which raises at once while it is open; with on_error="raise" without it."""
         if self.on_error == "raise":
             return (yield from plan)
         if not self.breaker.admits():
@@ -146,10 +139,7 @@ def plan_of(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P
 
 
 def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[object, None, T]]:
-    """Make the async twin of a method that `operation` has made.
-
-    With `Coroutine[Any, Any, T]`, written out, mypy takes the result of `asyncio.gather` for Any.
-    """
+    """Make the async twin of a method that `operation` has made."""
     plan = plan_of(method)
     name = plan.__qualname__
 
@@ -178,9 +168,7 @@ class SetUpOnEntry:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -191,7 +179,5 @@ class SetUpOnEntry:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()

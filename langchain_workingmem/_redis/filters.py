@@ -34,13 +34,8 @@ Condition: TypeAlias = tuple[str, bool]
 # Returns the labels of which a document has one if its value at these names equals this one, None where labels do not tell.
 Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
 
-# How much a filter may hold. A condition is a key in any of its dicts, unless it is an operator. A value is what is no dict or
-# list, or an empty one. Each dict around a value is a level, and so is each dot in a key, and each list directly in a list.
-_LIMITS = (
-    (32, "conditions", "name fewer keys, or use several calls"),
-    (1_000, "values", "name fewer, or use several calls"),
-    (8, "levels", "put fewer dicts and lists inside each other, and fewer dots in a key"),
-)
+# How much a filter may hold. Each dict around a value is a level, and so is each dot in a key, and each list directly in a list.
+_MOST_VALUES, _MOST_LEVELS = 1_000, 8
 EVERYTHING = "*"
 _ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _JSON = "use strings, numbers, booleans, None, lists and dicts with str keys"
@@ -73,7 +68,7 @@ class Filter:
         copy = _Copy(name)
         found = copy.of({} if wanted is None else wanted)
         _check_filter(found, name)
-        return cls(_flat(found), 40 * (copy.keys + copy.values))
+        return cls(_flat(found), 100 * copy.values)
 
     @property
     def keys(self) -> set[str]:
@@ -101,9 +96,8 @@ class Filter:
     def condition(self, labels: Labels) -> Condition:
         """Write the equality that labels decide as a condition of a query."""
         groups = [group for key, part in self.parts for group in _groups((key,), part, labels)]
-        texts = [
-            f"@labels:{{{'|'.join(group) or 'none'}}}" for group in groups if group is not None
-        ]  # no label is "none"
+        # no label is "none"
+        texts = [f"@labels:{{{'|'.join(group) or 'none'}}}" for group in groups if group is not None]
         return f"({' '.join(texts)})" if texts else EVERYTHING, None not in groups
 
 
@@ -118,31 +112,30 @@ def both(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 @dataclass(slots=True)
 class _Copy:
-    """Copies JSON, and counts what it holds."""
+    """Copies JSON, and counts its values: what is no dict or list, or an empty one."""
 
     name: str
-    keys: int = 0
     values: int = 0
 
     def of(self, value: Any, level: int = 0) -> Any:
-        is_dict, is_list = isinstance(value, Mapping), isinstance(value, list | tuple)
-        self.values += not (is_dict or is_list) or not value
-        for seen, (most, what, remedy) in zip((self.keys, self.values, level), _LIMITS, strict=True):
-            if seen > most:
-                raise OptionError(f"{self.name} has more than {most:,} {what}", remedy=remedy)
-        if is_dict:
+        self.values += not isinstance(value, Mapping | list | tuple) or not value
+        if self.values > _MOST_VALUES:
+            seen = f"{self.name} has more than {_MOST_VALUES:,} values"
+            raise OptionError(seen, remedy="name fewer, or use several calls")
+        if level > _MOST_LEVELS:
+            seen = f"{self.name} has more than {_MOST_LEVELS} levels"
+            raise OptionError(seen, remedy="put fewer dicts and lists inside each other, and fewer dots in a key")
+        if isinstance(value, Mapping):
             return {key: self.of(one, level + 1 + self._dots(key)) for key, one in value.items()}
-        if is_list:
+        if isinstance(value, list | tuple):
             return [self.of(one, level + isinstance(one, list | tuple)) for one in value]
         if not isinstance(value, str | Number | None):
             raise OptionError(f"{self.name} holds a {type(value).__name__}, which is not JSON", remedy=_JSON)
         return value
 
     def _dots(self, key: Any) -> int:
-        """Count a key, and the dots in it."""
         if not isinstance(key, str):
             raise OptionError(f"{self.name} has a key of type {type(key).__name__}", remedy=_JSON)
-        self.keys += not _is_sign(key)
         return key.count(".")
 
 
@@ -277,7 +270,7 @@ def _number(value: Any) -> float | None:
 
 def _groups(names: Names, wanted: Any, labels: Labels) -> list[Sequence[str] | None]:
     """Return labels, of each group of which a document that passes has one; None for what they do not decide."""
-    if names == names[:1] and (_is_sign(names[0]) or "." in names[0]):
+    if len(names) == 1 and (_is_sign(names[0]) or "." in names[0]):
         return [None]
     if isinstance(wanted, dict) and not _has_operators(wanted):
         inside = [group for key, one in wanted.items() for group in _groups((*names, key), one, labels)]

@@ -35,7 +35,8 @@ T = TypeVar("T")
 LAYOUT = "14"  # the version of the storage layout
 WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
 _INT8 = 80_000  # the first version of Search that has vectors of int8
-_NO_WRITES = frozenset({"OOM", "MISCONF", "NOREPLICAS", "READONLY"})  # codes of servers that only read now
+# codes of a server that has the index, or only reads now
+_LATER = frozenset({"SEARCH_INDEX_EXISTS", "OOM", "MISCONF", "NOREPLICAS", "READONLY"})
 # what embedding and `vectors_ready` raise; the rest of a call may go on without vectors
 NO_VECTORS = (EmbeddingError, EmbeddingSizeError, OptionError, RedisCapabilityError)
 
@@ -71,10 +72,8 @@ def check_layout(state: HasLayout) -> Plan[None]:
     if isinstance(stored, RedisReplyError):
         raise stored
     if hides_when_full(settings):
-        raise RedisCapabilityError(
-            "search-on-oom is 'return' and maxmemory is set: when memory is full, searches would find nothing",
-            remedy=ANSWER_WHEN_FULL,
-        )
+        seen = "search-on-oom is 'return' and maxmemory is set: when memory is full, searches would find nothing"
+        raise RedisCapabilityError(seen, remedy=ANSWER_WHEN_FULL)
     if None in stored:
         # HSETNX: another process may have written them meanwhile
         new = {"version": LAYOUT, "secret": secrets.token_hex(32)}
@@ -98,12 +97,11 @@ def hides_when_full(settings: Any) -> bool:
 def compare_layout(keys: Keys, stored: bytes) -> None:
     """Raise `OptionError` for another version than ours."""
     if (version := stored.decode(errors="replace")) != LAYOUT:
-        raise OptionError(
-            f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses "
-            f"{LAYOUT}; nothing was changed",
-            remedy="export with the version that wrote them (`workingmem export`), then import under another "
-            "key_prefix or into another database",
+        seen = f"the keys under {keys.prefix!r} have storage layout {version}, this version uses {LAYOUT}; nothing was changed"
+        remedy = (
+            "export with the version that wrote them, then import under another key_prefix or into another database"
         )
+        raise OptionError(seen, remedy=remedy)
 
 
 # ---------------------------------------------------------------------- the indexes of a memory
@@ -177,10 +175,8 @@ class Indexes:
         if self.options.index.dtype == "int8":
             (about,) = yield from attempt(("HELLO",))
             if (search_version(about) or _INT8) < _INT8:  # a hosted server may hide it, and refuses the index then
-                raise RedisCapabilityError(
-                    "the Search of this server has no vectors of int8",
-                    remedy="use IndexOptions(dtype='float16'), or Redis 8",
-                )
+                remedy = "use IndexOptions(dtype='float16'), or Redis 8"
+                raise RedisCapabilityError("the Search of this server has no vectors of int8", remedy=remedy)
 
     def digest_of(self, stored: Mapping[str, Any]) -> str:
         """Return a digest of all settings that decide a message's vectors; `reindex` replaces others."""
@@ -207,10 +203,8 @@ class Indexes:
             )
         changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
         if changed:
-            raise OptionError(
-                f"the vector index was built with {changed}, these options differ",
-                remedy="use those, or rebuild it with memory.recall.reindex()",
-            )
+            seen = f"the vector index was built with {changed}, these options differ"
+            raise OptionError(seen, remedy="use those, or rebuild it with memory.recall.reindex()")
 
     def rebuild_index(self) -> Plan[None]:
         """Create the vector index for options and model; drop one with other settings, but not its documents."""
@@ -245,9 +239,7 @@ def ensure_index(command: Command) -> Plan[None]:
     """Create an index, and wait until it holds all documents. One round trip if it exists, else two or more."""
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
-        if (
-            reply.code == "SEARCH_INDEX_EXISTS" or reply.code in _NO_WRITES
-        ):  # then the next search says whether it exists
+        if reply.code in _LATER:  # the next search says whether it exists
             return
         if reply.code == "NOTDB0":
             remedy = "leave the number out of the URL, and keep applications apart by key_prefix=..."

@@ -192,19 +192,9 @@ def word_search(index: str, words: Sequence[str], where: str, depth: int, fields
     apart = len(words) <= _COUNTED_APART and len(words) * len(owned) <= _LONGEST_FILTERS
     query = "|".join([f"(@text:({one}) {owned})" for one in (names if apart else ["|".join(names)])])
     given = [part for at, word in enumerate(words) for part in (f"w{at}", word)]
-    command = _worded(index, depth, tuple(fields))
-    return (*command[:2], query, *command[3:], "PARAMS", len(given), *given)
-
-
-@lru_cache(64)
-def _worded(index: str, depth: int, fields: tuple[str, ...]) -> Command:
-    from redisvl.query import FilterQuery
-
-    query = FilterQuery(_FILTER, fields, depth)
-    query.scorer("BM25STD").with_scores()
-    if not fields:
-        query.no_content()
-    return _search(index, query)
+    wanted: Command = ("RETURN", len(fields), *fields) if fields else ("NOCONTENT",)
+    shown = ("SCORER", "BM25STD", "WITHSCORES", *wanted, "DIALECT", 2, "LIMIT", 0, depth, *_NO_TIMEOUT)
+    return ("FT.SEARCH", index, query, *shown, "PARAMS", len(given), *given)
 
 
 def sorted_search(

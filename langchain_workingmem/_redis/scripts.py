@@ -1,33 +1,47 @@
-"""The Lua scripts: each is one atomic step within one hash tag. Its file names KEYS, ARGV and reply."""
+"""The Lua scripts, each one atomic step within one hash tag, and their calls over a thread.
+
+The file of a script names KEYS, ARGV and reply. Over a thread they run only for its owner, and do not write while the owner is
+being deleted.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import re
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from langchain_workingmem._engine.plan import SCRIPT_SOURCES
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem._engine.calls import ask
+from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan, Sleep, Spawn, send
+from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.keys import check_id, decode, encode
+from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.errors import (
+    MessageNotFoundError,
+    ModelError,
+    ThreadExistsError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    UserDeletedError,
+    WorkingMemError,
+)
+from langchain_workingmem.usage import UserUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.plan import Argument, Command
+    from langchain_workingmem._redis.keys import ThreadKeys
+    from langchain_workingmem._redis.state import MemoryState
 
 _PACKAGE = files("langchain_workingmem")
-MOST_BYTES = 512 * 2**20  # of a command: Redis's limit of one value (proto-max-bulk-len)
-_FLAGS = re.compile("((?:#![^\n]*\n)?)(.*)", re.DOTALL)  # Redis reads flags of a script only in its first line
-_SIZED = (str, bytes)  # a union takes longer to ask
 READING, CHANGING = ("common",), ("common", "derived/rows", "changing")  # the parts before a script
-
-
-def count_bytes(arguments: Iterable[Argument]) -> int:
-    """Return the bytes of the arguments, numbers left out."""
-    return sum(len(one.encode()) if isinstance(one, str) else len(one) for one in arguments if isinstance(one, _SIZED))
 
 
 @cache
@@ -43,20 +57,14 @@ class Script:
     """
 
     def __init__(self, name: str, *parts: str) -> None:
-        flags, own = _FLAGS.match(_source(name)).groups()  # type: ignore[union-attr]  # it matches any text
-        self.name, self.source = name, "".join((flags, *map(_source, parts), own))
+        own = _source(name)
+        flags = own[: own.index("\n") + 1] if own.startswith("#!") else ""  # Redis reads them only in the first line
+        self.name, self.source = name, "".join((flags, *map(_source, parts), own.removeprefix(flags)))
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         SCRIPT_SOURCES[self.sha] = self.source
 
     def call(self, keys: Sequence[str], *arguments: Argument) -> Command:
-        """Build the command that runs the script; `OptionError` if it is larger than Redis takes."""
-        # a bound first, as each character takes 4 bytes at most: for a turn 2 us instead of 12
-        bound = 4 * sum([len(one) for one in arguments if isinstance(one, _SIZED)])
-        if bound > MOST_BYTES and (size := count_bytes(arguments)) > MOST_BYTES:
-            raise OptionError(
-                f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most",
-                remedy="save less at a time, or smaller values",
-            )
+        """Build the command that runs the script."""
         return ("EVALSHA", self.sha, len(keys), *keys, *arguments)
 
     def on(self, keys: Sequence[str], /, *arguments: Argument, **head: Any) -> Command:
@@ -68,3 +76,201 @@ class Script:
 READ, PAGE = Script("read", *READING), Script("page", *READING)
 COUNT = Script("count")
 WRITE, DELETE, THREAD = (Script(name, *CHANGING) for name in ("write", "delete", "thread"))
+
+
+# ---------------------------------------------------------------------- calls over a thread
+
+SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
+
+
+def find_seqs(keys: ThreadKeys, ids: Sequence[str]) -> Plan[dict[str, int]]:
+    """Return where messages lie, by those ids that are there. One round trip, none without ids."""
+    values = (yield from send(("HMGET", keys.ids, *ids)))[0] if ids else []
+    found = zip(ids, values, strict=True)
+    return {id: int(value.split()[0]) for id, value in found if value and value[:1] not in (b"=", b"x")}
+
+
+def read_reply(reply: Any, thread_id: str, user_id: str | None) -> dict[str, Any]:
+    """Return the map of a script's reply; raise what it refuses."""
+    found: dict[str, Any] = orjson.loads(reply[0])
+    if refused := found.get("refused"):
+        raise refusal(refused, thread_id, user_id, found.get("missing", ""))
+    return found
+
+
+def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = "") -> WorkingMemError:
+    """Return the error for what a script has refused."""
+    match refused:
+        case "owner":
+            return ThreadOwnershipError(thread_id, user_id or "")
+        case "exists":
+            return ThreadExistsError(thread_id)
+        case "message":
+            return MessageNotFoundError(missing, thread_id)
+        case "damaged":
+            seen = f"a part of thread {thread_id!r} is gone, as when Redis evicts keys, so nobody can say who owns it"
+            remedy = f"threads.delete({thread_id!r}) deletes the rest; set maxmemory-policy noeviction"
+            return WorkingMemError(seen, remedy=remedy)
+    return ThreadNotFoundError(thread_id)
+
+
+def guarded_write(
+    state: MemoryState, thread_id: str, owners: Sequence[str | None], call: Command, *, at_most_once: bool = False
+) -> Plan[tuple[list[Any], UserDeletedError | None]]:
+    """Send a call that writes into a thread. With an error comes back that the caller has to undo it, and to raise that."""
+    # Tombstones lie in other slots, so they are read after the write, in the same round trip: a deletion finds what was
+    # written before its tombstone, and a later write sees it.
+    known = [owner for owner in owners if owner is not None]
+    checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
+    reply, *tombstones = yield from send(call, *checks, at_most_once=at_most_once, in_order=True)
+    found = [read_reply(reply, thread_id, known[0] if known else None), *reply[1:]]
+    deleted = next((owner for owner, one in zip(known, tombstones, strict=True) if one is not None), None)
+    return found, None if deleted is None else UserDeletedError(deleted)
+
+
+def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, ids: Sequence[str] = ()) -> Plan[None]:
+    """Undo a write that met the deletion of its user: the thread if it is as `version` says, else the messages."""
+    with suppress(ThreadOwnershipError, ThreadNotFoundError):  # it has another owner by now
+        yield from delete_from(state, thread_id, owner, what="undo", version=version, ids=[*ids], forget=True)
+    yield Sleep(0.05, jitter=True)  # writers that retry at once would keep the deletion from its end
+
+
+def change_thread(
+    state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any
+) -> Plan[dict[bytes, Any]]:
+    """Run `thread.lua`; return the fields of the thread. Raises `ThreadNotFoundError`, `UserDeletedError`."""
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
+    yield from state.indexes.ready()
+    is_once = what == "create" and "is_own" not in head
+    (_, fields), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=is_once)
+    row = as_dict(fields)
+    if deleted is not None and row:
+        if what == "create":
+            yield from undone(state, thread_id, user_id or "", int(row[b"version"]))
+        raise deleted
+    if not row:
+        raise ThreadNotFoundError(thread_id)
+    return row
+
+
+def owner_of(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[tuple[str, str]]:
+    """Return thread and user; without a user, read who owns the thread in a round trip. A new one owns itself."""
+    thread_id = check_id(thread_id, "thread_id")
+    if user_id is not None:
+        return thread_id, check_id(user_id, "user_id")
+    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "user"))
+    return thread_id, thread_id if tag is None else decode(tag)
+
+
+def owner_tag(user_id: str | None) -> str:
+    """Return the owner as scripts take it; empty: any owner."""
+    return "" if user_id is None else encode(check_id(user_id, "user_id"))
+
+
+def check_owner(tag: bytes | None, thread_id: str, user_id: str | None) -> None:
+    """Raise `ThreadOwnershipError` if the `user` field of a thread is not the given owner."""
+    if tag is not None and user_id is not None and decode(tag) != user_id:
+        raise ThreadOwnershipError(thread_id, user_id)
+
+
+def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]:
+    """Raise `ThreadOwnershipError` if the thread belongs to another user. One round trip."""
+    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "user"))
+    check_owner(tag, thread_id, user_id)
+
+
+# ---------------------------------------------------------------------- deletion
+# Deleting or superseding messages takes effect at once; their vectors, which may be many, follow in steps. What is left
+# stands in the set `dropped` of the thread: whoever deletes next, and `reindex`, goes on.
+
+
+def delete_from(
+    state: MemoryState, thread_id: str, user_id: str | None, *, what: str, **head: Any
+) -> Plan[dict[str, Any]]:
+    """Run `delete.lua` over a thread, and delete the vectors that it has left; return the map of its reply."""
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    call = DELETE.on(keys, user=owner_tag(user_id), what=what, most=SWEEP, **head)
+    (reply,) = yield from send(call, at_most_once=what != "undo")  # who deletes is told a number
+    found = read_reply(reply, thread_id, user_id)
+    if found.get("is_left"):
+        yield from sweep(state, thread_id)
+    return found
+
+
+def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
+    """Delete the vectors of dropped messages; return how many. One round trip for each 500."""
+    waiting, gone = list(thread_ids), 0
+    while waiting:
+        most = max(1, SWEEP // len(waiting))
+        replies = yield from send(*(DELETE.on(state.keys.of(id), user="", what="sweep", most=most) for id in waiting))
+        found = [orjson.loads(reply[0]) for reply in replies]
+        gone += sum(int(one.get("vectors", 0)) for one in found)
+        waiting = [id for id, one in zip(waiting, found, strict=True) if one.get("is_left")]
+    return gone
+
+
+def sweep_later(state: MemoryState, thread_id: str) -> Plan[None]:
+    """Sweep a thread in the background."""
+
+    def plan() -> Plan[None]:
+        yield from sweep(state, thread_id)
+
+    yield Spawn(plan(), task="sweep")
+
+
+# ---------------------------------------------------------------------- what models have taken in the background
+
+
+def ask_counted(
+    state: MemoryState,
+    thread_id: str,
+    user_id: str | None,
+    model: BaseChatModel,
+    messages: Sequence[BaseMessage],
+    seconds: float | None = None,
+    run: Mapping[str, Any] | None = None,
+) -> Plan[Any]:
+    """Ask a model as `ask` does, and count for the owner of a thread what the call takes, also if it fails."""
+    try:
+        answer = yield from ask(model, messages, seconds, run)
+    except ModelError:
+        yield from _count(state, thread_id, user_id, {"calls": 1})
+        raise
+    raw: BaseMessage = answer["raw"] if isinstance(answer, dict) else answer
+    told: Any = getattr(raw, "usage_metadata", None) or {}  # by the provider, else it is estimated
+    taken = {
+        "calls": 1,
+        "input_tokens": told.get("input_tokens") or weight_of(messages),
+        "output_tokens": told.get("output_tokens") or weight_of([raw]),
+    }
+    yield from _count(state, thread_id, user_id, taken)
+    return answer
+
+
+def _count(state: MemoryState, thread_id: str, user_id: str | None, numbers: dict[str, int]) -> Plan[None]:
+    """Add to the counters of the owner of a thread, unless another one than `user_id` has it by now. Two round trips.
+
+    The counters are in another slot. So the thread is looked at again behind the counting: if it is gone by then, and its
+    owner perhaps with it, or has another owner, the count is taken back.
+    """
+    owned: Command = ("HGET", state.keys.of(thread_id).thread, "user")
+    (owner,) = yield from send(owned)
+    if owner is None or (user_id is not None and decode(owner) != user_id):
+        return
+    _, now = yield from send(count_command(state, decode(owner), numbers), owned, in_order=True)
+    if now != owner:
+        yield from send(count_command(state, decode(owner), {name: -value for name, value in numbers.items()}))
+
+
+def count_command(state: MemoryState, user_id: str, numbers: dict[str, int]) -> Command:
+    """Return the command that adds to the counters of a user."""
+    pairs: list[Argument] = [part for pair in numbers.items() for part in pair]
+    return COUNT.call(state.keys.usage_of_user(user_id), state.ttl_ms or "", *pairs)
+
+
+def read_usage(state: MemoryState, user_id: str) -> Plan[UserUsage]:
+    """Plan `Users.usage`."""
+    _, key = state.keys.usage_of_user(check_id(user_id, "user_id"))
+    row = as_dict((yield from send(("HGETALL", key)))[0])
+    return UserUsage(**{name.decode(): int(value) for name, value in row.items()})

@@ -48,11 +48,7 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set an entry."""
-        with self._lock:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
-            if len(self._entries) > self._most:
-                self._entries.popitem(last=False)
+        self.change(key, lambda _: value)
 
     def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
         """Replace an entry by what `make` returns for it, and return that; None removes the entry. Atomic."""
@@ -140,11 +136,11 @@ class ShownDocument:
 
     text: str  # which all tool calls of one answer know
     step: Any = None  # the step of the graph after which the model knows `later`
-    later: str | None = None
+    later: str = ""
 
     def at(self, step: Any) -> str:
         """Return what the model knew when it made the calls of a step; None: what it knows now."""
-        return self.text if self.later is None or step == self.step else self.later
+        return self.text if self.step is None or step == self.step else self.later
 
 
 class ShownDocuments(Recent[tuple[str | None, str], ShownDocument]):
@@ -216,9 +212,8 @@ class MemoryState:
     def recalling(self) -> RecallOptions:
         """Return the options of recall; `OptionError` if it is off."""
         if self.recall is None:
-            raise OptionError(
-                "semantic recall is off", remedy="pass recall=RecallOptions() and embeddings=... to Memory"
-            )
+            remedy = "pass recall=RecallOptions() and embeddings=... to Memory"
+            raise OptionError("semantic recall is off", remedy=remedy)
         return self.recall
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ def as_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
-        return reprlib.repr(value)
+        return shown(value)
 
 
 def problems_in(error: ValidationError) -> list[tuple[str, str]]:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import find_seqs, owner_tag, read_reply
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import Facts, decode, encode
-from langchain_workingmem._redis.scripts import READING, Script
+from langchain_workingmem._redis.scripts import READING, Script, find_seqs, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem.errors import ThreadOwnershipError, UserDeletedError, WorkingMemError
 

@@ -17,8 +17,8 @@ from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, Hum
 
 from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
-from langchain_workingmem._redis.access import ask_counted
 from langchain_workingmem._redis.keys import Facts
+from langchain_workingmem._redis.scripts import ask_counted
 from langchain_workingmem._text.clock import to_minute, zone_name
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem._text.said import is_memory_tool, tool_call_ids

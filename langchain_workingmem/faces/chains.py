@@ -13,9 +13,9 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
-from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem.faces.config import PerCall, resolve, scoped_ids
 from langchain_workingmem.options import Ids, RecallArguments, Scope
 from langchain_workingmem.recall import Query, search_messages

@@ -6,17 +6,15 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem.checks import at_least, check_range, check_type, check_zone, wrong_type
+from langchain_workingmem.checks import check_type, check_zone, wrong_type
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.options import Ids
+from langchain_workingmem.options import Ids, check_fields
 from langchain_workingmem.recall import CHECKS
 
 if TYPE_CHECKING:
@@ -52,8 +50,8 @@ class PerCall:
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages of this call; working memory may still be updated.
         working_memory: False: it is not shown, and the model gets no tools of it.
-        recall: False: nothing is recalled by itself, the tool `search_memory` stays; or some of top_k, message_range,
-            threshold, max_tokens, metadata, since, until, roles, scope, with the meaning of `recall.search`.
+        recall: False: nothing is recalled by itself, the tool `search_memory` stays; or some of top_k, scope, metadata,
+            with the meaning of `recall.search`.
         last_messages: Exactly so many instead of `HistoryOptions.last_messages`, 0: none.
         timezone: Of the user, an IANA name; instead of that of `Memory`.
     """
@@ -66,16 +64,14 @@ class PerCall:
     timezone: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("read_only", "persist", "working_memory"):
-            if not isinstance(given := getattr(self, name), bool):
-                raise OptionError(f"{_PATH}[{name!r}]={shown(given)}", remedy="use True or False")
-        if self.last_messages is not None:
-            at_least(self.last_messages, 0, "last_messages")
+        check_fields(self, last_messages=0)
         if self.timezone is not None:
             check_zone(self.timezone, f"{_PATH}['timezone']")
         if isinstance(self.recall, Mapping):
             _check_keys(self.recall, _CHECKS, f"{_PATH}['recall']")
-            asked = {name: _CHECKS[name](value, name) for name, value in self.recall.items() if value is not None}
+            asked = {name: value for name, value in self.recall.items() if value is not None}
+            for name, value in asked.items():
+                _CHECKS[name](value, name)
             object.__setattr__(self, "recall", asked)
         elif self.recall is not None and self.recall is not False:
             remedy = f"use False, or a dict with some of {', '.join(_CHECKS)}"
@@ -83,7 +79,7 @@ class PerCall:
 
     @classmethod
     def of(cls, config: RunnableConfig | None) -> PerCall:
-        """Read and check what the config of a call says, also as JSON has it: times as ISO 8601, pairs as lists.
+        """Read and check what the config of a call says.
 
         A run inside a tool of an agent that says nothing may do no more than that agent.
         """
@@ -117,19 +113,13 @@ class PerCall:
         """Return the same, or raise `OptionError` where it asks for more than the options give."""
         if self.last_messages is not None:
             _at_most(self.last_messages, history.last_messages, "last_messages")
-        if not self.recall or recall is None:  # asking for a recall that is off fails later, in `Turn.gather`
+        asked = self.recall or {}
+        if recall is None:  # asking for a recall that is off fails later, in `Turn.gather`
             return self
-        asked, path = self.recall, f"{_PATH}['recall']"
-        for name, most in (("top_k", recall.top_k), ("max_tokens", recall.max_tokens)):
-            _at_most(asked.get(name, 0), most, name, path)
-        for wide, widest in zip(asked.get("message_range", (0, 0)), check_range(recall.message_range), strict=True):
-            _at_most(wide, widest, "message_range", path)
-        if recall.threshold is not None and asked.get("threshold", 1) < recall.threshold:
-            remedy = f"the options say {recall.threshold}, and a call may only raise it"
-            raise OptionError(f"{path}['threshold']={asked['threshold']}", remedy=remedy)
+        _at_most(asked.get("top_k", 0), recall.top_k, "top_k")
         if asked.get("scope") == "user" and recall.scope == "thread":
             raise OptionError(
-                f"{path}['scope']='user'", remedy="the options say 'thread', and a call may only narrow it"
+                f"{_PATH}['recall']['scope']='user'", remedy="the options say 'thread', and a call may only narrow it"
             )
         return self
 
@@ -137,12 +127,7 @@ class PerCall:
         self, turn: Turn, messages: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind, **arguments: Any
     ) -> Plan[Gathered]:
         """Plan what `Turn.gather` does, within these restrictions; a load node passes `now` and `left_out`."""
-        asked = dict(self.within(turn.history, turn.core.state.recall).recall or {})
-        if "since" in asked or "until" in asked:
-            zone = turn.core.state.zone(*ids, self.timezone)
-            asked |= {
-                name: aware(asked[name], zone, last=name == "until") for name in ("since", "until") if name in asked
-            }
+        asked = self.within(turn.history, turn.core.state.recall).recall or {}
         return turn.gather(
             messages,
             *ids,
@@ -156,9 +141,9 @@ class PerCall:
         )
 
 
-def _at_most(value: int, most: int | None, name: str, path: str = _PATH) -> None:
+def _at_most(value: int, most: int | None, name: str) -> None:
     if most is not None and value > most:
-        raise OptionError(f"{path}[{name!r}]={value}", remedy=f"the options say {most}, and a call may only lower it")
+        raise OptionError(f"{_PATH}: {name}={value}", remedy=f"the options say {most}, and a call may only lower it")
 
 
 def _check_keys(given: Mapping[Any, Any], known: Collection[str], path: str) -> None:
@@ -166,19 +151,10 @@ def _check_keys(given: Mapping[Any, Any], known: Collection[str], path: str) -> 
         raise OptionError(f"{path} has unknown keys {unknown}", remedy=f"use some of {', '.join(known)}")
 
 
-def _time(value: Any, name: str) -> datetime:
-    try:
-        return value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        remedy = "use a datetime, or one in ISO 8601 such as '2025-12-31T12:00:00+00:00'"
-        raise OptionError(f"{name}={shown(value)}", remedy=remedy) from None
-
-
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    **{name: CHECKS[name] for name in ("top_k", "message_range", "threshold", "max_tokens", "roles", "scope")},
+    "top_k": CHECKS["top_k"],
+    "scope": CHECKS["scope"],
     "metadata": lambda value, name: check_type(value, Mapping, name),
-    "since": _time,
-    "until": _time,
 }
 _NOTHING = PerCall()
 
@@ -237,11 +213,7 @@ def owned(ids: Ids, owner: Owner | None) -> Ids:
 
 
 def required_ids(ids: Ids) -> tuple[str, str]:
-    """Return thread_id and user_id; raise `IdError` when the first is missing.
-
-    A thread without a user has to own itself: both ids are the same. If it has another owner, the server refuses the
-    operation.
-    """
+    """Return thread_id and user_id: a thread without a user owns itself. `IdError` when there is no thread."""
     thread_id = check_id(ids.thread_id, "thread_id")
     return thread_id, thread_id if ids.user_id is None else check_id(ids.user_id, "user_id")
 
@@ -293,11 +265,8 @@ def resolve(
 
 
 def owner_of_session(user_id: str | None) -> str | None:
-    """Find the owner of a chat history as `resolve` does; None means the present owner of the thread.
-
-    Only the running graph knows the authenticated user. An id that its config names, too, counts as one of a client:
-    RunnableWithMessageHistory passes on what it reads there.
-    """
+    """Find the owner of a chat history as `resolve` does; None means the present owner of the thread."""
+    # RunnableWithMessageHistory passes on what it reads in the config, so that counts as an id of a client
     user = _authenticated(_runtime(), None)
     if user is not None and user_id is not None and user_id == ensure_config().get("configurable", {}).get("user_id"):
         _check_user(user, user_id, _USER)
@@ -305,12 +274,8 @@ def owner_of_session(user_id: str | None) -> str | None:
 
 
 def _authenticated(runtime: Any, configurable: Any) -> str | None:
-    """Return the id of the user who is authenticated in this run or in the outer run of a tool; None without one.
-
-    The server makes an object of the user, and drops what a client has sent under that name. A client's JSON has no
-    attributes, so `langgraph_auth_user` is safe to read where there is no runtime. `langgraph_auth_user_id`, a str, is
-    not.
-    """
+    """Return the id of the user who is authenticated in this run or in the outer run of a tool; None without one."""
+    # the server makes an object of `langgraph_auth_user`: a client can forge texts, such as `langgraph_auth_user_id`
     users = (getattr(getattr(runtime, "server_info", None), "user", None), _value(configurable, "langgraph_auth_user"))
     identities = (getattr(user, "identity", None) for user in users)
     outer = outer_run.get()

@@ -44,12 +44,8 @@ def load_node(
         check_now(now)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        given, limits, ids, kind = (
-            _messages_of(state),
-            PerCall.of(config),
-            required_ids(find_ids(config)),
-            kind_of(config),
-        )
+        given, limits = _messages_of(state), PerCall.of(config)
+        ids, kind = required_ids(find_ids(config)), kind_of(config)
         messages = yield from turn.opened(given, *ids, kind)
         left_out = core.state.marks(*ids).left_out(given)
         gathering = limits.gather(turn, messages, ids, kind, now=now, left_out=left_out)

@@ -15,12 +15,12 @@ from langgraph.config import get_config
 from langchain_workingmem._engine import calls
 from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Call, Sleep
-from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.faces.config import WRITING, Owner, PerCall, outer_run, owned, required_ids, resolve
+from langchain_workingmem.faces.config import WRITING, Owner, PerCall, outer_run, required_ids, resolve
 from langchain_workingmem.faces.nodes import kind_of
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.turn import Gathered, Turn, question, turn_of
@@ -40,7 +40,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 MOST_RUNS = 256  # that are kept; one that is dropped is read again
 MOST_SECONDS, PAUSE_SECONDS = 5.0, 0.002  # that a call of a tool waits for those which the model wrote before it
-Key: TypeAlias = "tuple[Ids, str]"  # ids that the run names, and the agent within the run
+Key: TypeAlias = "tuple[Ids, str]"  # and the agent within the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,6 @@ class HookCall:
     """The facts of one hook call: the conversation as it is now, its ids, and the config of the run."""
 
     messages: Sequence[BaseMessage]
-    run_ids: Ids  # that the run names
     ids: Ids  # with the owner that the program has fixed
     namespace: str  # LangGraph's name for the agent within its run
     limits: PerCall
@@ -59,20 +58,20 @@ class HookCall:
     def of(cls, state: Any, runtime: Any, owner: Owner | None, *, trust_client_ids: bool) -> HookCall:
         """Find the ids as `resolve` does, and read the rest from the state and the config of the run."""
         config = get_config()
-        named = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
-        ids, outer = owned(named, owner), outer_run.get()
+        ids = resolve(config, runtime=runtime, user_id=owner, trust_client_ids=trust_client_ids)
+        outer = outer_run.get()
         namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
         if outer is not None:
             is_nested = outer.ids.thread_id == ids.thread_id
         else:  # the outer agent may have no memory: this is LangGraph's usual name for the node of its tools
             is_nested = any(part.startswith("tools:") for part in namespace.split("|")[:-1])
         kind: Kind = "part" if is_nested else kind_of(config)
-        return cls(state["messages"], named, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
+        return cls(state["messages"], ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
 
     @property
     def key(self) -> Key:
         """Return what the run is kept under."""
-        return self.run_ids, self.namespace
+        return self.ids, self.namespace
 
 
 @dataclass(slots=True)
@@ -153,7 +152,8 @@ class Runs:
             run.gathered, run.is_failed = run.gathered or Gathered(*required_ids(call.ids)), True
         if not run.saved and self._saves(call) and not run.is_failed:  # now, as the run may be abandoned
             try:
-                yield from self._save_question(call, run)
+                yield from self._save(call, run, only_question=True)
+                run.saved = True
             except OptionError:
                 raise
             except WorkingMemError as error:
@@ -270,10 +270,6 @@ class Runs:
         if self._core.on_error == "raise":
             raise error
         _log.warning("%s: %s", note, error)
-
-    def _save_question(self, call: HookCall, run: Run) -> Plan[None]:
-        yield from self._save(call, run, only_question=True)
-        run.saved = True
 
     def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
         ids, begun = required_ids(call.ids), {one.id for one in run.begun}

@@ -13,8 +13,8 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from langchain_workingmem._engine.plan import compute
-from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._redis.filters import both
+from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument
 from langchain_workingmem._text.clock import aware, zone_name
 from langchain_workingmem._text.nesting import check_depth, check_nesting, parse_json, shown
@@ -178,14 +178,13 @@ def searching_tool(core: Core) -> Parts:
             metadata=metadata,
         )
         asked = replace(asked, timezone=zone_name(zone))
-        seen = state.shown_messages.get(thread_id)
+        if (seen := state.shown_messages.get(thread_id)) is not None:
+            asked = replace(asked, exclude=seen.ids, exclude_in=thread_id)
+        result = yield from search_as_run(state, asked)
         if seen is None:
-            result = yield from search_as_run(state, asked)
             return result.as_text(zone_name(zone)) or "Nothing was found."
-        result = yield from search_as_run(state, replace(asked, exclude=seen.ids, exclude_in=thread_id))
         rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in seen.ids]
-        if seen.question:
-            rows = [row for row in rows if words_in(row.message).strip() != seen.question]
+        rows = [row for row in rows if not seen.question or words_in(row.message).strip() != seen.question]
         text = replace(result, rows=rows).as_text(zone_name(zone))
         return text or "Nothing was found beyond the messages that you already see."
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._redis.access import delete_from
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
+from langchain_workingmem._redis.scripts import delete_from
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
@@ -34,7 +34,8 @@ _STEP = 100  # messages of one step of a deletion
 class History(Operations):
     """The messages of a memory, as `memory.history`.
 
-    Where `user_id` is optional, None accepts any owner. An id that does not own the thread raises `ThreadOwnershipError`.
+    Where `user_id` is optional, None accepts any owner. An id that does not own the thread raises
+    `ThreadOwnershipError`.
     """
 
     @operation
@@ -48,14 +49,16 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Save messages at the end of a thread, which is created if it is new, and return those that are stored.
 
-        One atomic step, one round trip, and with recall one call of the embedding model. Idempotent by message id: an equal
-        message is left alone, a different one replaces the old one. Missing ids are set on the messages that you pass, so that
-        saving them again is safe. System messages and messages marked `lc_source` (summaries, recalled messages) are skipped;
-        chunks become full messages. When the embedding model fails, the messages are stored without vectors: `EmbeddingError`
-        says so (or the log, with on_error="log"), and `recall.reindex` adds the vectors.
+        One atomic step, one round trip, and with recall one call of the embedding model. Idempotent by message id: an
+        equal message is left alone, a different one replaces the old one. Missing ids are set on the messages that you
+        pass, so that saving them again is safe. System messages and messages marked `lc_source` (summaries, recalled
+        messages) are skipped; chunks become full messages. When the embedding model fails, the messages are stored
+        without vectors: `EmbeddingError` says so (or the log, with on_error="log"), and `recall.reindex` adds the
+        vectors.
 
-        `said_at` dates what was said earlier, elsewhere: one time for all, or one for each message. Times rise within a thread, so one
-        that is not after the newest stored message becomes a microsecond after it; one in the future is an `OptionError`.
+        `said_at` dates what was said earlier, elsewhere: one time for all, or one for each message. Times rise within a
+        thread, so one that is not after the newest stored message becomes a microsecond after it; one in the future is
+        an `OptionError`.
         """
         return append(self._core, messages, thread_id, user_id, said_at=said_at)
 
@@ -98,10 +101,11 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were stored, in chronological order; the `last` n of those that the filters select.
 
-        One round trip, whose cost follows the number of returned messages (with `roles`, of those it reads). `before` and
-        `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown message id
-        raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. Superseded messages (regenerated
-        answers, edited questions, other branches) come only with `superseded`, each at its position; then `last` counts both.
+        One round trip, whose cost follows the number of returned messages (with `roles`, of those it reads). `before`
+        and `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
+        message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. Superseded
+        messages (regenerated answers, edited questions, other branches) come only with `superseded`, each at its
+        position; then `last` counts both.
         """
         if last is not None:
             at_least(last, 0, "last")
@@ -134,8 +138,8 @@ class History(Operations):
     ) -> Plan[Page[StoredMessage]]:
         """Return one page of a thread, oldest first unless `descending`, with times and sequence numbers.
 
-        One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`, the
-        whole thread is read for `total`.
+        One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`,
+        the whole thread is read for `total`.
         """
         at_least(limit, 1, "limit")
         wanted = selection(limit=limit + 1, newest=descending, roles=roles, since=since, until=until, total=True)
@@ -163,9 +167,9 @@ class History(Operations):
     ) -> Plan[Page[StoredMessage]]:
         """Return the messages of all threads of a user, in chronological order.
 
-        Reads the times of the next `limit` messages of each thread, and only the messages of the page. Round trips: one per
-        10,000 threads lists them, one per 1,000 threads reads times, one reads the page. `since` and `until` cost one more per
-        1,000 threads, for `total`. The cursor is a time and a thread.
+        Reads the times of the next `limit` messages of each thread, and only the messages of the page. Round trips: one
+        per 10,000 threads lists them, one per 1,000 threads reads times, one reads the page. `since` and `until` cost
+        one more per 1,000 threads, for `total`. The cursor is a time and a thread.
         """
         return of_user(self._core.state, user_id, since, until, limit, cursor)
 
@@ -182,12 +186,11 @@ class History(Operations):
     ) -> Plan[int]:
         """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
 
-        With their vectors and older versions; with `until` also those on other branches. By id it is
-        atomic. One round trip for these, and one for each further 500 vectors.
-        What was deleted by id does not come back from a list or state that still holds it, nor from an older export; `append`
-        stores it again.
-        `until` deletes 100 in a step of two round trips, the oldest first, so call it again after an interruption. A tool call may go
-        while its result stays: no model is shown one without the other.
+        With their vectors and older versions; with `until` also those on other branches. By id it is atomic. One round
+        trip for these, and one for each further 500 vectors. What was deleted by id does not come back from a list or
+        state that still holds it, nor from an older export; `append` stores it again. `until` deletes 100 in a step of
+        two round trips, the oldest first, so call it again after an interruption. A tool call may go while its result
+        stays: no model is shown one without the other.
         """
         if (message_ids is None) == (until is None):
             seen = "neither message_ids nor until" if until is None else "both message_ids and until"
@@ -203,8 +206,9 @@ class History(Operations):
     def truncate(self, thread_id: str, *, after: str, user_id: str | None = None) -> Plan[int]:
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
-        They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
-        Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
+        They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts
+        it back. Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`,
+        `MessageNotFoundError`.
         """
         check_id(after, "after")
         found = yield from delete_from(self._core.state, thread_id, user_id, what="after", after=after)

@@ -10,18 +10,17 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import compute, send
-from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
-from langchain_workingmem._redis.scripts import PAGE
+from langchain_workingmem._redis.scripts import PAGE, owner_tag, read_reply
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least, check_roles
 from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from langchain_workingmem._engine.plan import Command, Plan
@@ -59,22 +58,12 @@ class PageOfThread:
     vectors: list[list[Any]] = field(default_factory=list)  # HGETALL of each
 
     @classmethod
-    def read(
-        cls, reply: Any, thread_id: str, user_id: str | None, *, newest: bool = False, superseded: bool = False
-    ) -> PageOfThread:
-        """Read a reply; raise what it refuses."""
-        found = read_reply(reply, thread_id, user_id)
-        facts = [Facts.read(text, is_current=not superseded) for text in found.get("shown") or ()]
-        bodies, vectors = reply[1], [*(reply[2] if len(reply) > 2 else ())]
-        order = slice(None, None, -1 if newest else 1)
-        return cls(
-            thread_id,
-            found.get("total", 0),
-            found.get("owner"),
-            facts[order],
-            bodies[order],
-            vectors[order],
-        )
+    def read(cls, reply: Any, thread_id: str, user_id: str | None, wanted: Mapping[str, Any]) -> PageOfThread:
+        """Read the reply to a `page_command`; raise what it refuses."""
+        found, order = read_reply(reply, thread_id, user_id), slice(None, None, -1 if "newest" in wanted else 1)
+        facts = [Facts.read(text, is_current="superseded" not in wanted) for text in found.get("shown") or ()]
+        parts = (facts[order], reply[1][order], reply[2][order])
+        return cls(thread_id, found.get("total", 0), found.get("owner"), *parts)
 
     def rows(self) -> list[StoredMessage]:
         """Return the messages, without those that cannot be read."""
@@ -93,12 +82,11 @@ def read_page(
 ) -> Plan[tuple[PageOfThread, list[Any]]]:
     """Read a page of a thread, and the replies to the commands `beside`. One round trip."""
     reply, *others = yield from send(page_command(state, thread_id, user_id, wanted), *beside)
-    newest, superseded = bool(wanted.get("newest")), bool(wanted.get("superseded"))
-    return PageOfThread.read(reply, thread_id, user_id, newest=newest, superseded=superseded), others
+    return PageOfThread.read(reply, thread_id, user_id, wanted), others
 
 
 def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
-    """Make the messages of rows, with their media; without those that cannot be read. One round trip a thread where some have media."""
+    """Make the messages of rows, with their media; those that cannot be read are left out. One round trip for media."""
     yield from with_media(state, rows)
     size = sum(len(str(row.record["data"]["content"])) for row in rows)
     return (yield from compute(partial(readable, rows), size))
@@ -130,7 +118,7 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
 
 
 # ---------------------------------------------------------------------- all threads of a user
-# They live in different slots of a cluster, so no key can hold all of their messages, and a page is a merge of the times of each.
+# They live in different slots of a cluster, so no key holds all of their messages: a page is a merge of the times of each.
 
 
 def of_user(
@@ -195,9 +183,9 @@ def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, 
     for start in range(0, len(asked), ASKED):
         some = asked[start : start + ASKED]
         calls = (page_command(state, id, user_id, wanted) for id, wanted in some)
-        for (id, _), reply in zip(some, (yield from send(*calls)), strict=True):
+        for (id, wanted), reply in zip(some, (yield from send(*calls)), strict=True):
             try:
-                pages.append(PageOfThread.read(reply, id, user_id))
+                pages.append(PageOfThread.read(reply, id, user_id, wanted))
             except WorkingMemError:
                 pages.append(PageOfThread(id))
     return pages

@@ -10,17 +10,16 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
-from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
 from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
-from langchain_workingmem._redis.scripts import READ, WRITE
+from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep_later, undone
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem._text.unicode import as_searched
-from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
+from langchain_workingmem.errors import OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn, last_question
 from langchain_workingmem.models import StoredMessage
 
@@ -58,8 +57,8 @@ def write(
 ) -> Plan[tuple[dict[str, Any], Exception | None]]:
     """Embed messages and write them in one atomic step; return what the script has replied. One round trip.
 
-    `given` are a digest of settings and the vectors of all chunks, which need not be made then; `head` are further fields of the first
-    argument of `write.lua`. On an embedding failure, a size mismatch or a missing index: store
+    `given` are a digest of settings and the vectors of all chunks, which need not be made then; `head` are further
+    fields of the first argument of `write.lua`. On an embedding failure, a size mismatch or a missing index: store
     without vectors, and return the error.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
@@ -146,23 +145,14 @@ def append(
     ready = yield from compute(prepare, count_characters(given))
     for draft in ready:
         draft.at = times.get(id(draft.message))
-    failure = yield from put(state, ready, thread_id, user_id, edit=must_exist)
-    if failure is not None:
-        _tell(core, failure, thread_id, on_error)
-    return [draft.message for draft in ready]
-
-
-def put(
-    state: MemoryState, ready: Sequence[Draft], thread_id: str, user_id: str | None, *, edit: bool = False, **head: Any
-) -> Plan[Exception | None]:
-    """Write messages; what is stored already is replaced where it differs. Return why there are no vectors. One round trip."""
-    head |= {"edit": True, "exists": True} if edit else {}
     unique = [*{draft.id: draft for draft in ready}.values()]
+    head: dict[str, Any] = {"edit": True, "exists": True} if must_exist else {}
     found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
-    if found.get("is_same"):
-        return None
-    yield from after_write(state, thread_id, user_id, found, unique)
-    return failure
+    if not found.get("is_same"):
+        yield from after_write(state, thread_id, user_id, found, unique)
+        if failure is not None:
+            _tell(core, failure, thread_id, on_error)
+    return [draft.message for draft in ready]
 
 
 def _times(said_at: datetime | Sequence[datetime] | None, messages: Sequence[BaseMessage]) -> dict[int, int]:
@@ -230,37 +220,30 @@ def save_turn(
 ) -> Plan[tuple[list[BaseMessage], Known | None]]:
     """Save a turn, or the whole conversation that it ends; what the list has left is superseded in the same step.
 
-    `known` is what was read of the thread for this turn, and `asked` the id of its question where that is stored: if thread or question
-    was deleted meanwhile, nothing is stored. Returns the stored messages, and what is known of the thread now. One round trip; two more
-    where the list has several turns and nothing was read, or where ids are stored already.
+    `known` is what was read of the thread for this turn, and `asked` the id of its question where that is stored: if
+    one of them was deleted meanwhile, nothing is stored. Returns the stored messages, and what is known of the thread
+    now. One round trip; two more for several turns of which nothing was read, or where ids are stored already.
     """
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
-    entries = [
-        # structured answers count as traffic
-        Entry(
-            None if one.numbered else one.id,
-            AS_STORED if has_mark(one.message) else "" if one.words.startswith("as") else one.words,
-        )
-        for one in ready
-    ]
-    done, branch = Followed(new=[*range(len(ready))]), known.branch if known else None
+    entries = [_entry_of(draft) for draft in ready]
+    done = Followed(new=[*range(len(ready))])
     guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": asked}
     if not is_one_turn(entries) if known is None else known.until < inf:
         known = yield from _read_known(state, check_id(thread_id, "thread_id"), user_id, entries, known)
     for attempt in range(ATTEMPTS):
         if known is not None:
             _rename_answers(core, ready, entries, known)
-            done = _follow(entries, kind, known, left_out, branch, thread_id)
+            done = follow(entries, kind, known, left_out)
+            if done.is_older:
+                raise _is_older(thread_id)
         todo = _todo(ready, entries, done, kind, is_first=known is not None and not known.rows)
         aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
         if not todo and not done.changes_branch and not aliases:
             return _stored(ready, done), known
-        guard |= {
-            "aliases": aliases or None,
-            "again": dict.fromkeys({*done.again, *(known.deleted if known else ())}, True),
-        }
+        again = {*done.again, *(known.deleted if known else ())}
+        guard |= {"aliases": aliases or None, "again": dict.fromkeys(again, True)}
         if known is not None and done.changes_branch:
             guard |= {"version": known.version, "drop": known.ranges(done.drop), "back": done.back}
         found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **guard)
@@ -282,10 +265,9 @@ def save_turn(
     known = (known or Known()).with_written(rows, done, found["version"])
     yield from after_write(state, thread_id, user_id, found, todo[:STEP], title_model)
     for start in range(STEP, len(todo), STEP):
-        try:
-            more = yield from put(state, todo[start : start + STEP], thread_id, user_id, exists=True)
-        except ThreadNotFoundError:  # deleted meanwhile
-            return [], known
+        some = todo[start : start + STEP]
+        found, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
+        yield from after_write(state, thread_id, user_id, found, some)
         failure = failure or more
     if failure is not None:
         _tell(core, failure, thread_id, on_error)
@@ -299,7 +281,9 @@ def _read_known(
     call = READ.on(state.keys.of(thread_id), user=owner_tag(user_id), **list_head(entries))
     (reply,) = yield from send(call)
     found = known_in(read_reply(reply, thread_id, user_id))
-    return replace(found, seen=before.seen, until=before.until, own=before.own) if before is not None else found
+    if before is None:
+        return found
+    return replace(found, seen=before.seen, until=before.until, own=before.own, branch=before.branch)
 
 
 def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known: Known) -> None:
@@ -315,31 +299,22 @@ def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known:
             entries[at] = entries[at]._replace(id=message.id)
 
 
-def _follow(
-    entries: Sequence[Entry],
-    kind: Kind,
-    known: Known,
-    left_out: Collection[int],
-    branch: Followed | None,
-    thread_id: str,
-) -> Followed:
-    """Follow a list of which its context may have held more, as `branch` says."""
-    done = follow(entries, kind, known, left_out)
-    if branch is not None:
-        done.drop = sorted({*done.drop, *branch.drop} - {*done.seqs.values()})
-        done.back = sorted({*done.back, *branch.back})
-    if done.is_older:
-        raise OptionError(
-            f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end",
-            remedy="save only those that are new; an older conversation is stored whole if its thread is new to memory",
-        )
-    return done
+def _entry_of(draft: Draft) -> Entry:
+    """Return what `follow` compares of a message; structured answers count as traffic."""
+    words = "" if draft.words.startswith("as") else draft.words
+    return Entry(None if draft.numbered else draft.id, AS_STORED if has_mark(draft.message) else words)
+
+
+def _is_older(thread_id: str) -> OptionError:
+    seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
+    remedy = "save only those that are new; an older conversation is stored whole if its thread is new to memory"
+    return OptionError(seen, remedy=remedy)
 
 
 def _todo(
     ready: Sequence[Draft], entries: Sequence[Entry], done: Followed, kind: Kind, *, is_first: bool
 ) -> list[Draft]:
-    """Return the messages to write, in order; what stands in front of the first question of a list may be examples, or a greeting."""
+    """Return the messages to write, in order; what a list has in front of a thread's first question may be examples."""
     todo, last = list["Draft"](), -1
     if is_first and kind == "list":
         last = last_question(entries)
@@ -401,8 +376,7 @@ def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes |
         except UNREADABLE:
             continue  # it cannot be read: the doctor names it
         draft = draft_of(message, state.recalling, structured=facts.is_structured)
-        draft.facts, draft.body = facts.text, b""
-        draft.media = []
+        draft.facts, draft.body, draft.media = facts.text, b"", []
         ready.append(draft)
     if not ready:
         return 0

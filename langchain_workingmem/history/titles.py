@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.plan import Plan, Spawn
-from langchain_workingmem._redis.access import ask_counted, change_thread
 from langchain_workingmem._redis.codec import is_readable
+from langchain_workingmem._redis.scripts import ask_counted, change_thread
 from langchain_workingmem._text.rendering import without_thoughts
 from langchain_workingmem._text.said import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import owner_of
+from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem.derived.rows import Rows, commit, read_work

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from mcp.server.lowlevel import Server
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from langchain_workingmem.memory import Memory
-    from langchain_workingmem.serving import Application
 
 _WAITING = 16  # lines that are read ahead
 _USER = "langchain_workingmem.user"  # in the scope of a request
@@ -134,7 +133,7 @@ def application(
     user_id: str | None = None,
     tokens: Mapping[str, str] | None = None,
     read_only: bool = False,
-) -> Application:
+) -> ASGIApp:
     """Return an ASGI application that is an MCP server over streamable HTTP, to be mounted at a path of a program.
 
     Either `user_id`, the one user of all requests, which then nothing protects. Or `tokens`: a dict of token ->
@@ -191,6 +190,6 @@ def _owner(server: Server[Any, Any]) -> str:
     return str(request.scope[_USER])
 
 
-def at_path(path: str, app: Application) -> Application:
+def at_path(path: str, app: ASGIApp) -> ASGIApp:
     """Serve an application at one path, and nothing else."""
     return Starlette(routes=[Route(path, app)])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import find_seqs, owner_of
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.scripts import find_seqs, owner_of
 from langchain_workingmem.checks import check_range, check_type
 from langchain_workingmem.derived.rows import (
     NewRow,

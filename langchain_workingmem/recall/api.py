@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, scan, send
-from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import Facts, check_id
+from langchain_workingmem._redis.scripts import SWEEP, sweep
 from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.history import heal

@@ -18,7 +18,7 @@ from langchain_workingmem._text.rendering import message_text, row_text
 from langchain_workingmem._text.said import STRIDE, attachments, structured_text, words_in
 from langchain_workingmem._text.sending import as_shown, with_calls
 from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
-from langchain_workingmem.errors import RerankerError
+from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.query import LEAST, TIMES
@@ -205,7 +205,7 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
 
 
 def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Page) -> Plan[list[Found]]:
-    """Let the reranker order hits and drop some. No round trip; `RerankerError` if it fails or returns what it was not given."""
+    """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns what it was not given."""
     if options.reranker is None or not hits:
         return [*hits]
     from langchain_workingmem._engine import calls
@@ -223,7 +223,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
         metadata = getattr(one, "metadata", {})
         id = (metadata.get("thread_id", ""), metadata.get("message_id"))
         if id not in by_id:
-            raise RerankerError(
+            raise ModelError(
                 "the reranker returned what is no hit",
                 remedy="return some of the documents that it was given, with their metadata",
             )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import THE_USER, encode
@@ -24,6 +23,7 @@ from langchain_workingmem._redis.queries import (
     word_search,
     words_of,
 )
+from langchain_workingmem._redis.scripts import check_owner
 from langchain_workingmem._text.clock import in_zone
 from langchain_workingmem._text.unicode import has_digit, keep_ends, to_utf8
 from langchain_workingmem.models import RecallResult

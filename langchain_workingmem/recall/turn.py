@@ -14,7 +14,7 @@ from langchain_workingmem._engine.plan import Plan, Spawn, send
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.queries import all_words, words_of
 from langchain_workingmem._text.unicode import asks, count_tokens, has_digit
-from langchain_workingmem.errors import RerankerError
+from langchain_workingmem.errors import ModelError
 from langchain_workingmem.recall.hits import Position, read_hits, rerank, result_of, words_in_row
 from langchain_workingmem.recall.ranking import ORDINARY
 from langchain_workingmem.recall.search import search
@@ -78,7 +78,7 @@ def recall_for_turn(
     if hits and query.reranked:
         try:
             hits = yield from rerank(state.recalling, query, hits, page)
-        except RerankerError as error:
+        except ModelError as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes on without it", error)

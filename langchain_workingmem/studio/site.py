@@ -116,7 +116,8 @@ class Studio:
         values |= {"path": request.url.path, "query": request.query_params, "status": status}
         thread, zone = values.get("thread"), None
         with suppress(OptionError):  # a page shows times in any case
-            zone = self.state.zone(getattr(thread, "id", thread), values.get("user"))
+            if user := values.get("user"):  # else it shows all users
+                zone = self.state.zone(getattr(thread, "id", thread), user)
         with shown_in(zone):
             return HTMLResponse(self.templates.get_template(template).render(**values), status)
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from langchain_core.messages import messages_from_dict
 
 from langchain_workingmem._engine.plan import Call, compute, send
-from langchain_workingmem._redis.access import change_thread, check_owner
 from langchain_workingmem._redis.codec import as_dict, as_messages, count_characters, draft_of, drafts, is_storable
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.scripts import count_bytes
+from langchain_workingmem._redis.scripts import change_thread, check_owner
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.said import structured_answers
@@ -125,7 +124,7 @@ def _steps(older: Iterable[Older]) -> Iterator[list[Older]]:
             continue
         if not draft.is_superseded:
             current.add(draft.id)
-        more = count_bytes([draft.body, *draft.chunks, *draft.media, *one.vectors])
+        more = sum(map(len, (draft.body, *draft.chunks, *draft.media, *one.vectors)))
         is_full = len(step) >= BATCH or size + more > STEP_BYTES
         if step and (is_full or one.settings != step[0].settings or any(draft.id == each.draft.id for each in step)):
             yield step

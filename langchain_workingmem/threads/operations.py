@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.plan import Plan, compute, send
-from langchain_workingmem._redis.access import SWEEP, change_thread, check_owner, delete_from, guarded_write, owner_tag
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.filters import (
     Filter,
@@ -29,7 +28,15 @@ from langchain_workingmem._redis.queries import (
     sorted_search,
     total_of,
 )
-from langchain_workingmem._redis.scripts import THREAD
+from langchain_workingmem._redis.scripts import (
+    SWEEP,
+    THREAD,
+    change_thread,
+    check_owner,
+    delete_from,
+    guarded_write,
+    owner_tag,
+)
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8

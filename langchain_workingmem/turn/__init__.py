@@ -2,9 +2,8 @@
 
 from langchain_workingmem.turn.api import Notes, Turn
 from langchain_workingmem.turn.assemble import Shown, assemble, collect_contexts
-from langchain_workingmem.turn.fit import history_slice, is_sliced
+from langchain_workingmem.turn.fit import history_slice, is_sliced, question, turn_of
 from langchain_workingmem.turn.gather import Gathered, read_history
-from langchain_workingmem.turn.messages import question, turn_of
 
 __all__ = [
     "Gathered",

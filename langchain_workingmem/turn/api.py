@@ -22,8 +22,8 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.fit import question
 from langchain_workingmem.turn.gather import Gathered, gather
-from langchain_workingmem.turn.messages import question
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -127,8 +127,8 @@ class Turn:
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them, without those that memory has put in.
 
-        What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source`. A process that
-        never asked Redis reads the secret first.
+        What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source`.
+        A process that never asked Redis reads the secret first.
         """
         state, given = self.core.state, as_messages(messages)
         if state.secret is None and any(map(has_mark, given)):
@@ -193,8 +193,8 @@ class Turn:
 def _without_claims(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
     """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it.
 
-    It counts on messages that have `appeared` during the run. Of a state the last message is looked at, as a summary of an earlier
-    run may stand in front of it.
+    It counts on messages that have `appeared` during the run. Of a state the last message is looked at, as a summary of
+    an earlier run may stand in front of it.
     """
     last = len(messages) - 1
     while last >= 0 and (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -16,13 +17,22 @@ from langchain_workingmem._text.said import is_blank
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.models import MemoryContext
-from langchain_workingmem.turn.fit import fit, fit_present, history_slice, is_sliced
-from langchain_workingmem.turn.messages import in_order, is_users, media_begin, turn_of, with_names
+from langchain_workingmem.turn.fit import (
+    fit,
+    fit_present,
+    history_slice,
+    in_order,
+    is_sliced,
+    is_users,
+    media_begin,
+    turn_of,
+    with_names,
+)
 from langchain_workingmem.usage import Counting
 from langchain_workingmem.working_memory.prompt import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -43,7 +53,6 @@ class Shown:
     for_model: bool = False  # it has to begin with the user, because Bedrock refuses an answer there, and Gemini a call
     tools: Sequence[str] | None = None  # names of the model's tools; None: those of the options
     name: str | None = None  # of the memory, where an agent has several
-    in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None  # see `Counting`
 
 
 _TO_A_PROGRAM = Shown()
@@ -58,8 +67,8 @@ def assemble(
 ) -> MemoryContext:
     """Put a context together, and note what the model is shown.
 
-    Order: system messages of the caller, the history, the rest of the list; what both have stands where the list has it. Memory goes
-    into a copy of the user's message, so that the prompt keeps its prefix.
+    Order: system messages of the caller, the history, the rest of the list; what both have stands where the list has
+    it. Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
     """
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
     given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
@@ -78,7 +87,7 @@ def assemble(
     if options.max_tokens is not None and not options.has_default_limit:
         present, more = fit_present(present, options)
         omitted += more
-    speech: list[BaseMessage] = []
+    speech: list[str] = []
     if shown.for_model:
         past, speech = _begun_by_user(past, given, gathered)
     marks = state.marks(gathered.thread_id, gathered.user_id)
@@ -89,12 +98,14 @@ def assemble(
     _note(state, gathered, found, asked)
     found = _marked(found, [*gathered.history, *messages, *present], marks)
     question, system, first = _blocks(state, gathered, shown)
-    if first and found and asked != 0:
-        begun = _begun_with(found, first, marks)
-        asked, found, first = asked and asked + len(begun) - len(found), begun, []
+    if first and found and is_users(found[0]) and asked:
+        found[0], first = marks.with_memory(found[0], first), []
+    elif first and found and asked != 0:
+        found = [marks.inserted(HumanMessage("\n\n".join(first))), *found]
+        asked, first = asked and asked + 1, []
     if asked is None:
         system = [*first, *question, *system]
-    elif blocks := [*first, *question, *map(_as_said, speech)]:
+    elif blocks := [*first, *question, *speech]:
         found[asked] = marks.with_memory(found[asked], blocks)
     context = MemoryContext(
         messages=[*prompts, *found],
@@ -104,7 +115,7 @@ def assemble(
         omitted=old + omitted,
         observations=gathered.parts.get("observations"),
     )
-    object.__setattr__(context, "counting", Counting(options.token_counter, present, shown.in_prompt))
+    object.__setattr__(context, "counting", Counting(options.token_counter, present))
     for made in _collecting.get():
         made.append(context)
     return context
@@ -134,8 +145,8 @@ def _past(
 
 def _begun_by_user(
     past: Sequence[BaseMessage], given: Sequence[BaseMessage], gathered: Gathered
-) -> tuple[list[BaseMessage], list[BaseMessage]]:
-    """Return a history that begins with the user, and what the assistant said before the user's first word in the thread."""
+) -> tuple[list[BaseMessage], list[str]]:
+    """Return a history that begins with the user, and what the assistant said before the user's first word, as blocks."""
     own = {id(message) for message in given}
     at = next(
         (at for at, one in enumerate(past) if (isinstance(one, HumanMessage) and not is_blank(one)) or id(one) in own),
@@ -143,14 +154,10 @@ def _begun_by_user(
     )
     while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
         at -= 1
-    first: list[BaseMessage]
-    first = [one for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls and str(one.text).strip()]
-    return list(past[at:]), first if gathered.begins == -float("inf") else []
-
-
-def _as_said(message: BaseMessage) -> str:
-    """Write what the assistant said before the user, to be shown in front of the user's words."""
-    return f"<said_by_assistant>\n{message.text}\n</said_by_assistant>"
+    said = [str(one.text) for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls]
+    if gathered.begins > -inf:  # the thread begins earlier
+        said = []
+    return list(past[at:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in said if text.strip()]
 
 
 def _marked(found: list[BaseMessage], originals: Sequence[BaseMessage], marks: Marks) -> list[BaseMessage]:
@@ -167,19 +174,12 @@ def _note(state: MemoryState, gathered: Gathered, found: Sequence[BaseMessage], 
     """Note what the model is shown, for its tools."""
     message = None if asked is None else found[asked]
     words = "" if message is None else str(message.text).strip()
-    stored = {seq: row.id for row in (gathered.known.rows if gathered.known else ()) for seq in (row.seq,)}
+    stored = {row.seq: row.id for row in (gathered.known.rows if gathered.known else ())}
     ids = [stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in found if one.id]
     shown = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
     state.shown_messages.put(gathered.thread_id, ShownMessages(shown, words))
     if gathered.working_memory is not None:
         state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
-
-
-def _begun_with(found: list[BaseMessage], blocks: Sequence[str], marks: Marks) -> list[BaseMessage]:
-    """Put blocks in front of the conversation: into a copy of the user's words, where it begins with these."""
-    if is_users(found[0]):
-        return [marks.with_memory(found[0], blocks), *found[1:]]
-    return [marks.inserted(HumanMessage("\n\n".join(blocks))), *found]
 
 
 def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str], list[str]]:
@@ -209,8 +209,8 @@ def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[
 def collect_contexts() -> Iterator[list[MemoryContext]]:
     """Collect the contexts that models are shown inside the `with` block, in order, one for each call of a model.
 
-    They are those of middleware, load nodes and `Memory.context`, also in the threads and tasks that LangGraph starts. Outside of
-    such a block memory keeps none. `contexts[-1].usage` tells what the last one costs.
+    They are those of middleware, load nodes and `Memory.context`, also in the threads and tasks that LangGraph starts.
+    Outside of such a block memory keeps none. `contexts[-1].usage` tells what the last one costs.
     """
     made: list[MemoryContext] = []
     token = _collecting.set((*_collecting.get(), made))

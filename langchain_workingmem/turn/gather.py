@@ -13,11 +13,10 @@ from langchain_core.messages import SystemMessage
 
 from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import LONG, compute, send
-from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import READ
+from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem._text.sending import has_mark
@@ -26,8 +25,7 @@ from langchain_workingmem.history.read import readable, with_media
 from langchain_workingmem.history.save import known_in, list_head
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import recall_for_turn, search, words_in_row
-from langchain_workingmem.turn.fit import fit, history_slice
-from langchain_workingmem.turn.messages import in_order, is_users, media_begin, named
+from langchain_workingmem.turn.fit import fit, history_slice, in_order, is_users, media_begin, named
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
@@ -190,7 +188,7 @@ def _follow_list(
     ids = [message.id or "" for message in messages]
     found.seqs = {ids[at]: seq for at, seq in done.seqs.items()}
     found.stored_ids = {ids[at]: id for at, id in done.aliases.items()}
-    found.gone = known.ranges(done.drop)
+    found.gone = known.ranges(done.drop) if done.drop else []
     asked = last_question(entries)
     found.end = done.seqs.get(asked, inf)
     rows = {row.seq: row for row in known.rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import SystemMessage
 
@@ -12,8 +12,7 @@ from langchain_workingmem._text.said import is_blank, weight_of
 from langchain_workingmem._text.sending import without_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -48,40 +47,43 @@ class Counting:
     counter: TokenCounter = "approximate"
     # of the present turn; None: the last message of the user, and what follows
     present: Sequence[BaseMessage] | None = None
-    # the system message of a request, with these blocks of memory at its end; None: each is a message of its own
-    in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None
 
 
 # ---------------------------------------------------------------------- the parts of a context
 
-Part = Literal["recall", "working_memory"]
-_PARTS: dict[str, Part] = {"recalled_messages": "recall", "working_memory": "working_memory"}
+_PARTS = {"recalled_messages": "recall", "working_memory": "working_memory"}  # by the tags of memory's blocks
 # Memory's blocks begin with these tags. What was stored is escaped in them, so it holds no tags.
 _BLOCK = re.compile(rf"\n\n(?=<(?:{'|'.join(_PARTS)})[ >])")
 _TAG = re.compile(r"<(\w+)")
 
 
-def tokens_of(how: Counting, system: Sequence[str], messages: Sequence[BaseMessage]) -> int:
-    """Count what memory sends: without the program's own system prompt. An empty list is not counted."""
+def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counting) -> ContextUsage:
+    """Count the parts of a context, each by what it adds: so they add up to the total, however the counter rounds."""
     count = weight_of if how.counter == "approximate" else how.counter
-    own = _in_prompt(how, ()) if system else []
-    sent = [*(_in_prompt(how, system) if system else ()), *messages]
-    return (count(sent) if sent else 0) - (count(own) if own else 0)
+    divided = [
+        (message, "question" if is_fresh else "history", *_divided(message))
+        for message, is_fresh in zip(messages, _is_fresh(messages, how.present), strict=True)
+    ]
+    tokens: dict[str, int] = {}
+    total = 0
+    for part in ("question", "history", "recall", "working_memory"):
+        tokens[part] = -total
+        sent: list[BaseMessage] = [SystemMessage(block) for block in system if _part_of(block) in tokens]
+        for message, kind, own, blocks in divided:
+            if kind in tokens:
+                kept = [block for block in blocks if _part_of(block) in tokens]
+                sent.append(message if len(kept) == len(blocks) else _with(own, kept))
+        total = count(sent) if sent else 0
+        tokens[part] += total
+    return ContextUsage(**tokens, total=total)
 
 
-def _in_prompt(how: Counting, blocks: Sequence[str]) -> list[BaseMessage]:
-    """Return the system messages that hold these blocks."""
-    if how.in_prompt is None:
-        return [*map(SystemMessage, blocks)]
-    return [one for one in (how.in_prompt(blocks),) if one is not None]
-
-
-def part_of(block: str) -> Part:
+def _part_of(block: str) -> str:
     """Tell which part of memory has made a block."""
     return _PARTS.get((_TAG.match(block) or ["", ""])[1], "recall")
 
 
-def blocks_of(message: BaseMessage) -> tuple[BaseMessage, list[str]]:
+def _divided(message: BaseMessage) -> tuple[BaseMessage, list[str]]:
     """Return a message without the blocks of memory in it, and those blocks."""
     own = without_block(message)
     if is_blank(own) and isinstance(message.content, str):  # the model is shown words in its place
@@ -90,42 +92,8 @@ def blocks_of(message: BaseMessage) -> tuple[BaseMessage, list[str]]:
     if isinstance(content, str) and isinstance(words, str):
         front = [content[: len(content) - len(words)].removesuffix("\n\n")]
     else:
-        front = [
-            str(block.get("text", "")) for block in content[: len(content) - len(words)] if isinstance(block, dict)
-        ]
+        front = [str(one.get("text", "")) for one in content[: len(content) - len(words)] if isinstance(one, dict)]
     return own, [block for text in front if text for block in _BLOCK.split(text)]
-
-
-def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counting) -> ContextUsage:
-    """Count the parts of a context, each by what it adds: so they add up to the total, however the counter rounds."""
-    kinds = ["question" if is_fresh else "history" for is_fresh in _is_fresh(messages, how.present)]
-    divided = list(map(blocks_of, messages))
-    found = set[str](part_of(block) for blocks in (system, *(front for _, front in divided)) for block in blocks)
-    found |= {*kinds}
-    parts, included, total = dict.fromkeys(("question", "history", *_PARTS.values()), 0), set[str](), 0
-    for part in parts:
-        if part in found:
-            included.add(part)
-            blocks = [block for block in system if part_of(block) in included]
-            pieces = zip(messages, divided, kinds, strict=True)
-            shown = [
-                one for message, (own, front), kind in pieces for one in _only(included, message, own, front, kind)
-            ]
-            counted = tokens_of(how, blocks, shown)
-            parts[part], total = counted - total, counted
-    return ContextUsage(**parts, total=total)
-
-
-def _only(
-    parts: AbstractSet[str], message: BaseMessage, own: BaseMessage, blocks: Sequence[str], kind: str
-) -> list[BaseMessage]:
-    """Return a message with what belongs to these parts, its own words to the part `kind`; nothing if that is nothing."""
-    kept = [block for block in blocks if part_of(block) in parts]
-    if kind not in parts:
-        return []
-    if len(kept) == len(blocks):
-        return [message]
-    return [_with(own, kept) if kept else own]
 
 
 def _is_fresh(messages: Sequence[BaseMessage], present: Sequence[BaseMessage] | None) -> list[bool]:
@@ -137,5 +105,7 @@ def _is_fresh(messages: Sequence[BaseMessage], present: Sequence[BaseMessage] | 
 
 def _with(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
     text, content = "\n\n".join(blocks), message.content
+    if not text:
+        return message
     more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
     return message.model_copy(update={"content": more})

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
-from langchain_workingmem._redis.access import SWEEP, count_command, read_usage, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
-from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._redis.scripts import DELETE, SWEEP, Script, count_command, read_usage, sweep
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least

@@ -132,7 +132,8 @@ class _Export:
         wanted = {"limit": BATCH, "above": above, "vectors": self.vectors}
         wanted_too = {**wanted, "superseded": True}
         replies = yield from send(*(page_command(self.state, id, None, one) for one in (wanted, wanted_too)))
-        pages = [PageOfThread.read(one, id, None, superseded=bool(at)) for at, one in enumerate(replies)]
+        pairs = zip(replies, (wanted, wanted_too), strict=True)
+        pages = [PageOfThread.read(reply, id, None, one) for reply, one in pairs]
         if pages[0].owner != encode(self.user_id):  # deleted or transferred meanwhile
             return [], []
         end = min((page.facts[-1].seq for page in pages if len(page.facts) == BATCH), default=None)

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import orjson
 
 from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep, compute, send
-from langchain_workingmem._redis.access import change_thread, check_owner, guarded_write, owner_of, owner_tag, refusal
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
-from langchain_workingmem._redis.scripts import READING, Script
+from langchain_workingmem._redis.scripts import (
+    READING,
+    Script,
+    change_thread,
+    check_owner,
+    guarded_write,
+    owner_of,
+    owner_tag,
+    refusal,
+)
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem.checks import at_least

@@ -212,17 +212,17 @@ def test_what_is_deleted_while_the_model_answers_does_not_come_back(
 
 
 def test_a_turn_that_another_program_saves_beside_an_edit_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, save, begun = bench.memory(), Runs._save_question, list[str]()
+    memory, save, begun = bench.memory(), Runs._save, list[str]()
     first = [HumanMessage("one", id="1"), AIMessage("two", id="2")]
     memory.save_turn([*first, HumanMessage("three", id="3"), AIMessage("four", id="4")], **TURN)
 
-    def beside(self: Any, call: Any, run: Any) -> Any:
+    def beside(self: Any, call: Any, run: Any, **how: Any) -> Any:
         if not begun:  # the run has read the thread, and has saved nothing yet
             begun.append("")
             memory.save_turn([HumanMessage("from elsewhere"), AIMessage("to elsewhere")], **TURN)
-        yield from save(self, call, run)
+        yield from save(self, call, run, **how)
 
-    monkeypatch.setattr(Runs, "_save_question", beside)
+    monkeypatch.setattr(Runs, "_save", beside)
     edited = [*first, HumanMessage("three, edited", id="5")]
     bench.run(agent_of(Scripted.says("five"), memory), {"messages": edited})
     other = ["human: from elsewhere", "ai: to elsewhere"]

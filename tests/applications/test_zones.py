@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
 from langchain_workingmem import Ids, Memory, RecallOptions, WorkingMemoryOptions
@@ -111,15 +110,3 @@ def test_a_zone_costs_no_round_trip(make_memory: Make, trips: Trips) -> None:
         return trips.of(lambda: memory.context(QUESTION, thread_id="t", user_id=HERE))
 
     assert [cost(zone) for zone in ("UTC", "Asia/Kathmandu", lambda _: "Asia/Kathmandu")] == [1, 1, 1]
-
-
-@pytest.mark.parametrize(("zone", "expected"), [("Asia/Kathmandu", "mill"), ("UTC", "lake")])
-def test_times_of_a_client_without_a_zone_are_those_of_its_user(bench: Bench, zone: str, expected: str) -> None:
-    memory = bench.recalling(timezone="Pacific/Auckland")
-    times = [datetime(2026, 11, 24, hour, tzinfo=UTC) for hour in (2, 8)]
-    memory.users.load(records("walks", HERE, times, ("I walked to the mill", "I walked to the lake")))
-    since, until = ("2026-11-24T07:45", "2026-11-24T08:30")  # at 2:00 and at 2:45 of UTC, where that is not the zone
-    call = {"timezone": zone, "recall": {"since": since, "until": until, "message_range": 0}}
-    model = Scripted.says("a")
-    bench.run(agent_of(model, memory), ask("Where have I walked?"), configured("t", HERE, memory=call))
-    assert re.findall(r"I walked to the (\w+)", remembered(model.seen[0])) == [expected]

@@ -20,7 +20,7 @@ def answer(found: Any) -> Any:
 
 
 def test_users_are_listed(run: Run, talked: Memory) -> None:
-    rows = answer(run("users", "--format", "json"))["users"]
+    rows = answer(run("users", "--format", "json"))["items"]
     assert {row["user_id"]: (row["threads"], row["messages"]) for row in rows} == {"maya": (2, 4), "jonas": (1, 2)}
     first = run("users", "--limit", "1")
     assert "jonas" in first.stdout

@@ -36,7 +36,7 @@ def test_after_a_failure_one_call_is_let_through_every_few_seconds(breaker: Brea
     assert not breaker.admits()
     clock.now += COOL_DOWN
     assert [breaker.admits() for _ in range(3)] == [True, False, False]
-    assert breaker.since is not None
+    assert breaker.until is not None
     breaker.fail()
     clock.now += COOL_DOWN - 0.1
     assert not breaker.admits()
@@ -45,7 +45,7 @@ def test_after_a_failure_one_call_is_let_through_every_few_seconds(breaker: Brea
 def test_an_answer_to_anybody_closes_it(breaker: Breaker) -> None:
     breaker.fail()
     breaker.close()
-    assert breaker.since is None
+    assert breaker.until is None
     assert breaker.admits()
 
 

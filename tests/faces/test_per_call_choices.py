@@ -9,7 +9,7 @@ import pytest
 from langchain_workingmem import HistoryOptions, OptionError, RecallOptions
 from langchain_workingmem.faces.config import PerCall
 
-HISTORY, RECALL = HistoryOptions(last_messages=5), RecallOptions(top_k=3, message_range=(1, 2))
+HISTORY, RECALL = HistoryOptions(last_messages=5), RecallOptions(top_k=3)
 
 
 def told(given: Any) -> PerCall:
@@ -34,13 +34,7 @@ def test_all_that_can_be_said() -> None:
         ({"recall": {"user_id": "bob"}}, "recall.*unknown keys.*user_id.*top_k"),
         ({"recall": {"top_k": 0}}, "top_k"),
         ({"recall": {"top_k": "3"}}, "top_k"),
-        ({"recall": {"max_tokens": True}}, "max_tokens"),
-        ({"recall": {"message_range": [1]}}, "message_range"),
-        ({"recall": {"threshold": 2}}, "threshold"),
         ({"recall": {"metadata": "kind"}}, "metadata"),
-        ({"recall": {"since": "yesterday"}}, "since.*ISO 8601"),
-        ({"recall": {"until": 7}}, "until.*ISO 8601"),
-        ({"recall": {"roles": ["boss"]}}, "roles"),
         ({"recall": {"scope": "everybody"}}, "scope"),
         ({"last_messages": -1}, "last_messages"),
         ({"last_messages": 2.5}, "last_messages"),
@@ -57,10 +51,6 @@ def test_what_is_wrong_is_refused(given: Any, words: str) -> None:
     [
         ({"last_messages": 6}, RECALL),
         ({"recall": {"top_k": 4}}, RECALL),
-        ({"recall": {"message_range": 2}}, RECALL),
-        ({"recall": {"message_range": [0, 3]}}, RECALL),
-        ({"recall": {"max_tokens": 101}}, RecallOptions(max_tokens=100)),
-        ({"recall": {"threshold": 0.4}}, RecallOptions(threshold=0.5)),
         ({"recall": {"scope": "user"}}, RecallOptions(scope="thread")),
     ],
 )
@@ -73,7 +63,7 @@ def test_a_call_cannot_ask_for_more_than_the_options_give(call: Any, options: Re
     "call",
     [
         {"read_only": False, "persist": True, "recall": None, "last_messages": 5},
-        {"last_messages": 0, "recall": {"top_k": 3, "message_range": 1, "threshold": 0.9, "scope": "thread"}},
+        {"last_messages": 0, "recall": {"top_k": 3, "scope": "thread"}},
         {"recall": {"scope": "user"}},
     ],
 )

@@ -17,7 +17,7 @@ from langchain_workingmem import (
     MessageNotFoundError,
     WorkingMemError,
 )
-from langchain_workingmem._redis.access import change_thread
+from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.history import read
 from tests.helpers.archives import unsealed
 from tests.helpers.examples import sample

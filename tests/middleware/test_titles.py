@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, TitleOptions
-from langchain_workingmem._redis.access import change_thread
+from langchain_workingmem._redis.scripts import change_thread
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, configured, remembered
 from tests.helpers.types import Make
 

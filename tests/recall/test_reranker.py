@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import Field
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult
-from langchain_workingmem.errors import RerankerError
+from langchain_workingmem.errors import ModelError
 from langchain_workingmem.recall import Query, search_as_run
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
@@ -143,7 +143,7 @@ class Returns(BaseDocumentCompressor):
 )
 def test_what_it_was_not_given_is_refused(make: Make, returned: Any, words: str) -> None:
     memory = make(Returns(call=returned))
-    with pytest.raises(RerankerError, match=words) as error:
+    with pytest.raises(ModelError, match=words) as error:
         memory.recall.search("red fox", user_id="ann")
     assert error.value.remedy
 
@@ -163,10 +163,10 @@ fails = Returns(call=overloaded)
 
 def test_its_failure_is_an_error_that_names_the_remedy(make: Make) -> None:
     memory = make(fails)
-    with pytest.raises(RerankerError, match=r"ConnectionError: overloaded\): check it") as error:
+    with pytest.raises(ModelError, match=r"ConnectionError: overloaded\): check it") as error:
         memory.recall.search("red fox", user_id="ann")
     assert isinstance(error.value.__cause__, ConnectionError)
-    with pytest.raises(RerankerError):
+    with pytest.raises(ModelError):
         memory.context("red fox", **NEW)
 
 
@@ -176,7 +176,7 @@ def test_a_turn_may_go_on_without_it(make: Make, caplog: pytest.LogCaptureFixtur
     assert ids(memory.context("red fox 11", **NEW).recalled) == expected
     assert len(expected) == 4
     assert "goes on without it" in caplog.text
-    with pytest.raises(RerankerError):  # a search says what is wrong
+    with pytest.raises(ModelError):  # a search says what is wrong
         memory.recall.search("red fox", user_id="ann")
 
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions, RecallResult
-from langchain_workingmem._redis.access import change_thread
+from langchain_workingmem._redis.scripts import change_thread
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_recall import FRUIT, Make, ids, say
 

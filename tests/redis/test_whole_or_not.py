@@ -11,8 +11,8 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
-from langchain_workingmem._redis.access import change_thread
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.history import save_turn
 from tests.helpers.embeddings import WordEmbeddings
 

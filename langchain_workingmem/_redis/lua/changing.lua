@@ -1,20 +1,17 @@
--- Goes after common.lua and rows.lua, before the scripts that change messages: what belongs to a message comes and goes
--- with it.
+-- Goes after common.lua and rows.lua, before the scripts that change messages.
 local LAYOUT = '14' -- as in indexes.py
-local LATEST = 9223372036854 -- ms: Search keeps an expiry as nanoseconds in 64 bits
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local stored = redis.call('HMGET', KEYS[1], 'count', 'version', 'title_source')
 local count, version = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
 local title_source = stored[3] -- seq of the message that a model has made the title from
--- for rows: seqs of messages that became current or superseded, and of those that were deleted or edited
-local moved, gone = {}, {}
+local moved, gone = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
 
 -- Fails if another program has stored another type under a key, before the first write: a script does all or nothing.
 for _, at in ipairs({2, 3, 7}) do redis.call('ZCARD', KEYS[at]) end
 for _, at in ipairs({4, 5, 6, 9}) do redis.call('HLEN', KEYS[at]) end
 
--- Returns the first seq of a new thread: above what is dropped of an older one of this id, whose vectors have such keys.
+-- Returns the first seq of a new thread: above what is dropped of an older one, whose vectors have the same keys.
 local function first_seq()
   return (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
 end
@@ -76,7 +73,7 @@ local function sign(seq, mark)
   if body then redis.call('HSET', KEYS[4], seq, mark .. string.match(body, '^[-!]?(.*)$')) end
 end
 
--- What a message does not show any more: its vectors are dropped, so recall finds it no more, and its title goes.
+-- Takes from view what shows a message: its vectors are dropped, so recall finds it no more, and its title goes.
 local function hide(message)
   if message.vectors ~= '' then redis.call('ZADD', KEYS[7], message.seq, message.facts) end
   if message.is_current then count = count - 1 end
@@ -117,8 +114,5 @@ local function finish(fields, ttl)
   version = version + 1
   -- in one step, because each makes Search index the thread again
   redis.call('HSET', KEYS[1], 'count', whole(count), 'version', whole(version), unpack(fields))
-  local expiry = ttl and whole(math.min(now / 1000 + ttl, LATEST))
-  for at = 1, expiry and #KEYS or 0 do
-    if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], expiry) end
-  end
+  expire(now, ttl)
 end

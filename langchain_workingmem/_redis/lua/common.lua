@@ -1,5 +1,5 @@
 -- Goes before every script over a thread.
--- KEYS  1 thread (HASH)  2 order (ZSET: facts of the current messages, by seq)  3 superseded (ZSET: facts of the others)
+-- KEYS  1 thread (HASH)  2 order (ZSET: facts of the current messages, by seq)  3 superseded (ZSET: of the others)
 --       4 messages (HASH: seq -> body)  5 ids (HASH)  6 media (HASH: <seq>:<n> -> bytes)
 --       7 dropped (ZSET: facts whose vectors have still to be deleted)  8 prefix of the vectors  9 derived rows (HASH)
 --       10 working memory (HASH)  11 its revisions (STREAM)
@@ -47,4 +47,12 @@ local function vector_keys(facts)
   local keys, seq, size, chunks = {}, string.match(facts, '^(%d+):[^:]*:%d+:%d+:[^:]*:%x*/([^/:]*)/(%d+):')
   for chunk = 0, (chunks or 0) - 1 do keys[#keys + 1] = KEYS[8] .. seq .. ':' .. chunk .. ':' .. size end
   return keys
+end
+
+-- Lets the keys of the thread live for `ttl` ms from `now` on; without it for ever.
+local LATEST = 9223372036854 -- ms: Search keeps an expiry as nanoseconds in 64 bits
+local function expire(now, ttl)
+  for at = 1, ttl and #KEYS or 0 do
+    if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], whole(math.min(now / 1000 + ttl, LATEST))) end
+  end
 end

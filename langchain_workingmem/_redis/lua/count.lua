@@ -1,4 +1,4 @@
--- Adds to the counters of a user, unless it is being deleted. A counter that is 0 again goes: nothing is left of a user who is gone.
+-- Adds to the counters of a user, unless it is being deleted. A counter that is 0 again goes.
 -- KEYS  1 tombstone  2 counters (HASH)      ARGV  1 ttl in ms or ''; then names and numbers
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 for at = 2, #ARGV, 2 do

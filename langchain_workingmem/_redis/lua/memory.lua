@@ -8,8 +8,8 @@
 --   fields        of an exported memory, and its revisions ({number, fields}): they are written if there is none
 --   beside        a field and its value that are written, too: what the document was made of
 --   cut           only this revision stays: older ones may hold what has gone
--- Reply {status}, then HGETALL of the memory. status is 'written' (or equal already), 'changed' (another revision), 'missing' (that
---       revision is not kept), 'unknown' (whether the first call has written cannot be told), 'deleted' (the user)
+-- Reply {status}, then HGETALL of the memory. status is 'written' (or equal already), 'changed' (another revision),
+--       'missing' (it is not kept), 'unknown' (whether the first call has written cannot be told), 'deleted' (the user)
 local is_of_thread = #KEYS > 3
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if is_of_thread then
@@ -38,9 +38,7 @@ end
 local function finish(fields)
   redis.call('HSET', memory_key, unpack(fields))
   local ttl = is_of_thread and (head.ttl or tonumber(redis.call('HGET', KEYS[1], 'ttl')))
-  for at = 1, ttl and #KEYS or 0 do
-    if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], whole(math.min(now / 1000 + ttl, 9223372036854))) end
-  end
+  expire(now, ttl)
   return reply('written')
 end
 
@@ -54,7 +52,8 @@ if head.expected and head.expected ~= revision .. '@' .. (memory[3] or '') then
   -- a repeated call succeeds if its revision holds this document, even when newer ones followed
   local own = whole(string.match(head.expected, '^%d+') + 1)
   local then_written = own == revision and memory[2] or kept(own)
-  return reply(then_written == document and 'written' or head.is_repeated and not then_written and 'unknown' or 'changed')
+  local otherwise = head.is_repeated and not then_written and 'unknown' or 'changed'
+  return reply(then_written == document and 'written' or otherwise)
 end
 if head.revert then
   document = kept(head.revert)
@@ -65,9 +64,12 @@ if document == (memory[2] or '') then
   if head.cut then redis.call('XTRIM', revisions_key, 'MAXLEN', 1) end
   return reply('written')
 end
-local newest = not memory[1] and redis.call('XREVRANGE', revisions_key, '+', '-', 'COUNT', 1)[1] -- eviction may have left the revisions
+-- eviction may have left the revisions
+local newest = not memory[1] and redis.call('XREVRANGE', revisions_key, '+', '-', 'COUNT', 1)[1]
 revision = whole((newest and string.match(newest[1], '^%d+') or revision) + 1)
-local fields = {'document', document, 'revision', revision, 'updated_at', whole(math.max(now, (memory[3] or 0) + 1)), 'origin', head.origin}
-redis.call('XADD', revisions_key, 'MAXLEN', head.cut and 1 or head.keep, revision .. '-0', unpack(fields)) -- first: it may fail
+local at = whole(math.max(now, (memory[3] or 0) + 1))
+local fields = {'document', document, 'revision', revision, 'updated_at', at, 'origin', head.origin}
+-- first, as it may fail
+redis.call('XADD', revisions_key, 'MAXLEN', head.cut and 1 or head.keep, revision .. '-0', unpack(fields))
 for _, value in ipairs(head.beside or {}) do fields[#fields + 1] = value end
 return finish(fields)

@@ -1,13 +1,13 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
 -- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered, covered}
---   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `rows` the facts
---           of all current messages from the first of them on, and `others` of the superseded ones among them
---   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one: where
---           more than one is unknown, the facts of the newest 200 current and 200 superseded ones are added; `is_all`:
---           these are all current ones
+--   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `rows` the
+--           facts of all current messages from the first of them on, and `others` of the superseded ones among them
+--   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one:
+--           where more than one is unknown, the newest 200 current and 200 superseded ones are added; `is_all`: these
+--           are all current ones
 --   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, so that the
---           beginning moves in steps, with the tool traffic between; fewer when they have more than `tokens`; nothing at
---           or behind the message `asked`, nothing in the ranges `without`
+--           beginning moves in steps, with the tool traffic between; fewer when they have more than `tokens`; nothing
+--           at or behind the message `asked`, nothing in the ranges `without`
 --   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows
 --   covered    the same as pairs of seqs
 -- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest,
@@ -67,12 +67,14 @@ end
 local covered = head.covered or {} -- pairs of seqs
 if head.uncovered then
   local kind = head.uncovered
-  local ranges, epoch, ids = unpack(redis.call('HMGET', KEYS[9], 'covered:' .. kind, 'epoch:' .. kind, 'shown:' .. kind))
-  found.rows_revision = (epoch or '') .. '.' .. (string.match(ids or '', '(%d+)$') or 0)
-  for low, high in string.gmatch(ranges or '', '(%d+)-(%d+)') do covered[#covered + 1] = {tonumber(low), tonumber(high)} end
+  local rows = values_of(KEYS[9], {'covered:' .. kind, 'epoch:' .. kind, 'shown:' .. kind})
+  found.rows_revision = (rows[2] or '') .. '.' .. (string.match(rows[3] or '', '(%d+)$') or 0)
+  for low, high in string.gmatch(rows[1] or '', '(%d+)-(%d+)') do
+    covered[#covered + 1] = {tonumber(low), tonumber(high)}
+  end
 end
 
--- Calls `take` with facts and seq of each message below `asked` that is not covered, the newest first, until it returns true.
+-- Calls `take` with facts and seq of each message below `asked` that is not covered, newest first, until it returns true.
 local function walk(take)
   local top, at = below and '(' .. whole(below) or '+inf', #covered
   while true do
@@ -103,7 +105,7 @@ local said, tokens, traffic, cut, grown = 0, 0, 0, 0, 0
 -- places in `shown`: of the oldest that was said, and where enough is
 local oldest, edge, step, has_question = 0, nil, nil, false
 
--- Shows a message, or counts what does not fit; returns whether the history begins behind it: with a question, if one is near.
+-- Shows a message, or counts what does not fit; returns whether the history begins behind it.
 local function show(facts, seq)
   local words, size = string.match(facts, '^%d+:([^:]*):(%d+)')
   if is_left_out(seq) or string.sub(words, -1) == '!' then return false end

@@ -1,9 +1,10 @@
 -- Creates a thread, or changes one.
 -- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most, is_own}
---   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`), 'update' (`set`,
---          `unset`: field and value pairs, fields), 'title' (unless it has one; made from the message of these `facts`),
---          'refuse' (the ids `refused`, which no model is shown any more), 'transfer' (to the owner `to`; vectors of
---          `most` messages from the seq `after` on)
+--   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`),
+--          'update' (`set`, `unset`: field and value pairs, fields),
+--          'title' (unless it has one; made from the message of these `facts`),
+--          'refuse' (the ids `refused`, which no model is shown any more),
+--          'transfer' (to the owner `to`; vectors of `most` messages from the seq `after` on)
 -- Reply {is_left: the seq to go on with, has_rows}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)

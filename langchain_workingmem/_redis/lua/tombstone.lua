@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Says that a user is being deleted, whatever was said before, or merged, unless something else was said; or says it no more.
+-- Says that a user is being deleted, whatever was said before, or merged, unless something else was; or takes it back.
 -- KEYS  1 tombstone (STRING)
 -- ARGV  1 claim or lift  2 how the tombstone begins ('': a deletion)  3 id of the deletion or merge
 -- Reply what the tombstone held before, or nothing; another merge into the same user is taken over

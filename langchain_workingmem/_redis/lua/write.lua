@@ -2,22 +2,22 @@
 -- ARGV  1 {user, thread, ttl, settings, messages, ...}; then for each message its body (JSON without the first brace), for
 --       each chunk its text and vector, and its media
 --   messages   {id, words, tokens, writer, role, name, labels, metadata, size, chunks, media, at, is_superseded}; with
---              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it has not changed
+--              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
---   version    of the thread that was read: {stale} if it is another one; `created_at` the same of the thread itself: {gone}
---   asked      id of a message that must be stored: {gone} if it was deleted; without `back` {stale} if it is superseded
+--   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
+--   asked      id of a message that must be stored: {gone} if it was deleted, {stale} if it is superseded without `back`
 --   exists     the thread must exist
 --   skip       messages whose ids are stored or were deleted are left out, instead of {known}
 --   drop       ranges of seqs to supersede; `back` seqs to bring back
 --   aliases    other ids, each with the stored one; `deleted` ids that imports do not store
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
---   put        messages whose ids are stored are replaced where they differ, and brought back; `edit`: all must be stored,
---              else {refused = 'message', missing}, and none is brought back
+--   put        messages whose ids are stored are replaced where they differ, and brought back
+--   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs, is_new, bare (brought back), is_left, renew, is_titled}
---       {known, same}: indexes of messages whose ids are stored or deleted, and how many are stored with the same words:
---       without `put` nothing is written then; {is_same}: nothing had to be written
-local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title', 'ttl',
-  'vectors_until'}
+--       {known, same}: indexes of messages whose ids are stored or deleted, so without `put` nothing is written, and how
+--       many are stored with the same words; {is_same}: nothing had to be written
+local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
+  'ttl', 'vectors_until'}
 for at, value in ipairs(values_of(KEYS[1], names)) do thread[names[at]] = value or nil end
 local no, is_new = refusal(head.user, thread.user), not thread.user
 if no or is_new and head.exists then return {cjson.encode({refused = no or 'thread'})} end
@@ -61,8 +61,9 @@ for _, seq in ipairs(head.back or {}) do
   while message and not message.is_current do -- with the tool traffic that led to it, which a client may not send
     bring_back(message)
     bare[#bare + 1] = seq
-    local low = '(' .. whole(seq - 1 - (seq - 1) % STRIDE)
-    seq = tonumber(redis.call('ZRANGE', KEYS[3], '(' .. whole(seq), low, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2])
+    seq = seq - 1
+    local low, high = '(' .. whole(seq - seq % STRIDE), whole(seq)
+    seq = tonumber(redis.call('ZRANGE', KEYS[3], high, low, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2])
     message = seq and message_at(seq)
   end
 end
@@ -80,8 +81,8 @@ local argument, seqs, new = 2, {}, {}
 local function write_parts(message, seq, id, at, is_current)
   for chunk = 0, (is_current and message.chunks or 0) - 1 do
     local key, text = KEYS[8] .. seq .. ':' .. chunk .. ':' .. message.size, argument + 1 + 2 * chunk
-    redis.call('HSET', key, 'user', owner, 'thread', head.thread, 'message', id, 'role', message.role, 'name', message.name,
-      'labels', message.labels, 'created_at', at, 'text', ARGV[text], 'vector', ARGV[text + 1])
+    redis.call('HSET', key, 'user', owner, 'thread', head.thread, 'message', id, 'role', message.role,
+      'name', message.name, 'labels', message.labels, 'created_at', at, 'text', ARGV[text], 'vector', ARGV[text + 1])
     if message.metadata then redis.call('HSET', key, 'metadata', message.metadata) end
     -- a thread that has expired may have left vectors under the keys of a new one
     if expiry then redis.call('PEXPIREAT', key, expiry) elseif is_new then redis.call('PERSIST', key) end
@@ -162,16 +163,16 @@ for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x'
 
 local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
 if head.skip then updated_at = whole(math.max(updated_at or 0, last_at)) end -- imports bring the times of messages
-local fields = {'updated_at', (is_heal or head.skip) and updated_at or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at),
-  'upto', whole(upto), 'next_number', whole(next_number)}
-local function add_field(name, value) fields[#fields + 1], fields[#fields + 2] = name, value end
-local own = {user = owner, layout = LAYOUT, created_at = at, labels = ''}
-for name, value in pairs(is_new and own or {}) do add_field(name, value) end
-if ttl then add_field('ttl', whole(ttl)) end
-if ttl and is_new then add_field('vectors_until', expiry) end
+local own = {updated_at = (is_heal or head.skip) and updated_at or at, next_seq = whole(next_seq), last_at = whole(last_at),
+  upto = whole(upto), next_number = whole(next_number), ttl = ttl and whole(ttl)}
+if is_new then
+  own.user, own.layout, own.created_at, own.labels, own.vectors_until = owner, LAYOUT, at, '', expiry
+end
+local fields = {}
+for name, value in pairs(own) do fields[#fields + 1], fields[#fields + 2] = name, value end
 finish(fields, ttl)
 local _, is_left = sweep(dropped)
-return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs, is_new = is_new or nil,
-  bare = #bare > 0 and bare or nil, is_left = is_left or nil,
+return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs,
+  is_new = is_new or nil, bare = #bare > 0 and bare or nil, is_left = is_left or nil,
   is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1,
   renew = ttl and not is_new and tonumber(thread.vectors_until or 0) < now / 1000 + 1.5 * ttl or nil})}
