@@ -1,4 +1,4 @@
-"""Which messages of a thread the caller's list is, which of them it has left, and what of it is new. Pure: no Redis, no clock.
+"""Which messages of a thread the caller's list is, which of them it has left, and what of it is new. Pure.
 
 Clients edit, regenerate, fork, trim and resend conversations. A list with ids, such as the state of a checkpointer, is
 compared by them; of a list without ids, what was said is. Messages behind the first common one that the list does not
@@ -92,31 +92,51 @@ class Followed:
         return bool(self.drop or self.back)
 
 
-class _Thread:
-    """The rows of a thread, in order, and what was said in it."""
+class _Comparison:
+    """The rows of a thread beside the entries of a caller's list."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, entries: Sequence[Entry], kind: Kind, known: Known) -> None:
         self.rows = sorted(known.rows, key=lambda row: row.seq)
         self.said = [row for row in self.rows if _said(row) and row.is_current]
         self.superseded = [row for row in self.rows if _said(row) and not row.is_current]
         self.seqs = [row.seq for row in self.said]
-        self.is_all = known.is_all
         self.unseen = {row.seq for row in self.rows if known.seen <= row.seq < known.until} - known.own
         self.end = max((row.seq for row in self.said if row.writer and row.seq not in self.unseen), default=inf)
-        self.by_id: dict[str, list[Facts]] = {}
+        self.first = self.said[0] if self.said and known.is_all else None
+        self.by_id: dict[str, list[Facts]] = {}  # versions, the one that counts first
         for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):
             self.by_id.setdefault(row.id, []).append(row)
+        self.kind = kind
+        self.found = [self.find(entry) for entry in entries]  # the stored message of each entry
+        pairs = zip(entries, self.found, strict=True)
+        self.entries = [Entry(one.id, _stored_words(row)) if one.words == AS_STORED else one for one, row in pairs]
+        self.gone = {  # indexes of what was deleted
+            at
+            for at, entry in enumerate(self.entries)
+            if (entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, ""))
+            or (entries[at].words == AS_STORED and not self.found[at])
+        }
+        self.edit: Facts | None = None  # the question that was edited: all behind it is superseded
+        self.edited_at = -1
 
     def find(self, entry: Entry) -> Facts | None:
         """Return the message of an id: of several versions that with the same words, else the one that counts."""
         versions = self.by_id.get(entry.id or "", ())
         return next((row for row in versions if _said(row) == entry.words), versions[0] if versions else None)
 
-    def first(self) -> Facts | None:
-        return self.said[0] if self.said and self.is_all else None
+    def edits(self) -> dict[int, int]:
+        """Return what changes in place, as indexes and seqs; note an edited question that ends what is stored."""
+        edited = {}
+        for at, row in enumerate(self.found):
+            if row and _said(row) != self.entries[at].words and not row.is_structured:
+                if self.entries[at].words.startswith("q") and not any(self.found[at + 1 :]):
+                    self.edit, self.edited_at, self.found[at] = row, at, None
+                else:
+                    edited[at] = row.seq
+        return edited
 
     def following(self, position: int, words: str, *, is_program: bool, superseded: bool) -> Facts | None:
-        """Return the next message of the branch if it has these words, else perhaps one that was superseded behind it."""
+        """Return the next message of the branch if it has these words, else perhaps a superseded one behind it."""
         for row in self.said[bisect_right(self.seqs, position) :]:
             if _said(row) == words:
                 return row
@@ -125,16 +145,13 @@ class _Thread:
         others = self.superseded if superseded else ()
         return next((row for row in others if row.seq > position and _said(row) == words), None)
 
-    def walk(
-        self, entries: Sequence[Entry], found: Sequence[Facts | None], at: int, first: Facts, *, superseded: bool = True
-    ) -> dict[int, Facts]:
+    def walk(self, at: int, first: Facts, *, superseded: bool = True) -> dict[int, Facts]:
         """Return the rows of the entries from `at` on, as far as both agree, if the first of them is `first`."""
         matched, position, is_lost = {at: first}, first.seq, False
-        for index in range(at + 1, len(entries)):
-            row = found[index]
-            if row is None and entries[index].words and not is_lost:
-                is_program = not first.writer
-                row = self.following(position, entries[index].words, is_program=is_program, superseded=superseded)
+        for index in range(at + 1, len(self.entries)):
+            row, words = self.found[index], self.entries[index].words
+            if row is None and words and not is_lost:
+                row = self.following(position, words, is_program=not first.writer, superseded=superseded)
                 is_lost = row is None
                 if row is not None:
                     matched[index] = row
@@ -142,100 +159,132 @@ class _Thread:
                 position, is_lost = row.seq, False
         return matched
 
-    def begin(self, entries: Sequence[Entry], found: Sequence[Facts | None], at: int) -> dict[int, Facts]:
+    def begin(self, at: int) -> dict[int, Facts]:
         """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last."""
         best, most = dict[int, "Facts"](), 0
-        has_answer = any(entry.words.startswith("a") for entry in entries[at:])
+        has_answer = any(entry.words.startswith("a") for entry in self.entries[at:])
         for first in (*reversed(self.said), *reversed(self.superseded)):
-            if _said(first) == entries[at].words:
-                matched = self.walk(entries, found, at, first, superseded=not first.is_current)
+            if _said(first) == self.entries[at].words:
+                matched = self.walk(at, first, superseded=not first.is_current)
                 is_tail = any(row.seq >= self.end for row in matched.values()) and first.is_current
-                fits = is_tail or (has_answer and (len(matched) > 1 or first is self.first()))
+                fits = is_tail or (has_answer and (len(matched) > 1 or first is self.first))
                 if fits and len(matched) > most:
-                    best, most = self.walk(entries, found, at, first), len(matched)
+                    best, most = self.walk(at, first), len(matched)
         return best
+
+    def recognise(self) -> None:
+        """Find by their words the messages that have other ids, or none."""
+        entries, found = self.entries, self.found
+        located = [at for at, row in enumerate(found) if row]
+        if located and (first := found[located[0]]):
+            self.note(self.walk(located[0], first))
+        if self.kind == "state" and located:  # a client has sent its list to it: what stands in front is stored
+            last = {_said(row): row for row in (*self.superseded, *self.said)}
+            for at in range(max(located[-1], self.edited_at)):
+                found[at] = found[at] or (last.get(entries[at].words) if entries[at].words else None)
+        start = 0 if not located else located[-1] + 1 if self.kind == "state" else len(entries)
+        rest = [at for at in range(start, len(entries)) if entries[at].words and at not in self.gone and not found[at]]
+        if rest and self.kind == "list" and len(entries) == 1 and self.said and not entries[0].id:
+            newest = self.said[-1]
+            found[0] = newest if _said(newest) == entries[0].words else None  # asked again, as nobody has answered
+        best: dict[int, Facts] = {}
+        for number, at in enumerate(rest if len(rest) > 1 and not self.edit else ()):  # one message is a new question
+            if len(best) >= len(rest) - number:
+                break
+            best = max(best, self.begin(at), key=len)
+        self.note(best)
+
+    def note(self, rows: Mapping[int, Facts]) -> None:
+        """Note the stored messages of entries."""
+        for at, row in rows.items():
+            self.found[at] = row
+
+    def held(self) -> list[Facts]:
+        """Return the rows that the list holds; of several lists in a state, those of the last, in which seqs rise."""
+        held: list[Facts] = []
+        for entry, row in zip(self.entries, self.found, strict=True):
+            if row and held and entry.words and row.seq <= held[-1].seq:
+                held = []
+            if row:
+                held.append(row)
+        return held
+
+    def left(self, held: Sequence[Facts], done: Followed) -> list[int]:
+        """Return the seqs that the list has left behind: what it does not hold behind its first message."""
+        is_list = self.kind == "list"
+        by_words = is_list and not self.edit and len(done.aliases) == len(done.seqs)
+        if done.start is None or (by_words and all(row.writer == "b" for row in held)):
+            return []  # it shares only what a program sends in front of each first turn: perhaps examples
+        seqs = {row.seq for row in held}
+        # a question that is asked again: also an answer to it that the caller could not know goes
+        asked = held[-1].seq if is_list and held and _said(held[-1]).startswith("q") else inf
+        until = next((row.seq for row in self.said if row.seq > asked and _said(row).startswith("q")), inf)
+        includes_programs = bool(held) and not held[0].writer
+        rides = is_list or len(held) < len(done.seqs)  # clients leave out tool traffic
+        left: list[int] = []
+        waiting: list[int] = []  # such traffic stays with the message that it led to
+        for row in self.rows:
+            is_own = row.writer or includes_programs if self.kind != "state" else row.writer == done.writer
+            if not row.is_current or row.seq < done.start:
+                continue
+            if row.seq in seqs:
+                waiting = [] if _said(row) and rides else waiting
+            elif (row.seq not in self.unseen or asked < row.seq < until) and is_own:
+                waiting.append(row.seq)
+                if _said(row):
+                    left, waiting = [*left, *waiting], []
+        return [*left, *waiting]
+
+    def new(self) -> list[int]:
+        """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has."""
+        entries, matched = self.entries, [at for at, row in enumerate(self.found) if row]
+        turn = max(last_question(entries), 0)
+        while turn and entries[turn - 1].words.startswith("q"):
+            turn -= 1
+        begin = matched[0] if matched else 0 if self.edit or not self.rows else turn
+        # a list's tool traffic before it is stored already
+        said = max((at for at in matched if entries[at].words), default=-1)
+        others = (at for at in range(begin, len(entries)) if not self.found[at] and at not in self.gone)
+        return [at for at in others if entries[at].words or self.kind != "list" or at > said]
 
 
 def _said(row: Facts) -> str:
-    """Return the words of a question or an answer, without the sign of a refusal; structured answers count as traffic."""
+    """Return the words of a question or an answer, without the sign of a refusal; structured answers are traffic."""
     return "" if row.words.startswith("as") else row.words.rstrip("!")
 
 
+def _stored_words(row: Facts | None) -> str:
+    return _said(row) if row else ""
+
+
 def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = ()) -> Followed:
-    """Decide what a list means for a thread. `left_out` are seqs of messages that memory itself has taken out of the list."""
+    """Decide what a list means for a thread. `left_out` are seqs of messages that memory has taken out of the list."""
     if kind == "list" and known.branch is None and is_new_turn(entries, known):
         return Followed(new=[*range(len(entries))])
-    thread, done = _Thread(known), Followed()
-    gone = {
-        at
-        for at, entry in enumerate(entries)
-        if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")
-    }
-    found = [thread.find(entry) for entry in entries]
-    if any(entry.words == AS_STORED for entry in entries):
-        gone |= {at for at, entry in enumerate(entries) if entry.words == AS_STORED and not found[at]}
-        pairs = zip(entries, found, strict=True)
-        entries = [
-            one._replace(words=_said(row) if row else "") if one.words == AS_STORED else one for one, row in pairs
-        ]
-    edit: Facts | None = None
-    edited_at = -1
-    for at, row in enumerate(found):
-        if row and _said(row) != entries[at].words and not row.is_structured:
-            if entries[at].words.startswith("q") and not any(found[at + 1 :]):
-                edit, edited_at, found[at] = row, at, None  # its old words are superseded, with all behind them
-                done.again.append(row.id)
-            else:
-                done.edited[at] = row.seq
+    both, done = _Comparison(entries, kind, known), Followed()
+    done.edited = both.edits()
     if kind != "part":
-        _recognise(thread, entries, found, kind, gone, edited_at)
+        both.recognise()
+    found, held, edited = both.found, both.held(), [both.edit] if both.edit else []
+    done.again = [row.id for row in edited]
     done.aliases = {at: row.id for at, row in enumerate(found) if row and row.id != entries[at].id}
     done.seqs = {at: row.seq for at, row in enumerate(found) if row}
-    held = _last_list(entries, found)
-    if held or edit:  # an edited question begins a branch, too; its older words may begin the thread's
-        done.start = min(one.seq for row in (*held, *([edit] if edit else ())) for one in thread.by_id[row.id])
+    if held or edited:  # an edited question begins a branch, too; its older words may begin the thread's
+        done.start = min(one.seq for row in (*held, *edited) for one in both.by_id[row.id])
     if kind == "state":
-        own = next((row.writer for row in (*held, *([edit] if edit else [])) if row.writer.startswith("s")), None)
-        done.writer = own or f"s{known.next_seq}"
+        own = (row.writer for row in (*held, *edited) if row.writer.startswith("s"))
+        done.writer = next(own, f"s{known.next_seq}")
     if kind != "part":
         done.back = sorted({row.seq for row in held if not row.is_current})
-        done.drop = [seq for seq in _left(thread, found, held, edit, kind, done) if seq not in left_out]
+        done.drop = [seq for seq in both.left(held, done) if seq not in left_out]
     if known.branch is not None:  # its context may have held more of the list
         done.drop = sorted({*done.drop, *known.branch.drop} - {*done.seqs.values()})
         done.back = sorted({*done.back, *known.branch.back})
-    done.new = _new(thread, entries, found, kind, gone, has_edit=edit is not None)
-    before = {entries[at].words[:1] for at in range(min(done.seqs))} if done.seqs else set()
-    done.is_older = kind == "list" and {"q", "a"} <= before and len(held) > 1 and held[0] is thread.first() and not gone
+    done.new = both.new()
+    before = {both.entries[at].words[:1] for at in range(min(done.seqs, default=0))}
+    is_behind = len(held) > 1 and held[0] is both.first and not both.gone
+    done.is_older = kind == "list" and {"q", "a"} <= before and is_behind
     return done
-
-
-def _recognise(
-    thread: _Thread, entries: Sequence[Entry], found: list[Facts | None], kind: Kind, gone: set[int], edited_at: int
-) -> None:
-    """Find by their words the messages that have other ids, or none."""
-    located = [at for at, row in enumerate(found) if row]
-    first = found[located[0]] if located else None
-    if first is not None:
-        for index, row in thread.walk(entries, found, located[0], first).items():
-            found[index] = row
-    if (
-        kind == "state" and located
-    ):  # a client has sent its list to it: what is in front of the last known one is stored
-        last = {_said(row): row for row in (*thread.superseded, *thread.said)}
-        for at in range(max(located[-1], edited_at)):
-            found[at] = found[at] or (last.get(entries[at].words) if entries[at].words else None)
-    start = 0 if not located else located[-1] + 1 if kind == "state" else len(entries)
-    rest = [at for at in range(start, len(entries)) if entries[at].words and at not in gone and not found[at]]
-    if rest and kind == "list" and len(entries) == 1 and thread.said and not entries[0].id:
-        newest = thread.said[-1]
-        found[0] = newest if _said(newest) == entries[0].words else None  # asked again, as nobody has answered
-    best: dict[int, Facts] = {}
-    for number, at in enumerate(rest if len(rest) > 1 and edited_at < 0 else ()):  # one message is a new question
-        if len(best) >= len(rest) - number:
-            break
-        best = max(best, thread.begin(entries, found, at), key=len)
-    for index, row in best.items():
-        found[index] = row
 
 
 def is_new_turn(entries: Sequence[Entry], known: Known) -> bool:
@@ -260,72 +309,3 @@ def is_one_turn(entries: Sequence[Entry]) -> bool:
     """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
     kinds = "".join(entry.words[:1] for entry in entries)
     return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")
-
-
-def _last_list(entries: Sequence[Entry], found: Sequence[Facts | None]) -> list[Facts]:
-    """Return the rows that the list holds; of several lists in a state, those of the last, in which seqs rise."""
-    held: list[Facts] = []
-    for entry, row in zip(entries, found, strict=True):
-        if row and held and entry.words and row.seq <= held[-1].seq:
-            held = []
-        if row:
-            held.append(row)
-    return held
-
-
-def _left(
-    thread: _Thread,
-    found: Sequence[Facts | None],
-    held: Sequence[Facts],
-    edit: Facts | None,
-    kind: Kind,
-    done: Followed,
-) -> list[int]:
-    """Return the seqs that the list has left behind: what it does not hold behind its first message."""
-    by_words = kind == "list" and not edit and len(done.aliases) == len(done.seqs)
-    if done.start is None or (by_words and all(row.writer == "b" for row in held)):
-        return []  # it shares only what a program sends in front of each first turn: perhaps examples
-    seqs = {row.seq for row in held}
-    # a question that is asked again: also an answer to it that the caller could not know goes
-    is_asked_again = kind == "list" and held and _said(held[-1]).startswith("q")
-    asked = held[-1].seq if is_asked_again else inf
-    until = next((row.seq for row in thread.said if row.seq > asked and _said(row).startswith("q")), inf)
-    includes_programs = bool(held) and not held[0].writer
-    rides = kind == "list" or len(held) < sum(1 for row in found if row)  # clients leave out tool traffic
-    left: list[int] = []
-    waiting: list[int] = []  # such traffic stays with the message that it led to
-    for row in thread.rows:
-        is_own = row.writer == done.writer if kind == "state" else row.writer or includes_programs
-        if not row.is_current or row.seq < done.start:
-            continue
-        if row.seq in seqs:
-            waiting = [] if _said(row) and rides else waiting
-        elif (row.seq not in thread.unseen or asked < row.seq < until) and is_own:
-            waiting.append(row.seq)
-            if _said(row):
-                left, waiting = [*left, *waiting], []
-    return [*left, *waiting]
-
-
-def _new(
-    thread: _Thread,
-    entries: Sequence[Entry],
-    found: Sequence[Facts | None],
-    kind: Kind,
-    gone: set[int],
-    *,
-    has_edit: bool,
-) -> list[int]:
-    """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has."""
-    matched = [at for at, row in enumerate(found) if row]
-    turn = max(last_question(entries), 0)
-    while turn and entries[turn - 1].words.startswith("q"):
-        turn -= 1
-    begin = matched[0] if matched else 0 if has_edit or not thread.rows else turn
-    # a list's tool traffic before it is stored already
-    said = max((at for at in matched if entries[at].words), default=-1)
-    return [
-        at
-        for at in range(begin, len(entries))
-        if not found[at] and at not in gone and (entries[at].words or kind != "list" or at > said)
-    ]

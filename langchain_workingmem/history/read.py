@@ -20,7 +20,7 @@ from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from langchain_workingmem._engine.plan import Command, Plan
@@ -58,22 +58,12 @@ class PageOfThread:
     vectors: list[list[Any]] = field(default_factory=list)  # HGETALL of each
 
     @classmethod
-    def read(
-        cls, reply: Any, thread_id: str, user_id: str | None, *, newest: bool = False, superseded: bool = False
-    ) -> PageOfThread:
-        """Read a reply; raise what it refuses."""
-        found = read_reply(reply, thread_id, user_id)
-        facts = [Facts.read(text, is_current=not superseded) for text in found.get("shown") or ()]
-        bodies, vectors = reply[1], [*(reply[2] if len(reply) > 2 else ())]
-        order = slice(None, None, -1 if newest else 1)
-        return cls(
-            thread_id,
-            found.get("total", 0),
-            found.get("owner"),
-            facts[order],
-            bodies[order],
-            vectors[order],
-        )
+    def read(cls, reply: Any, thread_id: str, user_id: str | None, wanted: Mapping[str, Any]) -> PageOfThread:
+        """Read the reply to a `page_command`; raise what it refuses."""
+        found, order = read_reply(reply, thread_id, user_id), slice(None, None, -1 if "newest" in wanted else 1)
+        facts = [Facts.read(text, is_current="superseded" not in wanted) for text in found.get("shown") or ()]
+        parts = (facts[order], reply[1][order], reply[2][order])
+        return cls(thread_id, found.get("total", 0), found.get("owner"), *parts)
 
     def rows(self) -> list[StoredMessage]:
         """Return the messages, without those that cannot be read."""
@@ -92,12 +82,11 @@ def read_page(
 ) -> Plan[tuple[PageOfThread, list[Any]]]:
     """Read a page of a thread, and the replies to the commands `beside`. One round trip."""
     reply, *others = yield from send(page_command(state, thread_id, user_id, wanted), *beside)
-    newest, superseded = bool(wanted.get("newest")), bool(wanted.get("superseded"))
-    return PageOfThread.read(reply, thread_id, user_id, newest=newest, superseded=superseded), others
+    return PageOfThread.read(reply, thread_id, user_id, wanted), others
 
 
 def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
-    """Make the messages of rows, with their media; without those that cannot be read. One round trip a thread where some have media."""
+    """Make the messages of rows, with their media; those that cannot be read are left out. One round trip for media."""
     yield from with_media(state, rows)
     size = sum(len(str(row.record["data"]["content"])) for row in rows)
     return (yield from compute(partial(readable, rows), size))
@@ -109,10 +98,7 @@ def readable(rows: Iterable[StoredMessage]) -> list[StoredMessage]:
 
 
 def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: bool = False) -> Plan[None]:
-    """Put the long strings that lie beside bodies back into rows. One round trip, none without such rows.
-
-    A row whose strings are lost, deleted meanwhile or evicted, cannot be read then; with `keep_lost` it stays as it is.
-    """
+    """Put long strings back into rows; a row that has lost its own cannot be read, unless `keep_lost`."""
     waiting = [row for row in rows if "media" in row.record]
     if not waiting:
         return
@@ -128,8 +114,8 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
             row.record["type"] = "gone"
 
 
-# ---------------------------------------------------------------------- all threads of a user They live in different
-# slots of a cluster, so no key can hold all of their messages, and a page is a merge of the times of each.
+# ---------------------------------------------------------------------- all threads of a user
+# They live in different slots of a cluster, so no key holds all messages: a page is a merge of the times of each.
 
 
 def of_user(
@@ -160,7 +146,7 @@ def of_user(
 
 
 def _threads(state: MemoryState, user_id: str) -> Plan[list[tuple[str, int, int]]]:
-    """Return the id of each thread that has messages, their number, and the time of the last. One round trip per 10,000."""
+    """Return the id of each thread with messages, their number, and the time of the last. One round trip per 10,000."""
     index, found, last = state.keys.threads_index, list[tuple[str, int, int]](), None
     while True:
         where = build_filter(user_id=user_id, since=last and last[0])
@@ -189,14 +175,14 @@ def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) ->
 
 
 def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]) -> Plan[list[PageOfThread]]:
-    """Read from many threads; a thread with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
+    """Read from many threads; one with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
     pages: list[PageOfThread] = []
     for start in range(0, len(asked), ASKED):
         some = asked[start : start + ASKED]
         calls = (page_command(state, id, user_id, wanted) for id, wanted in some)
-        for (id, _), reply in zip(some, (yield from send(*calls)), strict=True):
+        for (id, wanted), reply in zip(some, (yield from send(*calls)), strict=True):
             try:
-                pages.append(PageOfThread.read(reply, id, user_id))
+                pages.append(PageOfThread.read(reply, id, user_id, wanted))
             except WorkingMemError:
                 pages.append(PageOfThread(id))
     return pages

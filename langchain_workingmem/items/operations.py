@@ -1,56 +1,216 @@
-"""The plans of a LangGraph store: a batch of operations, and each of its reads, writes and searches."""
+"""One LangGraph store: its indexes, the form in which its items are stored, and the plans of its operations.
+
+An item is one hash, named by a digest of its namespace and key; `docs/storage-layout.md` has its fields. Every string,
+number and boolean of a value has a label in the index: a digest of its path and itself. So the server decides equality
+without declared fields; the rest of a filter is checked on the values that it returns.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, chain, pairwise, takewhile
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp, validate_op_namespace
+from langgraph.store import base
+from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp
 
-from langchain_workingmem._engine.calls import Texts
-from langchain_workingmem._engine.plan import Call, Effect, Plan, Send, compute, persist, send
+from langchain_workingmem._engine.plan import Plan, compute, send
+from langchain_workingmem._redis import queries
 from langchain_workingmem._redis.codec import dump
 from langchain_workingmem._redis.filters import Filter
-from langchain_workingmem._redis.indexes import search_with_repair
+from langchain_workingmem._redis.indexes import ensure_index, no_index, register_index_settings, search_with_repair
 from langchain_workingmem._redis.keys import hash_tag
-from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
+from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, pack, rows_of
+from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem._text.unicode import keep_ends, to_utf8
-from langchain_workingmem.checks import LARGEST, at_least, one_of
-from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items.state import (
-    FIELDS,
-    ITEM,
-    Row,
-    StoreState,
-    digest_of,
-    item_digest,
-    labels,
-    labels_of,
-    parts_of,
-    read_items,
-    to_json,
-)
+from langchain_workingmem.checks import LARGEST, as_tuple, at_least, one_of
+from langchain_workingmem.errors import EmbeddingSizeError, OptionError
+from langchain_workingmem.options import IndexOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from langgraph.store.base import MatchCondition
+    from langgraph.store.base import IndexConfig, MatchCondition
 
+    from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._engine.plan import Argument, Command
+    from langchain_workingmem._redis.filters import Names
+    from langchain_workingmem._redis.keys import Keys
 
-T = TypeVar("T")
+ITEM = Script("items/item")
+Row: TypeAlias = "dict[bytes, bytes]"
+FIELDS = ("namespace", "key", "value", "created_at", "updated_at", "ttl")  # in the order of item.lua
 Scored: TypeAlias = tuple[Row, float | None]
 Op: TypeAlias = "GetOp | SearchOp | PutOp | ListNamespacesOp"
-
+_DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's
+_INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
+_MOST_LABELLED = 128  # characters: longer values have no label, because filters hardly ever ask for them
+_log = logging.getLogger("langchain_workingmem")
+to_json = json.JSONEncoder(separators=(",", ":")).encode  # writes ASCII, which can hold every str, lone surrogates too
 _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64 bits
 _DEEPEST = 1_000_000  # offset that Search takes
 _STEP = 10_000  # rows of a reply: the server allocates as many as are asked for, and crashes without memory for them
 _LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" for name in FIELDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Which texts of an item are embedded, and how the vectors are compared."""
+
+    dims: int | None = None  # None: the size that the model gives
+    paths: tuple[str, ...] = ("$",)
+    options: IndexOptions = field(default_factory=lambda: IndexOptions(dtype="float32"))
+
+    @classmethod
+    def of(cls, index: IndexConfig) -> Self:
+        """Check LangGraph's IndexConfig."""
+        given = cast("Mapping[str, Any]", index)
+        dims, distance = given.get("dims"), given.get("distance_type", "cosine")
+        if dims is not None:
+            at_least(dims, 1, "index['dims']")
+        one_of(distance, _DISTANCES, "index['distance_type']")
+        if unused := [name for name in given if name not in _INDEX_KEYS and not name.startswith("__")]:
+            _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
+        # LangGraph's SqliteStore calls them "text_fields"
+        paths = _check_paths(given.get("fields") or given.get("text_fields") or ["$"], "index['fields']")
+        return cls(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance]), dtype="float32"))
+
+    def texts(self, value: Mapping[str, Any], index: Sequence[str] | Literal[False] | None) -> list[str]:
+        """Return the texts of a value to embed, without blank ones, whose vectors have no direction."""
+        if index is False:
+            return []
+        paths = self.paths if index is None else _check_paths(index, "index")
+        found = (to_utf8(text) for path in paths for text in base.get_text_at_path(value, path))
+        return list(dict.fromkeys(text for text in found if text.strip()))
+
+
+def _check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
+    found = as_tuple(paths, name, "paths")
+    for path in found:
+        if not isinstance(path, str) or not path:
+            raise OptionError(f"{name} holds {shown(path)}", remedy="name fields, such as 'text' or 'notes[*]'")
+    return found
+
+
+@dataclass(slots=True)
+class StoreState:
+    """The keys and indexes of one store."""
+
+    keys: Keys
+    embedder: Embedder
+    vectors: Vectors | None = None  # None: no vector search
+    create: bool = True  # False: attach only, never create an index
+    layout_known: bool = False  # the storage layout of the database has been checked
+    secret: bytes | None = None  # of marks, which a store has no use for
+    is_ready: bool = False
+    dims: int | None = None  # of the vector index, once it is known
+
+    def setup(self) -> Plan[None]:
+        """Create or check the indexes: a few round trips the first time, none later."""
+        if self.is_ready:
+            return
+        if self.create:
+            yield from ensure_index(queries.items_schema(self.keys))
+        if self.vectors is not None:
+            dims = self.vectors.dims or (yield from self.embedder.dimensions())
+            wanted = self.vectors.options.attributes(dims)
+            settings = self.keys.item_vectors_settings
+            (stored,) = yield from register_index_settings(settings, wanted, create=self.create)
+            if stored is None:
+                raise no_index(f"there is no index {self.keys.item_vectors_index!r}")
+            if stored["dims"] != dims:
+                raise self._other_size(stored["dims"], dims)
+            if stored != wanted:
+                seen = f"the store's vectors were indexed with {stored}, index= asks for {wanted}"
+                raise OptionError(seen, remedy="use the settings of the index")
+            if self.create:
+                yield from ensure_index(queries.item_vectors_schema(self.keys, wanted))
+            self.dims = dims
+        self.is_ready = True
+
+    def refresh(self) -> Plan[None]:
+        """Check the indexes again, and create those that are gone."""
+        self.is_ready = False
+        yield from self.setup()
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Plan[list[bytes | None]]:
+        """Embed texts; None for zero vectors, which have no direction."""
+        if not texts:
+            return []
+        vectors = yield from self.embedder.embed(texts, query=query)
+        if vectors.shape[1] != self.dims:
+            raise self._other_size(self.dims or 0, vectors.shape[1])
+        packed = pack(vectors, "float32", "")
+        return [one if vector.any() else None for one, vector in zip(packed, vectors, strict=True)]
+
+    def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
+        name = self.keys.item_vectors_index
+        seen = (
+            f"index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must match"
+        )
+        remedy = "use the model that the store was made with, or another key_prefix"
+        return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
+
+
+# ---------------------------------------------------------------------- items
+
+
+def digest_of(parts: Sequence[str]) -> str:
+    """Return a digest of 128 bits of a list of strings."""
+    return hashlib.blake2b(to_json(list(parts)).encode(), digest_size=16).hexdigest()
+
+
+def item_digest(op: GetOp | PutOp) -> str:
+    """Return the digest that names the item of an operation."""
+    return digest_of([*op.namespace, op.key])
+
+
+def read_items(keys: Keys, wanted: Mapping[str, bool]) -> Plan[dict[str, Row]]:
+    """Read items by digest, without "value" where there is none; True renews a TTL. One round trip, none without digests."""
+    calls = [ITEM.call(keys.of_item(digest), "refresh" if renews else "get") for digest, renews in wanted.items()]
+    rows = {}
+    for digest, reply in zip(wanted, (yield from send(*calls)) if calls else [], strict=True):
+        row = {name.encode(): value for name, value in zip(FIELDS, reply, strict=False) if value is not None}
+        rows[digest] = row | {b"__key": f"{{{digest}}}".encode()}
+    return rows
+
+
+def parts_of(row: Row) -> dict[str, Any]:
+    """Read the arguments of LangGraph's `Item`."""
+    return {
+        "namespace": tuple(json.loads(row[b"namespace"])),
+        "key": json.loads(row[b"key"]),
+        "value": json.loads(row[b"value"]),
+        "created_at": from_micros(row[b"created_at"]),
+        "updated_at": from_micros(row[b"updated_at"]),
+    }
+
+
+def labels(value: Mapping[str, Any], names: Names = ()) -> Iterator[str]:
+    """Return the labels of a value, those of nested objects included."""
+    for key, part in value.items():
+        if isinstance(part, Mapping):
+            yield from labels(part, (*names, key))
+        else:
+            yield from labels_of((*names, key), part) or ()
+
+
+def labels_of(names: Names, value: Any) -> list[str] | None:
+    """Return the label of items that have this value at these names, equal ones alike; None for one without a label."""
+    written = f'"{value}' if isinstance(value, str) else ""
+    if isinstance(value, int | float) and abs(value) < 10**_MOST_LABELLED:  # a bool too; neither infinite nor NaN
+        written = str(int(value) if value == int(value) else value)
+    if not 0 < len(written) <= _MOST_LABELLED:
+        return None
+    return [hashlib.blake2b(to_json([*names, written]).encode(), digest_size=8).hexdigest()]
 
 
 # ---------------------------------------------------------------------- batches
@@ -59,33 +219,39 @@ _LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" f
 def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
     """Do all reads, then the last write to each item.
 
-    One round trip for all gets, one for all writes, and for all searches those of the longest; one call of the model
-    for all puts and one for all searches.
+    One round trip for all gets, those of each search, and one for all writes, with one call of the model.
     """
-    ops = list(ops)
-    reads: dict[int, Callable[[], Plan[Any]]] = {}
-    writes: dict[tuple[tuple[str, ...], str], Callable[[], Plan[Any]]] = {}
-    for number, op in enumerate(ops):
+    ops = [*ops]
+    for op in ops:
         _check(op)
-        if isinstance(op, PutOp):
-            writes[tuple(op.namespace), op.key] = _put(state, op)
-        else:
-            reads[number] = partial(_READS[type(op)], state, op)
-    if not all(isinstance(op, GetOp) for op in ops):
+    gets = [op for op in ops if isinstance(op, GetOp)]
+    writes = [*{(tuple(op.namespace), op.key): _write(state, op) for op in ops if isinstance(op, PutOp)}.values()]
+    if len(gets) < len(ops):
         yield from state.setup()
-    replies = yield from search_with_repair(
-        lambda: together(make() for make in reads.values()), state.refresh, create=state.create
-    )
-    yield from together(make() for make in writes.values())
-    found = dict(zip(reads, replies, strict=True))
-    return [found.get(number) for number in range(len(ops))]
+    items = yield from read_items(state.keys, {item_digest(op): bool(op.refresh_ttl) for op in gets})
+    found: list[Any] = []
+    for op in ops:
+        if isinstance(op, GetOp):
+            row = items[item_digest(op)]
+            found.append(Item(**parts_of(row)) if b"value" in row else None)
+        elif isinstance(op, PutOp):
+            found.append(None)
+        else:
+            reading: Any = search if isinstance(op, SearchOp) else _namespaces
+            read = partial(reading, state, op)
+            found.append((yield from search_with_repair(read, state.refresh, create=state.create)))
+    vectors = iter((yield from state.embed([text for _, texts in writes for text in texts])))
+    calls = [call(*[one for one in islice(vectors, len(texts)) if one is not None]) for call, texts in writes]
+    if calls:
+        yield from send(*calls)
+    return found
 
 
 def _check(op: Op) -> None:
-    if type(op) not in (*_READS, PutOp):
+    if type(op) not in (GetOp, SearchOp, ListNamespacesOp, PutOp):
         remedy = "pass GetOp, SearchOp, PutOp or ListNamespacesOp"
         raise OptionError(f"unknown operation {type(op).__name__}", remedy=remedy)
-    validate_op_namespace(op)
+    base.validate_op_namespace(op)
     if isinstance(op, GetOp | PutOp) and not isinstance(op.key, str):
         raise OptionError(f"key={shown(op.key)}", remedy="use a str")
     if isinstance(op, SearchOp | ListNamespacesOp):
@@ -97,74 +263,14 @@ def _check(op: Op) -> None:
         at_least(op.max_depth, 1, "max_depth")
 
 
-def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
-    """Run plans side by side: simultaneous commands share one round trip, simultaneous texts one call of the model.
-
-    Embedding goes first, so that when the model fails, a plan that embeds before it writes has written nothing. The
-    first error ends all plans.
-    """
-    running = list(plans)
-    results: list[Any] = [None] * len(running)
-    waiting: dict[int, Effect[object]] = {}
-
-    def resume(number: int, outcome: Any) -> None:
-        try:
-            waiting[number] = running[number].send(outcome)
-        except StopIteration as done:
-            waiting.pop(number, None)
-            results[number] = done.value
-
-    try:
-        for number in range(len(running)):
-            resume(number, None)
-        while waiting:
-            merged, parts = _merge(waiting)
-            reply: Any = (yield from persist(merged)) if isinstance(merged, Send) else (yield merged)
-            for number, part in parts.items():
-                resume(number, reply if part is None else reply[part])
-    finally:
-        for plan in running:
-            plan.close()
-    return results
-
-
-def _merge(waiting: Mapping[int, Effect[object]]) -> tuple[Effect[object], dict[int, slice | None]]:
-    """Join effects of one kind; return also which part of the reply belongs to which plan, None for all of it."""
-    asked = {at: each.about for at, each in waiting.items() if isinstance(each, Call) and isinstance(each.about, Texts)}
-    for query in (False, True):
-        texts = {at: about.texts for at, about in asked.items() if about.query is query}
-        if texts:
-            embedder = asked[min(texts)].embedder
-            return embedder.embed(list(chain(*texts.values())), query=query), _slices(texts)
-    sends = {number: effect for number, effect in waiting.items() if isinstance(effect, Send) and not effect.node}
-    if sends:
-        commands = {number: effect.commands for number, effect in sends.items()}
-        at_most_once = any(effect.at_most_once for effect in sends.values())
-        in_order = any(effect.in_order for effect in sends.values())
-        return Send(list(chain(*commands.values())), at_most_once, in_order), _slices(commands)
-    number, effect = next(iter(waiting.items()))
-    return effect, {number: None}
-
-
-def _slices(shares: Mapping[int, Sequence[Any]]) -> dict[int, slice | None]:
-    ends = accumulate(map(len, shares.values()), initial=0)
-    return {number: slice(*span) for number, span in zip(shares, pairwise(ends), strict=True)}
-
-
 # ---------------------------------------------------------------------- one item
 
 
-def _get(state: StoreState, op: GetOp) -> Plan[Item | None]:
-    """Read an item. One round trip."""
-    (row,) = yield from read_items(state.keys, [item_digest(op)], refresh=bool(op.refresh_ttl))
-    return Item(**parts_of(row)) if b"value" in row else None
-
-
-def _put(state: StoreState, op: PutOp) -> Callable[[], Plan[object]]:
-    """Check a put or a deletion, and return its plan. One round trip, after a call of the model."""
+def _write(state: StoreState, op: PutOp) -> tuple[Callable[..., Command], list[str]]:
+    """Check a put or a deletion; return what makes its call of its vectors, and the texts of these."""
     keys = state.keys.of_item(item_digest(op))
     if op.value is None:
-        return partial(send, ITEM.call(keys, "delete"))
+        return partial(ITEM.call, keys, "delete"), []
     arguments: list[Argument] = [
         "" if op.ttl is None else millis(op.ttl, "ttl"),
         to_json(list(op.namespace)),
@@ -174,12 +280,7 @@ def _put(state: StoreState, op: PutOp) -> Callable[[], Plan[object]]:
         ",".join(dict.fromkeys(labels(op.value))),
     ]
     texts = state.vectors.texts(op.value, op.index) if state.vectors else []
-
-    def put() -> Plan[object]:
-        vectors = (yield from state.embed(texts)) if texts else []
-        return (yield from send(ITEM.call(keys, "put", *arguments, *vectors)))
-
-    return put
+    return partial(ITEM.call, keys, "put", *arguments), texts
 
 
 def _json_of(op: PutOp) -> bytes:
@@ -223,8 +324,7 @@ def search(state: StoreState, op: SearchOp) -> Plan[list[SearchItem]]:
     find = partial(_nearest, text=text) if text.strip() and state.vectors else _latest
     found = yield from find(state, where, unsure, op.offset, op.limit)
     if op.refresh_ttl:
-        digests = [hash_tag(row[b"__key"]) for row, _ in found if b"ttl" in row]
-        yield from read_items(state.keys, digests, refresh=True)
+        yield from read_items(state.keys, {hash_tag(row[b"__key"]): True for row, _ in found if b"ttl" in row})
     size = sum(len(row[b"value"]) for row, _ in found)
     return (yield from compute(lambda: [SearchItem(**parts_of(row), score=score) for row, score in found], size))
 
@@ -252,9 +352,9 @@ def _nearest(
     """
     index, end = state.keys.item_vectors_index, offset + limit
     found, depth = list[Scored](), min(2 * end, _STEP)
-    query = yield from state.embed([text], query=True)
-    while query:
-        steps = "PARAMS", 2, "vector", query[0], "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
+    (query,) = yield from state.embed([text], query=True)
+    while query is not None:
+        steps = "PARAMS", 2, "vector", query, "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
         rows = yield from _alive(index, where, steps, f"=>[KNN {depth} @vector $vector AS distance]")
         found = yield from _passing(unsure, (yield from _best(state, [row for row in rows if row])))
         if len(rows) < depth or len(found) >= end:
@@ -262,7 +362,7 @@ def _nearest(
         depth *= 4
     page = found[offset:end]
     if len(page) < limit:
-        others = _all(where, "@vectors:{0}") if query else where
+        others = where if query is None else _all(where, "@vectors:{0}")
         page += yield from _latest(state, others, unsure, max(0, offset - len(found)), limit - len(page))
     return page
 
@@ -284,8 +384,7 @@ def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[Scored]]:
         best.setdefault(digest, float(row[b"distance"]))
         if b"value" in row:
             items[digest] = row
-    missing = [digest for digest in best if digest not in items]
-    items |= zip(missing, (yield from read_items(state.keys, missing)), strict=True)
+    items |= yield from read_items(state.keys, {digest: False for digest in best if digest not in items})
     metric = state.vectors.options.distance if state.vectors else ""
     return [
         (items[digest], -math.sqrt(max(0.0, distance)) if metric == "l2" else 1 - distance)
@@ -337,6 +436,3 @@ def _alive(index: str, where: str, steps: Sequence[Argument], nearest: str = "")
     if any(float(row[b"first"]) < now for row in rows_of(earliest)):
         (reply,) = yield from send(command(f"(-@expires_at:[-inf ({now}])"))
     return rows_of(reply)
-
-
-_READS: dict[type[Any], Callable[..., Plan[Any]]] = {GetOp: _get, SearchOp: search, ListNamespacesOp: _namespaces}

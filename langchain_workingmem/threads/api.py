@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import LARGEST, at_least
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.display.bars import progress_bar
@@ -18,7 +17,7 @@ from langchain_workingmem.errors import IdError, OptionError, RedisConnectionErr
 from langchain_workingmem.history import read_page, selection
 from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.copies import Saver, Writer, copy_messages, copy_working_memory
+from langchain_workingmem.threads.copies import Saver, copy_messages, copy_working_memory, name_thread
 from langchain_workingmem.threads.copies import backfill as plan_backfill
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, make_document, size_of, write_revision
@@ -100,8 +99,8 @@ class Threads(Operations):
         """List the threads of one user or of all, newest first. One round trip per page.
 
         `metadata` is a filter as in `recall.search`: equality with any key, operators for keys that
-        `Memory(thread_filters=...)` names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), a page
-        costs two round trips and the metadata named of all these threads; more than 500,000 are an `OptionError`. A
+        `Memory(thread_filters=...)` names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), each
+        page reads title and metadata of all these threads; more than 500,000 are an `OptionError`. A
         thread that changes while you page by `updated_at` moves to the newest end. By `created_at` you see each thread
         exactly once.
         """
@@ -206,13 +205,12 @@ class Threads(Operations):
         own = {} if new_thread_id is not None else {"is_own": True}  # a new id: the call may be repeated
         pairs = in_pairs({**fields, "source_id": encode(thread_id)})
         copy = yield from changed(state, id, owner, "create", set=pairs, **own)
-        writer = Writer(state=state, thread_id=id, owner=owner, created_at=str(to_micros(copy.created_at)))
         try:
-            copied = yield from copy_messages(core, thread_id, writer, wanted, message_ids)
-            ids = {facts.id: new for facts, new in copied}
-            for facts, new in copied if title is None and made_from is not None else ():
+            copied = yield from copy_messages(core, thread_id, copy, wanted, message_ids)
+            ids = {facts.id: new for facts, new, _ in copied}
+            for facts, _, seq in copied if title is None and made_from is not None else ():
                 if facts.seq == int(made_from):
-                    yield from writer.name(origin.title or "", new)
+                    yield from name_thread(state, id, owner, origin.title or "", seq)
             if has_rows:
                 rows = yield from export_rows(state, thread_id)
                 yield from restore_rows(state, id, owner, rows, ids)
@@ -264,7 +262,7 @@ class Threads(Operations):
         do not belong at their end. End the runs of a thread before: what an agent stores meanwhile may stand between
         older messages.
 
-        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to three round trips
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to two round trips
         per thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
         vectors, then `EmbeddingError` is raised, or logged with on_error="log".
         """

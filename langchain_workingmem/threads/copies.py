@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import messages_from_dict
 
@@ -35,7 +36,7 @@ from langchain_workingmem.threads.operations import in_pairs
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointTuple
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.models import StoredMessage, Thread
     from langchain_workingmem.options import RecallOptions
 
 Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]  # one, or by the metadata of the checkpoints
@@ -60,96 +61,102 @@ MOST = 1_000_000  # checkpoints that are listed; RedisSaver lists 10,000 unless 
 # ---------------------------------------------------------------------- writing
 
 
-@dataclass(slots=True, kw_only=True)
-class Writer:
-    """Adds messages to a thread, in steps. What the thread has, or has deleted, stays as it is."""
+class Older(NamedTuple):
+    """A message to write, with its vectors and the digest of their settings."""
 
-    state: MemoryState
-    thread_id: str
-    owner: str
-    deleted: Sequence[str] = ()  # ids that it does not take
-    created_at: str | None = None  # of the thread, if it must be the same at each step
-    embeds: bool = False  # the messages, until the model fails; else they come with their vectors
-    seqs: dict[str, int] = field(default_factory=dict)  # of the messages that were new, by id
-    written: int = 0
-    skipped: int = 0
+    draft: Draft
+    settings: str = ""
+    vectors: Sequence[bytes] = ()
+
+
+class Written(NamedTuple):
+    """What `write_older` has done."""
+
+    seqs: dict[str, int]  # of the messages that were new, by id
+    messages: int = 0  # how many were new
+    is_new: bool = False  # the thread
     failure: Exception | None = None  # of the embedding model
-    _waiting: list[tuple[Draft, Sequence[bytes]]] = field(default_factory=list)
-    _settings: str = ""  # of the vectors that wait
-    _bytes: int = 0
-    _again: set[str] = field(default_factory=set)  # ids of edited questions, whose other words have the same
-    _ids: dict[str, bool] = field(default_factory=dict)  # of what was added; whether a current one was
 
-    def create(self, fields: Mapping[str, str]) -> Plan[bool]:
-        """Create the thread, unless it exists; tell whether it is new. One round trip."""
-        try:
-            yield from change_thread(self.state, self.thread_id, self.owner, "create", set=in_pairs(fields))
-        except ThreadExistsError:
-            return False
-        return True
 
-    def add(self, draft: Draft, settings: str = "", vectors: Sequence[bytes] = ()) -> Plan[None]:
-        """Add a message to the next step, with its vectors and the digest of their settings."""
-        if draft.id in self._ids:
-            yield from self.flush()
-            if draft.id not in self.seqs or (self._ids[draft.id] and not draft.is_superseded):
-                self.skipped += 1
-                return
-            self._again.add(draft.id)
-        self._ids[draft.id] = self._ids.get(draft.id, False) or not draft.is_superseded
-        size = sum(map(len, (draft.body, *draft.chunks, *draft.media, *vectors)))
-        if len(self._waiting) >= BATCH or self._bytes + size > STEP_BYTES or settings != self._settings:
-            yield from self.flush()
-        self._waiting.append((draft, vectors))
-        self._settings, self._bytes = settings, self._bytes + size
+def write_older(
+    state: MemoryState,
+    thread_id: str,
+    owner: str,
+    older: Iterable[Older],
+    *,
+    fields: Mapping[str, str] | None = None,
+    deleted: Sequence[str] = (),
+    created_at: str | None = None,
+    embeds: bool = False,
+) -> Plan[Written]:
+    """Add messages to a thread, in steps; what it has, or has deleted, stays as it is, and `deleted` ids are not taken.
 
-    def flush(self) -> Plan[None]:
-        """Write what waits in one atomic step, without those messages that the thread has or has deleted."""
-        ready, vectors = [draft for draft, _ in self._waiting], [one for _, some in self._waiting for one in some]
-        if not ready:
-            return
-        self._waiting, self._bytes = [], 0
-        head: dict[str, Any] = {"created_at": self.created_at, "exists": self.created_at is not None or None}
-        head |= {"skip": True, "deleted": self.deleted or None}
-        head["again"] = dict.fromkeys((one.id for one in ready if one.id in self._again), True) or None
-        head["given"] = None if self.embeds and self.failure is None else (self._settings, vectors)
-        found, failure = yield from write(self.state, ready, self.thread_id, self.owner, **head)
+    With `fields` it is created, unless it exists; with `created_at` it must be the same at each step. `embeds`: messages without vectors
+    are embedded, until the model fails. A round trip for the thread, and one per 200 messages.
+    """
+    done = Written({})
+    if fields is not None:
+        with suppress(ThreadExistsError):
+            yield from change_thread(state, thread_id, owner, "create", set=in_pairs(fields))
+            done = Written({}, is_new=True)
+    guard: dict[str, Any] = {} if created_at is None else {"created_at": created_at, "exists": True}
+    for step in _steps(older):
+        ready, vectors = [one.draft for one in step], [vector for one in step for vector in one.vectors]
+        # other words of edited questions have the same ids
+        head = {**guard, "skip": True, "again": {one.id: True for one in ready if one.id in done.seqs} or None}
+        head["deleted"] = None if done.messages else deleted or None
+        given = None if embeds and done.failure is None else (step[0].settings, vectors)
+        found, failure = yield from write(state, ready, thread_id, owner, given, **head)
         if found.get("gone"):
-            raise ThreadNotFoundError(self.thread_id)
+            raise ThreadNotFoundError(thread_id)
         new = found.get("new") or ()
-        self.seqs |= {ready[at].id: found["seqs"][at] for at in new}
-        self.written, self.skipped = self.written + len(new), self.skipped + len(ready) - len(new)
-        self.deleted, self.failure = () if new else self.deleted, self.failure or failure
+        seqs = done.seqs | {ready[at].id: found["seqs"][at] for at in new}
+        done = Written(seqs, done.messages + len(new), done.is_new, done.failure or failure)
+    return done
 
-    def name(self, title: str, message_id: str) -> Plan[None]:
-        """Set the title that a model has made from a message, if that was new and is there. Two round trips."""
-        if (seq := self.seqs.get(message_id)) is not None:
-            (found,) = yield from send(("ZRANGE", self.state.keys.of(self.thread_id).order, seq, seq, "BYSCORE"))
-            for facts in found:
-                head = {"title": title, "facts": facts.decode()}
-                yield from change_thread(self.state, self.thread_id, self.owner, "title", **head)
 
-    def date(self, updated_at: int) -> Plan[None]:
-        """Set the time of the last change of the thread. One round trip."""
-        pair = ["updated_at", str(updated_at)]
-        yield from change_thread(self.state, self.thread_id, self.owner, "update", set=pair)
+def _steps(older: Iterable[Older]) -> Iterator[list[Older]]:
+    """Cut messages into steps of the same settings, each id once, without further current messages of an id."""
+    step, size, current = list[Older](), 0, set[str]()
+    for one in older:
+        draft = one.draft
+        if draft.id in current and not draft.is_superseded:
+            continue
+        if not draft.is_superseded:
+            current.add(draft.id)
+        more = sum(map(len, (draft.body, *draft.chunks, *draft.media, *one.vectors)))
+        is_full = len(step) >= BATCH or size + more > STEP_BYTES
+        if step and (is_full or one.settings != step[0].settings or any(draft.id == each.draft.id for each in step)):
+            yield step
+            step, size = [], 0
+        step.append(one)
+        size += more
+    if step:
+        yield step
+
+
+def name_thread(state: MemoryState, thread_id: str, owner: str, title: str, seq: int) -> Plan[None]:
+    """Set the title that a model has made from a message, if that is there. Two round trips."""
+    (found,) = yield from send(("ZRANGE", state.keys.of(thread_id).order, seq, seq, "BYSCORE"))
+    for facts in found:
+        yield from change_thread(state, thread_id, owner, "title", title=title, facts=facts.decode())
 
 
 # ---------------------------------------------------------------------- clones
 
 
 def copy_messages(
-    core: Core, source: str, writer: Writer, wanted: Mapping[str, Any], message_ids: Collection[str] | None
-) -> Plan[list[tuple[Facts, str]]]:
-    """Copy the messages of a thread that can be read; return what is known of each, and its new id.
+    core: Core, source: str, copy: Thread, wanted: Mapping[str, Any], message_ids: Collection[str] | None
+) -> Plan[list[tuple[Facts, str, int]]]:
+    """Copy the messages of a thread that can be read; return what is known of each, and id and seq of its copy.
 
     Source and copy may be in different slots of a cluster, so the messages pass through this process.
     """
-    state = core.state
-    done: list[tuple[Facts, str]] = []
+    state, owner = core.state, copy.user_id
+    done: list[tuple[Facts, str, int]] = []
     wanted = {**wanted, "limit": BATCH, "vectors": True}
     while True:
-        page, _ = yield from read_page(state, source, writer.owner, wanted)
+        page, _ = yield from read_page(state, source, owner, wanted)
         if page.owner is None:
             raise ThreadNotFoundError(source)
         stored = {
@@ -158,28 +165,28 @@ def copy_messages(
             if message_ids is None or facts.id in message_ids
         }
         rows = yield from made(state, [row for row in page.rows() if row.place in stored])
-        copies = [(row, stored[row.place][0], core.new_id()) for row in rows]
+        copies = [(row, *stored[row.place], core.new_id()) for row in rows]
         size = count_characters(row.message for row in rows)
-        ready = yield from compute(partial(_copied, copies, state.recall), size)
-        for (row, facts, id), draft in zip(copies, ready, strict=True):
-            vectors = stored[row.place][1]
-            is_whole = len(vectors) == len(draft.chunks)
-            yield from writer.add(draft, facts.settings if is_whole else "", vectors if is_whole else ())
-            done.append((facts, id))
+        older = yield from compute(partial(_copied, copies, state.recall), size)
+        created_at = str(to_micros(copy.created_at))
+        written = yield from write_older(state, copy.id, owner, older, created_at=created_at)
+        done += [(facts, id, written.seqs[id]) for _, facts, _, id in copies]
         if len(page.facts) < BATCH:
-            yield from writer.flush()
             return done
         wanted["above"] = page.facts[-1].seq
 
 
-def _copied(copies: Iterable[tuple[StoredMessage, Facts, str]], recall: RecallOptions | None) -> list[Draft]:
-    ready = []
-    for row, facts, id in copies:
+def _copied(
+    copies: Iterable[tuple[StoredMessage, Facts, list[bytes], str]], recall: RecallOptions | None
+) -> list[Older]:
+    older = []
+    for row, facts, vectors, id in copies:
         draft = draft_of(row.message.model_copy(update={"id": id}), recall, structured=facts.is_structured)
         draft.writer, draft.at = facts.writer, row.record["at"]
         draft.words += "!" * facts.is_refused
-        ready.append(draft)
-    return ready
+        is_whole = len(vectors) == len(draft.chunks)
+        older.append(Older(draft, facts.settings, vectors) if is_whole else Older(draft))
+    return older
 
 
 def copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -> Plan[None]:
@@ -204,8 +211,8 @@ def backfill(
     names = [*thread_ids] if thread_ids is not None else (yield from _threads_in(saver))
     counts, left = Counter[str](), dict[str, str]()
     failure: Exception | None = None  # of the embedding model, which is not asked again
-    for done, name in enumerate(names):
-        advance(done, len(names))
+    for number, name in enumerate(names):
+        advance(number, len(names))
         found = Conversation(str(name))
         try:
             yield from saver.each(found.add, {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
@@ -214,16 +221,14 @@ def backfill(
             if owner is None or not found.messages:
                 counts["skipped"] += 1
                 continue
-            owner = check_id(owner, "user_id")
-            writer = Writer(state=core.state, thread_id=found.thread_id, owner=owner, embeds=failure is None)
-            yield from _store(writer, found)
+            done = yield from _store(core.state, found, check_id(owner, "user_id"), embeds=failure is None)
         except (RedisConnectionError, RedisReplyError):
             raise
         except WorkingMemError as error:
             left[found.thread_id] = str(error)
             continue
-        failure = failure or writer.failure
-        counts.update({"threads" if writer.seqs else "known": 1, "messages": len(writer.seqs)})
+        failure = failure or done.failure
+        counts.update({"threads" if done.messages else "known": 1, "messages": done.messages})
     advance(len(names), len(names))
     if failure is not None:
         note = "everything is stored, some messages have no vectors yet: memory.recall.reindex() adds them"
@@ -247,12 +252,12 @@ def _threads_in(saver: Saver) -> Plan[list[Any]]:
     return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
 
 
-def _store(writer: Writer, found: Conversation) -> Plan[None]:
-    """Store what the thread lacks, at its end. A round trip, and one per 200 messages with one call of the model."""
-    state, ids = writer.state, [check_id(message.id, "message id") for message in found.messages]
-    keys = state.keys.of(check_id(found.thread_id, "thread_id"))
-    (owner, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
-    check_owner(owner, found.thread_id, writer.owner)
+def _store(state: MemoryState, found: Conversation, owner: str, *, embeds: bool) -> Plan[Written]:
+    """Store what the thread lacks, at its end. A round trip, one for a new thread, and one per 200 messages."""
+    id, ids = check_id(found.thread_id, "thread_id"), [check_id(one.id, "message id") for one in found.messages]
+    keys = state.keys.of(id)
+    (tag, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
+    check_owner(tag, id, owner)
     held = [one is not None for one in stored]  # or deleted
     known = sum(held)
     if not all(held[:known]) or (int(next_seq or 0) and not known):
@@ -260,17 +265,14 @@ def _store(writer: Writer, found: Conversation) -> Plan[None]:
         remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
         raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
     rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
-    if not rest:
-        return
-    is_new = yield from writer.create({"created_at": str(found.times[ids[0]])})
+    began, older = found.times[ids[0]], list[Older]()
     for start in range(0, len(rest), BATCH):
         some = rest[start : start + BATCH]
         for draft in (yield from compute(partial(drafts, some, state.recall, str, answers), count_characters(some))):
             draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
-            yield from writer.add(draft)
-    yield from writer.flush()
-    if is_new:
-        yield from writer.date(found.times[ids[-1]])
+            older.append(Older(draft))
+    fields = {"created_at": str(began), "updated_at": str(began)} if rest else None
+    return (yield from write_older(state, id, owner, older, fields=fields, embeds=embeds))
 
 
 @dataclass(slots=True)

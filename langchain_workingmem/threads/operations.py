@@ -182,7 +182,7 @@ def list_threads(
     *,
     descending: bool,
 ) -> Plan[Page[Thread]]:
-    """List threads, sorted and filtered by the server. One round trip; two with a filter that labels do not decide.
+    """List threads, sorted and filtered by the server; where labels do not decide a filter, Python tests all. One round trip.
 
     The cursor is the time and the id of the last thread of a page, not a number of rows. So a thread whose time stays
     is listed exactly once, whatever others write, and the last page costs as little as the first.
@@ -210,10 +210,6 @@ def list_threads(
         if after is not None:
             edge = sign * after[0], after[1].encode()
             rows = [row for row in rows if (sign * int(row[time]), row[b"__key"]) > edge]
-        some = rows[:limit]
-        replies = (yield from send(*(("HGETALL", row[b"__key"]) for row in some))) if some else []
-        for row, reply in zip(some, replies, strict=True):
-            row.update(as_dict(reply))
     threads = [read_thread(state.keys.thread_of(row[b"__key"]), row) for row in rows[:limit]]
     next_cursor = None
     if len(rows) > limit:
@@ -231,13 +227,10 @@ def find_threads(state: MemoryState, user_id: str, wanted: Filter) -> Plan[list[
 def _matching(
     state: MemoryState, user_id: str | None, wanted: Filter, order_by: OrderBy, *, descending: bool = False
 ) -> Plan[list[dict[bytes, bytes]]]:
-    """Return key, time and the metadata named of all threads that pass a filter, which Python tests. One round trip."""
+    """Return the threads that pass a filter, which Python tests; only keys and times if labels decide it. One round trip."""
     condition, is_decided = wanted.condition(labels_of)
-    named = sorted({*wanted.keys, *(key.partition(".")[0] for key in wanted.keys)})
-    fields = [order_by] if is_decided else [f"metadata:{key}" for key in named]
-    if any("\0" in key for key in named):
-        fields = []  # all: Search cannot name one with a NUL
     index, where = state.keys.threads_index, build_filter(user_id=user_id, metadata=condition)
+    fields = [order_by] if is_decided else []
     search = sorted_search(index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields)
     (reply,) = yield from state.indexes.search(search)
     rows = rows_of(reply)

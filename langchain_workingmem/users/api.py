@@ -179,7 +179,7 @@ class Users(Operations):
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is
         missing, but no message that the thread has forgotten. A message that is older than the end of its thread is
         stored after it, with a time just after it. Vectors are used if this memory would make the same; other
-        messages are embedded at the end, if recall is on. One round trip per 200 threads, up to three per thread, one
+        messages are embedded at the end, if recall is on. One round trip per 200 threads, up to two per thread, one
         per 200 messages, up to two per working memory.
         """
         return self._core.run(archive.load(self._core.state, records, user_id))

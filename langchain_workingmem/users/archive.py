@@ -18,7 +18,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from langchain_core.messages import message_to_dict, messages_from_dict
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+)
 
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, drafts, is_storable
@@ -34,7 +43,7 @@ from langchain_workingmem.history import PageOfThread, made, page_command
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import reindex_messages
-from langchain_workingmem.threads import Writer, all_threads, read_thread, thread_fields
+from langchain_workingmem.threads import Older, all_threads, name_thread, read_thread, thread_fields, write_older
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
@@ -123,7 +132,8 @@ class _Export:
         wanted = {"limit": BATCH, "above": above, "vectors": self.vectors}
         wanted_too = {**wanted, "superseded": True}
         replies = yield from send(*(page_command(self.state, id, None, one) for one in (wanted, wanted_too)))
-        pages = [PageOfThread.read(one, id, None, superseded=bool(at)) for at, one in enumerate(replies)]
+        pairs = zip(replies, (wanted, wanted_too), strict=True)
+        pages = [PageOfThread.read(reply, id, None, one) for reply, one in pairs]
         if pages[0].owner != encode(self.user_id):  # deleted or transferred meanwhile
             return [], []
         end = min((page.facts[-1].seq for page in pages if len(page.facts) == BATCH), default=None)
@@ -188,7 +198,7 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 200 threads, up to three per thread, one per 200 messages and working memory; then `reindex`.
+    A round trip per 200 threads, up to two per thread, one per 200 messages and working memory; then `reindex`.
     """
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
@@ -200,7 +210,6 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
         yield from state.indexes.setup()
     for record in records:
         yield from record.write(this)
-    yield from this.finish()
     try:
         for thread_id in this.threads if state.recall is not None else ():
             with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
@@ -220,12 +229,9 @@ class Import:
     ends: bool | None = False  # there is a last record; None: it has come
     number: int = 0  # of the record that was read last
     kinds: Counter[str] = field(default_factory=Counter)  # how many there are of each
-    thread: str | None = None  # of the next message
+    thread: Any = None  # the record of the thread that the next ones belong to
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
-    writer: Any = None  # the `Writer` of the present thread
-    title: tuple[str, str] | None = None  # of that, by a model, and the id of the message that it was made from
-    updated_at: int | None = None  # of that, if it is new
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
 
@@ -272,9 +278,12 @@ class Import:
             self.kinds[kind] += 1
             model = KINDS[kind] or wing("files").record
             record = model.model_validate(dict(given), context=self)
-            if (named := getattr(record, "thread_id", None)) is not None and named != self.thread:
-                raise OptionError(f"thread_id is {named!r}, behind thread {self.thread!r}", remedy=KEEP_ORDER)
-            return [record]
+            named, above = getattr(record, "thread_id", None), self.thread and self.thread.id
+            if named is None:
+                return [record]
+            if named != above:
+                raise OptionError(f"thread_id is {named!r}, behind thread {above!r}", remedy=KEEP_ORDER)
+            self.thread.take(record)
         return []
 
     def check_owners(self) -> Plan[None]:
@@ -288,16 +297,6 @@ class Import:
                     error = ThreadOwnershipError(name, self.owner)
                     error.add_note(f"record {self.threads[name]} names it; nothing was imported")
                     raise error
-
-    def finish(self) -> Plan[None]:
-        """Finish the present thread."""
-        if (writer := self.writer) is not None:
-            yield from writer.flush()
-            if self.title is not None:
-                yield from writer.name(*self.title)
-            if self.updated_at is not None:
-                yield from writer.date(self.updated_at)
-            self.counts.update(messages=writer.written, skipped=writer.skipped)
 
 
 def _refusal(number: int, error: Any) -> OptionError:
@@ -343,23 +342,31 @@ class _Thread(Record):
     source_id: Annotated[Id, AfterValidator(encode)] | None = None
     deleted: list[Id] = Field(default=[])  # ids of messages, which the thread does not take again
     dropped: Annotated[int, Field(ge=0)] = 0  # messages that an importer has left out
+    _messages: list[Any] = PrivateAttr(default_factory=list)  # the records that follow
+    _others: list[Any] = PrivateAttr(default_factory=list)
 
     def model_post_init(self, load: Import, /) -> None:
         thread_fields(self.title, self.metadata)
-        load.thread = self.id
+        load.thread = self
         load.threads.setdefault(self.id, load.number)
 
+    def take(self, record: Record) -> None:
+        """Add a record of this thread."""
+        (self._messages if isinstance(record, _Message) else self._others).append(record)
+
     def write(self, load: Import) -> Plan[None]:
-        yield from load.finish()
-        load.writer = Writer(state=load.state, thread_id=self.id, owner=load.owner, deleted=self.deleted)
-        fields = thread_fields(self.title, self.metadata)
-        load.title = None
-        if self.title_source and self.title:
-            load.title = fields.pop("title"), self.title_source
+        state, fields = load.state, thread_fields(self.title, self.metadata)
+        made_title = fields.pop("title", None) if self.title_source else None
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
-        is_new = yield from load.writer.create({**fields, **{name: str(one) for name, one in named.items()}})
-        load.updated_at = self.updated_at if is_new else None
-        load.counts.update(threads=int(is_new), dropped=self.dropped)
+        fields |= {name: str(one) for name, one in named.items()}
+        older = [one.older(state) for one in self._messages]
+        done = yield from write_older(state, self.id, load.owner, older, fields=fields, deleted=self.deleted)
+        load.counts.update(threads=int(done.is_new), dropped=self.dropped)
+        load.counts.update(messages=done.messages, skipped=len(older) - done.messages)
+        if made_title and (seq := done.seqs.get(self.title_source or "")) is not None:
+            yield from name_thread(state, self.id, load.owner, made_title, seq)
+        for record in self._others:
+            yield from record.write(load)
 
 
 class _Vectors(Record):
@@ -402,12 +409,12 @@ class _Message(Record):
         draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)
         draft.words += "!" * bool(self.refused)
 
-    def write(self, load: Import) -> Plan[None]:
-        given, draft, args = self.vectors, self.message, tuple[Any, ...]()
-        is_same = given is not None and given.settings == load.state.indexes.digest and not self.superseded
-        if given is not None and is_same and len(given.data) == len(draft.chunks):
-            args = given.settings, given.data
-        yield from load.writer.add(draft, *args)
+    def older(self, state: MemoryState) -> Older:
+        """Return it for the writer, with its vectors if they are those that this memory would make."""
+        given, draft = self.vectors, self.message
+        if given is None or self.superseded or given.settings != state.indexes.digest:
+            return Older(draft)
+        return Older(draft, given.settings, given.data) if len(given.data) == len(draft.chunks) else Older(draft)
 
 
 class _Revision(Record):
@@ -447,7 +454,6 @@ class _Memory(_Revision):
         keys: tuple[str, ...] = load.state.keys.of_user(load.owner)
         if self.thread_id is not None:
             keys = load.state.keys.of(self.thread_id)
-            yield from load.writer.flush()
         revisions = [[str(one.revision), one.fields()] for one in self.revisions]
         fields = [*self.fields(), *(("kept", self.kept) if self.kept else ())]
         scope_key = ScopeKey(keys, self.thread_id, load.owner)
@@ -478,7 +484,6 @@ class _Rows(Record):
     rows: list[_Row]
 
     def write(self, load: Import) -> Plan[None]:
-        yield from load.writer.flush()  # they stand behind the messages
         rows = [row.model_dump() for row in self.rows]
         with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
             yield from restore_rows(load.state, self.thread_id, load.owner, rows)

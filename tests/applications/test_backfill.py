@@ -135,16 +135,16 @@ from langchain_workingmem.threads import copies
 from tests.helpers.embeddings import WordEmbeddings
 
 copies.BATCH = 10
-write, total = copies.Writer.flush, 0
-def told(self):
+write, total = copies.write, 0
+def told(*args, **options):
     global total
-    before = len(self.seqs)
-    yield from write(self)
-    total += len(self.seqs) - before
+    found = yield from write(*args, **options)
+    total += len(found[0].get("new") or ())
     print(total, flush=True)
     if total >= int(sys.argv[2]):
         sys.stdin.read()  # until it is killed
-copies.Writer.flush = told
+    return found
+copies.write = told
 with RedisSaver.from_conn_string(sys.argv[1]) as saver:
     with Memory(sys.argv[1], key_prefix="memory", embeddings=WordEmbeddings()) as memory:
         print(memory.threads.backfill(saver, user_id=lambda one: one["thread_id"][-3:], progress=False), flush=True)

@@ -7,7 +7,7 @@
 -- The cost follows the number of returned messages; with roles, of those between them too, and with total of all.
 local owner = redis.call('HGET', KEYS[1], 'user')
 local no = refusal(head.user, owner)
-if no or not owner then return {cjson.encode({refused = no, total = 0}), {}} end
+if no or not owner then return {cjson.encode({refused = no, total = 0}), {}, {}} end
 local set = head.superseded and KEYS[3] or KEYS[2]
 
 -- Returns the first seq whose message was stored at a time or later, by bisection: times rise with the seqs.
@@ -26,7 +26,7 @@ end
 local low, high = 0, math.huge
 for _, side in ipairs({'before', 'after'}) do
   local seq = head[side] and locate(redis.call('HGET', KEYS[5], head[side]))[1]
-  if head[side] and not seq then return {cjson.encode({refused = 'message', missing = head[side]}), {}} end
+  if head[side] and not seq then return {cjson.encode({refused = 'message', missing = head[side]})} end
   if seq and side == 'before' then high = seq elseif seq then low = seq + 1 end
 end
 if head.since then low = math.max(low, first_at(head.since)) end

@@ -12,7 +12,7 @@ if head.what == 'create' then no = no == 'damaged' and no or owner and not head.
 if no then return {cjson.encode({refused = no})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 local at, is_left = whole(now), nil
-local fields = {'updated_at', at}
+local fields = head.what == 'title' and {} or {'updated_at', at}
 local function add(values)
   for _, value in ipairs(values) do fields[#fields + 1] = value end
 end

@@ -161,8 +161,9 @@ end
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
 
-local at = whole(math.max(now, last_at))
-local own = {updated_at = is_heal and thread.updated_at or at, next_seq = whole(next_seq), last_at = whole(last_at),
+local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
+if head.skip then updated_at = whole(math.max(updated_at or 0, last_at)) end -- imports bring the times of messages
+local own = {updated_at = (is_heal or head.skip) and updated_at or at, next_seq = whole(next_seq), last_at = whole(last_at),
   upto = whole(upto), next_number = whole(next_number), ttl = ttl and whole(ttl)}
 if is_new then
   own.user, own.layout, own.created_at, own.labels, own.vectors_until = owner, LAYOUT, at, '', expiry
