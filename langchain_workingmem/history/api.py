@@ -241,7 +241,7 @@ def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequen
 
 
 def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until: int) -> Plan[int]:
-    """Delete the messages that were stored up to a time, the oldest first, on all branches. Two round trips for each 100."""
+    """Delete what was stored up to a time, the oldest first, on all branches. Two round trips for each 100."""
     count = 0
     for superseded in (False, True):
         wanted = selection(limit=_STEP, superseded=superseded) | {"until": until}

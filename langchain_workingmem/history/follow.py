@@ -1,4 +1,4 @@
-"""Which messages of a thread the caller's list is, which of them it has left, and what of it is new. Pure: no Redis, no clock.
+"""Which messages of a thread the caller's list is, which of them it has left, and what of it is new. Pure.
 
 Clients edit, regenerate, fork, trim and resend conversations. A list with ids, such as the state of a checkpointer, is
 compared by them; of a list without ids, what was said is. Messages behind the first common one that the list does not
@@ -125,7 +125,7 @@ class _Comparison:
         return next((row for row in versions if _said(row) == entry.words), versions[0] if versions else None)
 
     def edits(self) -> dict[int, int]:
-        """Return what changes in place, as indexes and seqs; note an edited question behind which the list has nothing."""
+        """Return what changes in place, as indexes and seqs; note an edited question that ends what is stored."""
         edited = {}
         for at, row in enumerate(self.found):
             if row and _said(row) != self.entries[at].words and not row.is_structured:

@@ -98,10 +98,7 @@ def readable(rows: Iterable[StoredMessage]) -> list[StoredMessage]:
 
 
 def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: bool = False) -> Plan[None]:
-    """Put the long strings that lie beside bodies back into rows. One round trip, none without such rows.
-
-    A row whose strings are lost, deleted meanwhile or evicted, cannot be read then; with `keep_lost` it stays as it is.
-    """
+    """Put long strings back into rows; a row that has lost its own cannot be read, unless `keep_lost`."""
     waiting = [row for row in rows if "media" in row.record]
     if not waiting:
         return
@@ -118,7 +115,7 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
 
 
 # ---------------------------------------------------------------------- all threads of a user
-# They live in different slots of a cluster, so no key holds all of their messages: a page is a merge of the times of each.
+# They live in different slots of a cluster, so no key holds all messages: a page is a merge of the times of each.
 
 
 def of_user(
@@ -149,7 +146,7 @@ def of_user(
 
 
 def _threads(state: MemoryState, user_id: str) -> Plan[list[tuple[str, int, int]]]:
-    """Return the id of each thread that has messages, their number, and the time of the last. One round trip per 10,000."""
+    """Return the id of each thread with messages, their number, and the time of the last. One round trip per 10,000."""
     index, found, last = state.keys.threads_index, list[tuple[str, int, int]](), None
     while True:
         where = build_filter(user_id=user_id, since=last and last[0])
@@ -178,7 +175,7 @@ def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) ->
 
 
 def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]) -> Plan[list[PageOfThread]]:
-    """Read from many threads; a thread with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
+    """Read from many threads; one with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
     pages: list[PageOfThread] = []
     for start in range(0, len(asked), ASKED):
         some = asked[start : start + ASKED]

@@ -1,4 +1,4 @@
-"""Saving messages: prepared and embedded here, written by `write.lua` in one step, with vectors if the embedding model works."""
+"""Saving messages: prepared and embedded here, written by `write.lua` in one step."""
 
 from __future__ import annotations
 
@@ -52,15 +52,10 @@ def write(
     ready: Sequence[Draft],
     thread_id: str,
     user_id: str | None,
-    given: tuple[str, Sequence[bytes]] | None = None,
-    **head: Any,
+    given: tuple[str, Sequence[bytes]] | None = None,  # digest of settings and vectors of all chunks, if there are some
+    **head: Any,  # more for the first argument of `write.lua`
 ) -> Plan[tuple[dict[str, Any], Exception | None]]:
-    """Embed messages and write them in one atomic step; return what the script has replied. One round trip.
-
-    `given` are a digest of settings and the vectors of all chunks, which need not be made then; `head` are further
-    fields of the first argument of `write.lua`. On an embedding failure, a size mismatch or a missing index: store
-    without vectors, and return the error.
-    """
+    """Embed messages and write them in one atomic step; return the reply, and why there are no vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     texts = [text for draft in ready for text in draft.chunks if not draft.is_superseded]
     algorithm = state.recalling.index.algorithm if state.recall else "flat"
@@ -101,7 +96,7 @@ def _call(keys: ThreadKeys, ready: Sequence[Draft], vectors: Sequence[bytes], he
 
 
 def embedded(state: MemoryState, texts: Sequence[str]) -> Plan[tuple[str, list[bytes], Exception | None]]:
-    """Embed texts; return the digest of the settings, the packed vectors, and why there are none. One call of the model."""
+    """Embed texts; return the digest of the settings, the packed vectors, and why there are none."""
     indexes = state.indexes
     if not texts or state.recall is None:
         return indexes.digest, [], None
@@ -127,10 +122,7 @@ def append(
     must_exist: bool = False,
     on_error: str | None = None,
 ) -> Plan[list[BaseMessage]]:
-    """Save messages at the end of a thread; stored ones are replaced where they differ. With `must_exist` none is added.
-
-    One round trip.
-    """
+    """Save messages at the end of a thread; stored ones are replaced where they differ. One round trip."""
     state, given = core.state, as_messages(messages)
     times = _times(said_at, given)
     if not must_exist:
@@ -176,7 +168,7 @@ def _times(said_at: datetime | Sequence[datetime] | None, messages: Sequence[Bas
 
 
 def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return what `read.lua` is told of a list: its ids, which of them are of questions and answers, and how many have no id."""
+    """Return what `read.lua` is told of a list: its ids, which are of what was said, and how much has no id."""
     named = [entry for entry in entries if entry.id]
     return {
         "ids": [entry.id for entry in named],
@@ -211,19 +203,15 @@ def save_turn(
     user_id: str,
     *,
     kind: Kind = "list",
-    known: Known | None = None,
-    asked: str | None = None,
+    known: Known | None = None,  # what was read of the thread for this turn
+    asked: str | None = None,  # id of its question, where that is stored: if it was deleted meanwhile, nothing is
     left_out: Collection[int] = (),
     structured: Collection[int] | None = None,
     title_model: BaseChatModel | None = None,
     on_error: str | None = None,
 ) -> Plan[tuple[list[BaseMessage], Known | None]]:
-    """Save a turn, or the whole conversation that it ends; what the list has left is superseded in the same step.
-
-    `known` is what was read of the thread for this turn, and `asked` the id of its question where that is stored: if
-    one of them was deleted meanwhile, nothing is stored. Returns the stored messages, and what is known of the thread
-    now. One round trip; two more for several turns of which nothing was read, or where ids are stored already.
-    """
+    """Save a turn, or the conversation that it ends; return the stored messages, and what the thread knows now."""
+    # One round trip; two more for several turns of which nothing was read, or where ids are stored already.
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
@@ -326,7 +314,7 @@ def _todo(
 
 
 def _stored(ready: Sequence[Draft], done: Followed) -> list[BaseMessage]:
-    """Return the messages that are stored now, with their stored ids: others, where they were recognised by their words."""
+    """Return the messages that are stored now, with the ids that they have there."""
     found = []
     for at in sorted({*done.new, *done.seqs}):
         message, id = ready[at].message, done.aliases.get(at, ready[at].id)
@@ -368,7 +356,7 @@ def embed_again(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan
 
 
 def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes | None]]) -> Plan[int]:
-    """Give new vectors to messages, unless they change meanwhile; return how many. One round trip; raises what embedding raises."""
+    """Give new vectors to messages, unless they change meanwhile; return how many. Raises what embedding raises."""
     ready = list["Draft"]()
     for facts, body in rows:
         try:

@@ -40,10 +40,7 @@ _MOST_MESSAGES = 50  # of the user, among which one with words is looked for
 def schedule(
     state: MemoryState, thread_id: str, user_id: str | None, count: int, model: BaseChatModel | None = None
 ) -> Plan[None]:
-    """Let a model write a title in the background, if a thread without one has enough messages.
-
-    `model`, that of the agent, serves where the options have none. A process asks for one title of a thread at a time.
-    """
+    """Let a model, the agent's if the options have none, write a title in the background, if enough was said."""
     options = state.title
     if options is None or count < options.min_messages:
         return
@@ -63,10 +60,7 @@ def _task(thread_id: str) -> str:
 def _name(
     state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str, user_id: str | None
 ) -> Plan[None]:
-    """Ask the model, and set the title unless there is one or the message that it is made from is gone.
-
-    What the call takes is counted for the user, also if it fails. Four round trips.
-    """
+    """Ask the model, and set the title unless there is one or the message that it is made from is gone."""
     try:
         source = yield from _source(state, thread_id)
         if source is None:

@@ -1,4 +1,4 @@
-"""One turn: what a model is shown before it answers, and what is saved after it; `Memory.context` and `Memory.save_turn`."""
+"""One turn: what a model is shown before it answers, and what is saved after it."""
 
 from langchain_workingmem.turn.api import Notes, Turn
 from langchain_workingmem.turn.assemble import Shown, assemble, collect_contexts

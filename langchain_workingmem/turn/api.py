@@ -52,7 +52,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known, bool]]):
             self.put((thread_id, words_of(asked)), (asked.id, known, is_saved))
 
     def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
-        """Return what was read for a question; one without an id gets it, unless that turn is saved: then it is asked again."""
+        """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
         found = None if asked is None else self.get((thread_id, words_of(asked)))
         if asked is None or found is None:
             return None
@@ -62,7 +62,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known, bool]]):
         return known if asked.id == id else None
 
     def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
-        """Forget what was read for a question whose turn is saved: a run from an earlier checkpoint takes a fresh look."""
+        """Forget what was read for a question whose turn is saved: a run from an earlier state takes a fresh look."""
         if asked is not None:
             self.pop((thread_id, words_of(asked)))
 
@@ -125,11 +125,7 @@ class Turn:
         kind: Kind = "list",
         appeared: Iterable[str | None] = (),
     ) -> Plan[list[BaseMessage]]:
-        """Return messages as they were before memory changed them, without those that memory has put in.
-
-        What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source`.
-        A process that never asked Redis reads the secret first.
-        """
+        """Return messages as they were before memory changed them, without those that memory has put in."""
         state, given = self.core.state, as_messages(messages)
         if state.secret is None and any(map(has_mark, given)):
             yield from check_layout(state)
@@ -152,10 +148,7 @@ class Turn:
         numbered: frozenset[str] = frozenset(),
         left_out: frozenset[int] = frozenset(),
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn; `arguments` are those of recall, which `recall=False` turns off.
-
-        `timezone` is the one that this call names.
-        """
+        """Plan to read what the store holds for a turn; `arguments` are those of recall."""
         state, options = self.core.state, self.core.state.recall
         zone = state.zone(thread_id, user_id, timezone)
         if (now := arguments.get("now")) is not None:
@@ -191,11 +184,7 @@ class Turn:
 
 
 def _without_claims(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
-    """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it.
-
-    It counts on messages that have `appeared` during the run. Of a state the last message is looked at, as a summary of
-    an earlier run may stand in front of it.
-    """
+    """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it."""
     last = len(messages) - 1
     while last >= 0 and (
         messages[last].id in appeared if kind == "state" else not isinstance(messages[last], HumanMessage)

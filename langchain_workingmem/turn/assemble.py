@@ -65,11 +65,8 @@ def assemble(
     messages: Sequence[BaseMessage],
     shown: Shown = _TO_A_PROGRAM,
 ) -> MemoryContext:
-    """Put a context together, and note what the model is shown.
-
-    Order: system messages of the caller, the history, the rest of the list; what both have stands where the list has
-    it. Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
-    """
+    """Put a context together, and note what the model is shown."""
+    # Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
     given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
     present = turn_of(given)
@@ -128,10 +125,7 @@ def _past(
     recent: Sequence[BaseMessage],
     present: Sequence[BaseMessage],
 ) -> tuple[list[BaseMessage], int]:
-    """Return what the options show of the conversation before the present turn, and how many messages the limit leaves out.
-
-    Roles choose among stored messages only, not among the `recent` ones of the caller.
-    """
+    """Return the conversation before the present turn as options show it, and how many messages are left out."""
     if is_sliced(past, options):
         past = history_slice(past, options, present, gathered.uptos, {one.id for one in recent})
     if options.media != "all":
@@ -146,7 +140,7 @@ def _past(
 def _begun_by_user(
     past: Sequence[BaseMessage], given: Sequence[BaseMessage], gathered: Gathered
 ) -> tuple[list[BaseMessage], list[str]]:
-    """Return a history that begins with the user, and what the assistant said before the user's first word, as blocks."""
+    """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
     own = {id(message) for message in given}
     at = next(
         (at for at, one in enumerate(past) if (isinstance(one, HumanMessage) and not is_blank(one)) or id(one) in own),
@@ -183,7 +177,7 @@ def _note(state: MemoryState, gathered: Gathered, found: Sequence[BaseMessage], 
 
 
 def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str], list[str]]:
-    """Return the blocks of memory for the front of the question, the end of the system prompt, and the front of the conversation."""
+    """Return the blocks in front of the question, at the end of the system prompt, and in front of the conversation."""
     blocks: dict[str, list[str]] = {"question": [], "system": [], "first": []}
     for part in state.parts:
         for placement, text in part.blocks(state, gathered, shown.name):

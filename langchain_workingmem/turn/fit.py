@@ -69,7 +69,7 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
 
 
 def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
-    """Return the index from which on media are shown: the question of the last turn that has some, or of the last `shown`."""
+    """Return the index from which on media are shown: the question of the last turn, or of the last `shown`, with some."""
     left = 1 if shown == "last" else shown
     if left == "all":
         return 0
@@ -106,15 +106,9 @@ def fit(
     *,
     is_cut: bool = False,
 ) -> tuple[list[BaseMessage], int]:
-    """Cut a history to `max_tokens`, and count the messages left out, with the `cut` ones, which the store left out.
-
-    `is_cut`: the limit has left out some before.
-
-    Tool traffic is cut first, then turns, the oldest first. The last question and its answer stay, and so does the
-    `present` turn, which does not count. The history begins where the tokens of the thread (`uptos`, by id) pass a
-    multiple of a third of the limit. So its beginning, which providers cache, stays until the limit is reached; then
-    about two thirds are left.
-    """
+    """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before."""
+    # Tool traffic goes first, then turns, the oldest first. The last question and its answer stay, and so does the
+    # present turn, which does not count.
     if options.max_tokens is None:
         return list(past), 0
     limit = options.max_tokens
@@ -146,7 +140,8 @@ def fit(
 def _begin(
     grouped: list[list[BaseMessage]], sizes: list[int], said: list[int], uptos: Mapping[str, int], limit: int
 ) -> int:
-    """Find the first question from which on all fits, if possible one where a third of the limit ends; else the last."""
+    """Find the first question from which on all fits, if possible where a third of the limit ends; else the last."""
+    # So the beginning, which providers cache, stays until the limit is reached; then about two thirds are left.
     third = max(limit / 3, 1)
     left = sum(sizes[at] for at in said)
     exact = None
@@ -165,7 +160,7 @@ def _begin(
 
 
 def fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tuple[list[BaseMessage], int]:
-    """Leave out the oldest finished tool calls of the running turn, if the program has named a limit; never the newest ones."""
+    """Leave out the oldest finished tool calls of the running turn, never the newest ones."""
     count = weight_of if options.token_counter == "approximate" else options.token_counter
     excess, gone = count(present) - (options.max_tokens or 0), set[int]()
     groups = [group for _, group in headed_groups(present) if len(group) > 1]
@@ -187,11 +182,9 @@ def history_slice(
     said: Container[str | None] = (),
     given: Container[str | None] = (),
 ) -> list[BaseMessage]:
-    """Leave out roles and tools as the options say, whole groups at a time; roles do not choose among the `given` ids.
-
-    A stored call whose results are among the `new` messages belongs to the present turn, and always stays. `said` are
-    ids of questions and answers: a structured answer whose tool is left out is shown as text.
-    """
+    """Leave out roles and tools as the options say, whole groups; roles choose among stored messages only."""
+    # A stored call whose results are among the `new` messages belongs to the present turn, and stays. A structured
+    # answer (`said` has its id) whose tool is left out is shown as text.
     excluded, roles = options.exclude_tools, options.roles
     fresh = {id(message) for message in new}
     present: list[BaseMessage] = []

@@ -1,4 +1,4 @@
-"""What the store holds for a turn: the history, working memory, recalled messages, and which messages the caller's list is."""
+"""What the store holds for a turn: history, working memory, recalled messages, and what the caller's list is."""
 
 from __future__ import annotations
 
@@ -99,11 +99,8 @@ def gather(
     numbered: Container[str | None] = (),
     working_memory: bool = True,
 ) -> Plan[Gathered]:
-    """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
-
-    One more reads the history again where the list has left messages of the thread behind, one more the media. With
-    on_error="log" a turn goes without recall when the embedding model fails. `numbered` are ids that memory has given.
-    """
+    """Read history and working memory and search in one round trip, fetch the windows of the hits in another."""
+    # One more reads the history again where the list has left messages of the thread behind, one more the media.
     state, ids = core.state, (found.thread_id, found.user_id)
     storable = [message for message in found.messages if is_storable(message)]
     entries = _entries_of(storable, numbered)
@@ -204,7 +201,7 @@ def _follow_list(
 def _rows(
     found: Gathered, entries: Sequence[Entry], reply: dict[str, Any], bodies: Sequence[bytes | None]
 ) -> list[StoredMessage]:
-    """Return the rows of the history, without those of the caller's list, and those that it has left behind or trimmed."""
+    """Return the rows of the history, without those that the list has, has left behind or has trimmed."""
     done, waiting, some = found.followed, iter(bodies), list[tuple[int, int, bytes | None]]()
     listed = {seq for seqs in reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
     skipped = {*found.seqs.values()}
