@@ -115,7 +115,8 @@ def secret(name: str) -> str:
 
 
 def told(reply: object) -> str:
-    parts = reply if isinstance(reply, list | tuple) else []
+    """Write all that a reply holds."""
+    parts: Any = reply if isinstance(reply, list | tuple) else []
     if is_dataclass(reply):
         parts = [getattr(reply, field.name) for field in fields(reply)]
     return " ".join([f"{reply!r} {reply}", *map(told, parts)])
