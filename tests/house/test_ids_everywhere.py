@@ -68,8 +68,12 @@ def test_every_operation_takes_every_id(
     for name, operation in OPERATIONS.items():
         reply = operation.call(caller)
         if name in TELLING:
-            parts = [getattr(reply, "messages", ""), getattr(reply, "items", ""), reply]
-            assert caller.secret in f"{parts} {reply}", name
+            many = reply if isinstance(reply, list) else getattr(reply, "items", ())
+            items = [
+                *map(str, many if isinstance(many, list) else ()),
+                *(str(getattr(reply, part, "")) for part in ("thread", "memory")),
+            ]
+            assert caller.secret in f"{getattr(reply, 'messages', '')} {items} {[reply]} {reply}", name
     assert memory.threads.list(user_id=user).total == 0
     assert memory.threads.list(user_id=caller.beside("heir")).total == 1
     assert not list(raw.scan_iter(f"{memory._core.state.keys.prefix}:tombstone:*"))
