@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langchain_workingmem.embeddings import LocalEmbeddings, MultilingualEmbeddings
     from langchain_workingmem.errors import *
-    from langchain_workingmem.faces.chains import RedisChatMessageHistory, SemanticRecallRetriever
     from langchain_workingmem.faces.config import PerCall
+    from langchain_workingmem.faces.runnables import RedisChatMessageHistory, SemanticRecallRetriever
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.middleware import MemoryMiddleware
     from langchain_workingmem.models import *
@@ -83,9 +83,9 @@ _MODULES = {
     "MemoryMiddleware": "middleware",
     "ObservationOptions": "observations",
     "PerCall": "faces.config",
-    "RedisChatMessageHistory": "faces.chains",
+    "RedisChatMessageHistory": "faces.runnables",
     "RedisMemoryStore": "store",
-    "SemanticRecallRetriever": "faces.chains",
+    "SemanticRecallRetriever": "faces.runnables",
     "ThreadIds": "options",
     "collect_contexts": "turn",
 }

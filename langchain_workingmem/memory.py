@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.faces.chains import RedisChatMessageHistory, SemanticRecallRetriever
+    from langchain_workingmem.faces.runnables import RedisChatMessageHistory, SemanticRecallRetriever
     from langchain_workingmem.files import Files
     from langchain_workingmem.models import Diagnosis, MemoryContext
     from langchain_workingmem.observations import ObservationOptions
@@ -323,7 +323,7 @@ class Memory(SetUpOnEntry):
         user a run names: an id, or a function of the `Ids` that the run names. `now` is the time of its questions,
         None: the clock. Two round trips.
         """
-        from langchain_workingmem.faces.nodes import load_node
+        from langchain_workingmem.faces.runnables import load_node
 
         return load_node(
             self._turn,
@@ -343,7 +343,7 @@ class Memory(SetUpOnEntry):
         begins at the checkpoint between them. Safe under retry policies, because saving is idempotent. `user_id` as in
         `load_node`: it then owns the threads, too.
         """
-        from langchain_workingmem.faces.nodes import save_node
+        from langchain_workingmem.faces.runnables import save_node
 
         return save_node(self._turn, user_id=user_id, trust_client_ids=trust_client_ids)
 
@@ -360,7 +360,7 @@ class Memory(SetUpOnEntry):
         Ids that are not bound here come from the run, as for `tools`; a call may pass `top_k` as well, and `metadata`,
         which narrows what the filter of the retriever passes.
         """
-        from langchain_workingmem.faces.chains import SemanticRecallRetriever
+        from langchain_workingmem.faces.runnables import SemanticRecallRetriever
         from langchain_workingmem.recall import check_argument_names
 
         check_argument_names(arguments)
@@ -384,8 +384,8 @@ class Memory(SetUpOnEntry):
         user than the authenticated one raises `IdError`; a service that acts for its users makes a
         `RedisChatMessageHistory` itself.
         """
-        from langchain_workingmem.faces.chains import RedisChatMessageHistory
         from langchain_workingmem.faces.config import owner_of_session
+        from langchain_workingmem.faces.runnables import RedisChatMessageHistory
 
         return RedisChatMessageHistory(self, session_id, user_id=owner_of_session(user_id))
 

@@ -308,3 +308,12 @@ def _runtime() -> Any:
         return get_runtime()
     except (RuntimeError, KeyError):  # outside of a run; in a run that is not a graph's
         return None
+
+
+def kind_of(config: RunnableConfig) -> Kind:
+    """Tell what the messages of a run are: a checkpointer's state, the list of one call, or a part of an outer one."""
+    configurable = config.get("configurable", {})
+    if "|" in configurable.get("checkpoint_ns", ""):
+        return "part"
+    # LangGraph's own key; without a checkpointer it holds None
+    return "state" if configurable.get("__pregel_checkpointer") else "list"

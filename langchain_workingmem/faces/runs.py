@@ -20,8 +20,7 @@ from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.faces.config import WRITING, Owner, PerCall, outer_run, required_ids, resolve
-from langchain_workingmem.faces.nodes import kind_of
+from langchain_workingmem.faces.config import WRITING, Owner, PerCall, kind_of, outer_run, required_ids, resolve
 from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.turn import Gathered, Turn, question, turn_of
 from langchain_workingmem.working_memory.store import read_working_memory

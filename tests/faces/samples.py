@@ -14,7 +14,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory
-from langchain_workingmem.faces.chains import RedisChatMessageHistory
+from langchain_workingmem.faces.runnables import RedisChatMessageHistory
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Scripted, ask, calling
 

@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError
-from langchain_workingmem.faces.chains import RedisChatMessageHistory
+from langchain_workingmem.faces.runnables import RedisChatMessageHistory
 from tests.faces.nodes_samples import Recording, spoken, texts
 from tests.helpers.types import Make
 

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.faces.chains import SemanticRecallRetriever
+from langchain_workingmem.faces.runnables import SemanticRecallRetriever
 from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.in_turn("face")

@@ -68,7 +68,8 @@ def test_every_operation_takes_every_id(
     for name, operation in OPERATIONS.items():
         reply = operation.call(caller)
         if name in TELLING:
-            assert caller.secret in repr([getattr(reply, "messages", ""), getattr(reply, "items", ""), reply]), name
+            parts = [getattr(reply, "messages", ""), getattr(reply, "items", ""), reply]
+            assert caller.secret in f"{parts} {reply}", name
     assert memory.threads.list(user_id=user).total == 0
     assert memory.threads.list(user_id=caller.beside("heir")).total == 1
     assert not list(raw.scan_iter(f"{memory._core.state.keys.prefix}:tombstone:*"))

@@ -243,8 +243,8 @@ def test_the_public_names_are_pinned() -> None:
     [
         ("middleware", "MemoryMiddleware"),
         ("store", "RedisMemoryStore"),
-        ("faces.chains", "SemanticRecallRetriever"),
-        ("faces.chains", "RedisChatMessageHistory"),
+        ("faces.runnables", "SemanticRecallRetriever"),
+        ("faces.runnables", "RedisChatMessageHistory"),
     ],
 )
 def test_names_are_found_in_the_package_and_at_their_documented_path(path: str, name: str) -> None:
