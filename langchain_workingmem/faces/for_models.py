@@ -32,7 +32,6 @@ _log = logging.getLogger("langchain_workingmem")
 
 AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
 NOT_HERE = "Memory cannot be used in this conversation. Go on without it, and do not claim to have remembered anything."
-_DELETED = "The memory of this user is being deleted, so nothing was kept. Go on without it."
 WIDEST = 4_000  # characters
 
 _TOLD = (  # what a model can do something about
@@ -49,8 +48,6 @@ def for_model(error: WorkingMemError, tool: str) -> str:
     if isinstance(error, _TOLD):
         return shortened(str(error))
     _log.warning("%s tells the model that memory is not available: %s", tool, error)
-    if isinstance(error, errors.UserDeletedError):
-        return _DELETED
     is_here = not isinstance(error, errors.IdError | errors.ThreadNotFoundError | errors.ThreadOwnershipError)
     return AWAY if is_here else NOT_HERE
 

@@ -17,8 +17,16 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from langgraph.store import base
-from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp
+from langgraph.store.base import (
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    PutOp,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+    validate_op_namespace,
+)
 
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis import queries
@@ -88,7 +96,7 @@ class Vectors:
         if index is False:
             return []
         paths = self.paths if index is None else _check_paths(index, "index")
-        found = (to_utf8(text) for path in paths for text in base.get_text_at_path(value, path))
+        found = (to_utf8(text) for path in paths for text in get_text_at_path(value, path))
         return list(dict.fromkeys(text for text in found if text.strip()))
 
 
@@ -251,7 +259,7 @@ def _check(op: Op) -> None:
     if type(op) not in (GetOp, SearchOp, ListNamespacesOp, PutOp):
         remedy = "pass GetOp, SearchOp, PutOp or ListNamespacesOp"
         raise OptionError(f"unknown operation {type(op).__name__}", remedy=remedy)
-    base.validate_op_namespace(op)
+    validate_op_namespace(op)
     if isinstance(op, GetOp | PutOp) and not isinstance(op.key, str):
         raise OptionError(f"key={shown(op.key)}", remedy="use a str")
     if isinstance(op, SearchOp | ListNamespacesOp):

@@ -242,11 +242,7 @@ def backfill(
 def _threads_in(saver: Saver) -> Plan[list[Any]]:
     """Return the ids of the threads of all checkpoints, without those of subgraphs; the one that was used last first."""
     found: list[Any] = []
-
-    def take(one: CheckpointTuple) -> None:
-        found.append(one.config["configurable"])
-
-    yield from saver.each(take, None, limit=MOST)
+    yield from saver.each(lambda one: found.append(one.config["configurable"]), None, limit=MOST)
     if len(found) >= MOST:
         raise OptionError(f"the checkpointer has {MOST:,} checkpoints or more", remedy="pass thread_ids, in parts")
     return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
@@ -324,7 +320,7 @@ def _revived(item: Any) -> Any:
 
 
 class Saver:
-    """A checkpointer as plans use it: by its methods, or by their async twins. Its errors are raised in the plan."""
+    """A method of a checkpointer as plans use it, or its async twin. Its errors are raised in the plan."""
 
     def __init__(self, saver: object, method: str, callers: tuple[str, str], *, is_async: bool) -> None:
         """Raise `OptionError` for what is no checkpointer, and if it has the method only for the other of the callers."""
@@ -337,22 +333,22 @@ class Saver:
         if has[not is_async] and not has[is_async]:
             other = f"call {callers[0]} in a thread" if is_async else f"await {callers[1]} in async code"
             raise OptionError(f"{type(saver).__name__} has no {names[is_async]}()", remedy=other)
-        self._saver, self._is_async = saver, is_async
+        self._call: Any = getattr(saver, names[is_async])
 
-    def call(self, method: str, *arguments: Any) -> Plan[Any]:
-        """Call a method, and return what it returns."""
-        call = partial(getattr(self._saver, f"a{method}" if self._is_async else method), *arguments)
+    def call(self, *arguments: Any) -> Plan[Any]:
+        """Call the method, and return what it returns."""
+        call = partial(self._call, *arguments)
         return (yield from Call(call, call))
 
     def each(self, take: Callable[[CheckpointTuple], None], config: Any, **options: Any) -> Plan[None]:
         """Give each checkpoint of a listing to `take`."""
 
         def listed() -> None:
-            for one in self._saver.list(config, **options):
+            for one in self._call(config, **options):
                 take(one)
 
         async def alisted() -> None:
-            async for one in self._saver.alist(config, **options):
+            async for one in self._call(config, **options):
                 take(one)
 
         yield from Call(listed, alisted)

@@ -157,7 +157,7 @@ def _give(
 ) -> Plan[tuple[Any, bool, UserDeletedError | None]]:
     """Change the owner of a thread in the first step, and that of 500 messages' vectors in each, while `alive` are.
 
-    Return HGETALL of the thread, whether it has rows, and the error of a deletion of one of `alive`.
+    Return its fields, whether it has rows, and the error of a deletion of one of `alive`.
     """
     keys, after = state.keys.of(thread_id), 0
     while True:
@@ -182,18 +182,14 @@ def list_threads(
     *,
     descending: bool,
 ) -> Plan[Page[Thread]]:
-    """List threads, sorted and filtered by the server; where labels do not decide a filter, Python tests all. One round trip.
-
-    The cursor is the time and the id of the last thread of a page, not a number of rows. So a thread whose time stays
-    is listed exactly once, whatever others write, and the last page costs as little as the first.
-    """
+    """List threads, sorted and filtered by the server; where labels do not decide a filter, Python tests all. One round trip."""
     at_least(limit, 1, "limit", MOST_ROWS)
     time = one_of(order_by, ("updated_at", "created_at"), "order_by").encode()
     wanted = metadata_filter(metadata)
     # equality with any key needs no declaration
     check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
     after = None
-    if cursor is not None:
+    if cursor is not None:  # of a time, not a number of rows: so a thread whose time stays is listed exactly once
         micros, last = read_cursor(cursor, CURSOR)
         after = int(micros), state.keys.of(decode(last)).thread
     condition, is_decided = wanted.condition(labels_of)

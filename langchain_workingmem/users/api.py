@@ -118,9 +118,9 @@ class Users(Operations):
         return await self._core.arun(self._deletion(user_id, checkpointer, is_async=True))
 
     def _deletion(self, user_id: str, checkpointer: Any, *, is_async: bool) -> Plan[DeletionReport]:
-        callers = "users.delete()", "users.adelete()"
-        named = checkpointer is not None
-        saver = Saver(checkpointer, "delete_thread", callers, is_async=is_async) if named else None
+        saver = None
+        if checkpointer is not None:
+            saver = Saver(checkpointer, "delete_thread", ("users.delete()", "users.adelete()"), is_async=is_async)
         return delete(self._core.state, user_id, self._core.new_id(), saver)
 
     @operation
@@ -203,11 +203,7 @@ def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
 
 
 def delete(state: MemoryState, user_id: str, token: str, saver: Saver | None = None) -> Plan[DeletionReport]:
-    """Delete what a user has, then look through all keys until a look finds nothing of it.
-
-    A tombstone with `token` refuses writers until then. A deletion that is interrupted leaves it, and the next one
-    takes over.
-    """
+    """Delete what a user has, then look through all keys until a look finds nothing; a tombstone refuses writers until then."""
     this = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
     verified = False
     try:
@@ -270,17 +266,14 @@ class _Deletion:
         return [key for key, owner in zip(keys, owners, strict=True) if owner == own]
 
     def delete_threads(self, ids: Sequence[str]) -> Plan[None]:
-        """Delete threads, each in one atomic step, unless they have another owner by now.
-
-        One round trip, one more with checkpoints, and one for each further 500 vectors.
-        """
+        """Delete threads, each in one atomic step, unless they have another owner by now."""
         if not ids:
             return
         keys, owner = self.state.keys, encode(self.user_id)
         if self.saver is not None:  # first: a deletion that is called again still knows the threads
             try:
                 for key in (yield from self.owned([keys.of(id).thread.encode() for id in ids])):
-                    yield from self.saver.call("delete_thread", keys.thread_of(key))
+                    yield from self.saver.call(keys.thread_of(key))
             except NotImplementedError:
                 self.checkpoints = "not implemented"
         most = max(1, SWEEP // len(ids))
@@ -311,11 +304,7 @@ class _Deletion:
 
 
 def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeReport]:
-    """Give the working memory, threads and files of a user to another one.
-
-    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was
-    interrupted.
-    """
+    """Give the working memory, threads and files of a user to another one; each step can be repeated."""
     if check_id(source, "source") == check_id(into, "into"):
         raise IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")
     keys, mark = state.keys, merge_mark(into)

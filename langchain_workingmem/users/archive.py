@@ -73,7 +73,7 @@ def header(user_id: str | None = None) -> dict[str, Any]:
 
 
 def export(state: MemoryState, user_id: str, *, vectors: bool) -> Step[dict[str, Any]]:
-    """Return all data of a user, step by step. A round trip per 1,000 threads, and one per thread and 200 messages."""
+    """Return all data of a user, step by step."""
     yield from state.indexes.ready()
     head = {**header(check_id(user_id, "user_id")), "ends": True}  # without its last record the archive is not whole
     return [head], _steps([_Export(state, user_id, vectors).user()], Counter())
@@ -119,9 +119,7 @@ class _Export:
         record |= {"metadata": thread.metadata, "source_id": thread.source_id}
         record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
         seqs = as_dict(ids)
-        if source := as_dict(fields).get(
-            b"title_source"
-        ):  # the seq of the message that a model has made the title from
+        if source := as_dict(fields).get(b"title_source"):  # the seq of the message that a model has made it from
             record["title_source"] = next((id.decode() for id, value in seqs.items() if source in value.split()), None)
         if deleted := [id.decode() for id, value in seqs.items() if value.startswith(b"x")]:
             record["deleted"] = deleted
@@ -196,10 +194,7 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
-    """Check all records, then write what is not stored yet.
-
-    A round trip per 200 threads, up to two per thread, one per 200 messages and working memory; then `reindex`.
-    """
+    """Check all records, then write what is not stored yet, and embed messages without vectors."""
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
     records = yield from this.read_all(source)

@@ -65,13 +65,13 @@ class Plain:
     def edit(self, path: str, old: str, new: str, *, replace_all: bool) -> None:
         text = self.text(path)
         if (count := text.count(old)) == 0 or (count > 1 and not replace_all):
-            raise FileEditError(path, remedy="")
+            raise FileEditError(path, "", remedy="")
         self.put(path, text.replace(old, new))
 
     def insert(self, path: str, line: int, new: str) -> None:
         lines = self.text(path).removesuffix("\n").split("\n") if self.text(path) else []
         if line > len(lines):
-            raise FileEditError(path, remedy="")
+            raise FileEditError(path, "", remedy="")
         self.put(path, "".join(f"{one}\n" for one in [*lines[:line], new, *lines[line:]]))
 
     def below(self, path: str) -> list[str]:
@@ -95,11 +95,11 @@ class Plain:
 
     def rename(self, path: str, new: str) -> int:
         if path == new or new.startswith(f"{path}/"):
-            raise FilePathError(new, remedy="")
+            raise FilePathError(new, "", remedy="")
         if not (found := self.below(path)):
             raise FileMissingError(path)
         if self.below(new):
-            raise FilePathError(new, remedy="")
+            raise FilePathError(new, "", remedy="")
         self.free(new)
         for one in found:
             old, target = self.rows[one], new + one[len(path) :]

@@ -65,9 +65,9 @@ def test_data_of_another_version_is_refused_and_left_untouched(
         lambda: store.put(("a",), "b", {"c": 1}),
     ]
     for call in calls:
-        with pytest.raises(OptionError, match="storage layout 99, this version of langchain-workingmem uses") as caught:
+        with pytest.raises(OptionError, match="storage layout 99, this version uses") as caught:
             call()
-        assert "workingmem export" in str(caught.value)
+        assert "export with the version that wrote them" in str(caught.value)
     assert dumped(raw, prefix) == before
 
 
