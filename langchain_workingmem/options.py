@@ -149,7 +149,7 @@ class HistoryOptions:
     Args:
         last_messages: How many messages at least; None: all of them, 0: none.
         step: Messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones.
-        max_tokens: The limit of tokens; None: none.
+        max_tokens: The limit of tokens; None: none. The default number is the default limit, whoever writes it.
         token_counter: "approximate", 4 characters a token as langchain_core counts English, or a function of messages.
         exclude_tools: Tools whose calls and results are shown in their own turn only: "memory", those of memory; names:
             these, too; True: all.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from langgraph.store.base import BaseStore, PutOp, ensure_embeddings
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
 
-T = TypeVar("T")
 _QUERY_CACHE = 1000  # embeddings
 
 

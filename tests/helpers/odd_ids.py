@@ -114,16 +114,17 @@ def secret(name: str) -> str:
     return f"secret{NAMES.index(name)}x"
 
 
-def _told(reply: object) -> str:
-    parts = reply if isinstance(reply, list | tuple) else []
+def told(reply: object) -> str:
+    """Write all that a reply holds."""
+    parts: Any = reply if isinstance(reply, list | tuple) else []
     if is_dataclass(reply):
         parts = [getattr(reply, field.name) for field in fields(reply)]
-    return " ".join([f"{reply!r} {reply}", *map(_told, parts)])
+    return " ".join([f"{reply!r} {reply}", *map(told, parts)])
 
 
 def secrets_in(*replies: object) -> set[str]:
     """Return whose secrets stand in replies."""
-    text = " ".join(map(_told, replies))
+    text = " ".join(map(told, replies))
     return {name for name in NAMES if secret(name) in text}
 
 

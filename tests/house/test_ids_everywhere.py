@@ -16,6 +16,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
+from tests.helpers.odd_ids import told
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.house.test_isolation_everywhere import TELLING
 
@@ -68,12 +69,7 @@ def test_every_operation_takes_every_id(
     for name, operation in OPERATIONS.items():
         reply = operation.call(caller)
         if name in TELLING:
-            many = reply if isinstance(reply, list) else getattr(reply, "items", ())
-            items = [
-                *map(str, many if isinstance(many, list) else ()),
-                *(str(getattr(reply, part, "")) for part in ("thread", "memory")),
-            ]
-            assert caller.secret in f"{getattr(reply, 'messages', '')} {items} {[reply]} {reply}", name
+            assert caller.secret in told(reply), name
     assert memory.threads.list(user_id=user).total == 0
     assert memory.threads.list(user_id=caller.beside("heir")).total == 1
     assert not list(raw.scan_iter(f"{memory._core.state.keys.prefix}:tombstone:*"))
