@@ -64,9 +64,9 @@ class PerCall:
     timezone: str | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, last_messages=0)
         if self.timezone is not None:
             check_zone(self.timezone, f"{_PATH}['timezone']")
+        check_fields(self, last_messages=0)
         if isinstance(self.recall, Mapping):
             _check_keys(self.recall, _CHECKS, f"{_PATH}['recall']")
             asked = {name: value for name, value in self.recall.items() if value is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003
 from dataclasses import dataclass, replace
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,24 +41,24 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Notes(Recent[tuple[str, str], tuple[str, Known, bool]]):
-    """What was read of threads for a question, by thread and words: its id, and whether its turn is saved.
+class Notes(Recent[tuple[str, str], tuple[str, Known]]):
+    """What was read of threads for a question, so that saving its turn needs no second look; with the id of the question.
 
-    Saving the turn then needs no second look. The words serve callers who save new objects without ids.
+    The keys are thread and words, for callers who save new objects without ids.
     """
 
-    def note(self, thread_id: str, asked: BaseMessage | None, known: Known, *, is_saved: bool = False) -> None:
+    def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
         """Note what is known of a thread before a question is answered, or after its turn is saved."""
         if asked is not None and asked.id:
-            self.put((thread_id, words_of(asked)), (asked.id, known, is_saved))
+            self.put((thread_id, words_of(asked)), (asked.id, known))
 
     def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
         """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
         found = None if asked is None else self.get((thread_id, words_of(asked)))
         if asked is None or found is None:
             return None
-        id, known, is_saved = found
-        if asked.id is None and not is_saved:
+        id, known = found
+        if asked.id is None and known.until == inf:
             asked.id = id
         return known if asked.id == id else None
 
@@ -179,7 +180,7 @@ class Turn:
         known = notes.take(thread_id, asked)
         stored, saved = yield from save_turn(self.core, given, thread_id, user_id, known=known)
         if known is not None and saved is not None:
-            notes.note(thread_id, asked, replace(saved, until=saved.next_seq), is_saved=True)
+            notes.note(thread_id, asked, replace(saved, until=saved.next_seq))
         return stored
 
 
