@@ -30,7 +30,8 @@ from langchain_workingmem.errors import (
     ThreadNotFoundError,
     WorkingMemError,
 )
-from langchain_workingmem.history import made, read_page, write
+from langchain_workingmem.history.read import made, read_page
+from langchain_workingmem.history.save import write
 from langchain_workingmem.models import BackfillReport
 from langchain_workingmem.threads.operations import in_pairs
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision

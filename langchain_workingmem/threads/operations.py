@@ -41,7 +41,7 @@ from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, one_of
-from langchain_workingmem.derived import note_deleted, note_given
+from langchain_workingmem.derived.rows import note_deleted, note_given
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, UserDeletedError
 from langchain_workingmem.models import Page, Thread
 
