@@ -87,7 +87,7 @@ _MODULES = {
     "RedisMemoryStore": "store",
     "SemanticRecallRetriever": "faces.runnables",
     "ThreadIds": "options",
-    "collect_contexts": "turn",
+    "collect_contexts": "turn.assemble",
 }
 
 
