@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.observations import ObservationOptions
     from langchain_workingmem.options import *
     from langchain_workingmem.store import RedisMemoryStore
-    from langchain_workingmem.turn import collect_contexts
+    from langchain_workingmem.turn.assemble import collect_contexts
 
 __version__ = "0.1.0"
 
@@ -87,7 +87,7 @@ _MODULES = {
     "RedisMemoryStore": "store",
     "SemanticRecallRetriever": "faces.runnables",
     "ThreadIds": "options",
-    "collect_contexts": "turn",
+    "collect_contexts": "turn.assemble",
 }
 
 

@@ -14,7 +14,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import WINGS, MemoryState, wing
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
-from langchain_workingmem.history import History
+from langchain_workingmem.history.api import History
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
     TIMEOUT,
@@ -26,10 +26,10 @@ from langchain_workingmem.options import (
     WorkingMemoryOptions,
     thread_filter_keys,
 )
-from langchain_workingmem.recall import Recall
-from langchain_workingmem.threads import Threads
-from langchain_workingmem.turn import Turn
-from langchain_workingmem.users import Users
+from langchain_workingmem.recall.api import Recall
+from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.turn.api import Turn
+from langchain_workingmem.users.api import Users
 from langchain_workingmem.working_memory.api import WorkingMemory
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ class Memory(SetUpOnEntry):
         which narrows what the filter of the retriever passes.
         """
         from langchain_workingmem.faces.runnables import SemanticRecallRetriever
-        from langchain_workingmem.recall import check_argument_names
+        from langchain_workingmem.recall.query import check_argument_names
 
         check_argument_names(arguments)
         fields: dict[str, Any] = {**arguments}

@@ -25,7 +25,9 @@ from langchain_workingmem.faces.config import Owner, as_owner, outer_run_of, req
 from langchain_workingmem.faces.runs import HookCall, Run, Runs
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.turn import Gathered, Shown, Turn, assemble
+from langchain_workingmem.turn.api import Turn
+from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.gather import Gathered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

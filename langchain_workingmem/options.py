@@ -44,7 +44,7 @@ TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['app
 TIMEOUT = timedelta(seconds=10)  # for each reply
 EMBEDDING_TIMEOUT = timedelta(seconds=30)  # plus a second for each text
 CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection, which a running server accepts at once
-DEFAULT_LIMIT = 32_000  # tokens; one that differs is of the program
+DEFAULT_LIMIT = int("32000")  # tokens; an object of its own, so that the same number of a program is told apart
 DEFAULT_TOOLS: Sequence[str] = ("update",)
 MOST_HITS = 100_000  # of one recall: the server refuses far larger numbers
 # Search 2.10 accepts larger numbers, but some of them, such as m=1_000_000, crash the server
@@ -187,7 +187,7 @@ class HistoryOptions:
     @property
     def has_default_limit(self) -> bool:
         """Tell whether no program has named `max_tokens`."""
-        return self.max_tokens == DEFAULT_LIMIT
+        return self.max_tokens is DEFAULT_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,7 @@ from langchain_workingmem._text.said import is_memory_tool, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem.derived.rows import Ranges, Rows, Work, lease, read_work, state_command
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.history import made
+from langchain_workingmem.history.read import made
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:

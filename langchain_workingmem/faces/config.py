@@ -15,7 +15,7 @@ from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.checks import check_type, check_zone, wrong_type
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import Ids, check_fields
-from langchain_workingmem.recall import CHECKS
+from langchain_workingmem.recall.query import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.history import Kind
+    from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.options import HistoryOptions, RecallOptions, Scope
-    from langchain_workingmem.turn import Gathered, Turn
+    from langchain_workingmem.turn.api import Turn
+    from langchain_workingmem.turn.gather import Gathered
 
 Owner: TypeAlias = Callable[[Ids], str]  # returns the owner of the memory, given the ids that the run names
 WRITING = ("update_working_memory", "clear_working_memory")  # tools; with the name of a memory they begin like this

@@ -23,10 +23,14 @@ from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.faces.config import Owner, PerCall, as_owner, kind_of, required_ids, resolve, scoped_ids
-from langchain_workingmem.history import save_turn
+from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.options import Ids, RecallArguments, Scope
-from langchain_workingmem.recall import Query, search_messages
-from langchain_workingmem.turn import Gathered, Notes, Shown, assemble, question, read_history
+from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.search import search_messages
+from langchain_workingmem.turn.api import Notes
+from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.fit import question
+from langchain_workingmem.turn.gather import Gathered, read_history
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.history import Kind
+    from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import MemoryContext, RecallResult
-    from langchain_workingmem.turn import Turn
+    from langchain_workingmem.turn.api import Turn
 
 
 # in a LangChain retriever, `metadata` belongs to its runs

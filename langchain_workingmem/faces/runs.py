@@ -21,8 +21,9 @@ from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.faces.config import WRITING, Owner, PerCall, kind_of, outer_run, required_ids, resolve
-from langchain_workingmem.history import Known, save_turn
-from langchain_workingmem.turn import Gathered, Turn, question, turn_of
+from langchain_workingmem.history.save import save_turn
+from langchain_workingmem.turn.fit import question, turn_of
+from langchain_workingmem.turn.gather import Gathered
 from langchain_workingmem.working_memory.store import read_working_memory
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.history import Kind
+    from langchain_workingmem.history.follow import Kind, Known
     from langchain_workingmem.options import Ids
+    from langchain_workingmem.turn.api import Turn
 
 _log = logging.getLogger("langchain_workingmem")
 

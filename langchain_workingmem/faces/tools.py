@@ -26,7 +26,8 @@ from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemEr
 from langchain_workingmem.faces.config import WORKING, WRITING, PerCall, required_ids, resolve, scoped_ids
 from langchain_workingmem.faces.for_models import as_tool, for_model
 from langchain_workingmem.options import Ids
-from langchain_workingmem.recall import Query, checked_filter, search_as_run
+from langchain_workingmem.recall.query import Query, checked_filter
+from langchain_workingmem.recall.search import search_as_run
 from langchain_workingmem.working_memory.document import TextFormat, describe_change, unwrapped
 from langchain_workingmem.working_memory.patch import shorten, without_padding
 from langchain_workingmem.working_memory.prompt import update_rules

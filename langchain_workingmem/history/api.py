@@ -247,7 +247,9 @@ def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until
         wanted = selection(limit=_STEP, superseded=superseded) | {"until": until}
         while True:
             page, _ = yield from read_page(state, thread_id, user_id, wanted)
-            if not page.facts:
+            ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]
+            found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, seqs=seqs)
+            if not found.get("deleted"):
                 break
-            count += yield from _delete(state, thread_id, user_id, [one.id for one in page.facts])
+            count += int(found["deleted"])
     return count

@@ -12,7 +12,7 @@ from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import ArgumentError, ReadOnlyError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.faces.tools import MAKERS
-from langchain_workingmem.history import append
+from langchain_workingmem.history.save import append
 from langchain_workingmem.mcp import answers
 from langchain_workingmem.mcp.answers import quoted
 from langchain_workingmem.mcp.arguments import (

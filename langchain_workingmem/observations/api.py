@@ -28,7 +28,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.observations.log import KIND, ObservationLog, body_of
 from langchain_workingmem.observations.observer import Observer
 from langchain_workingmem.observations.part import log_of
-from langchain_workingmem.recall import messages_around
+from langchain_workingmem.recall.hits import messages_around
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core

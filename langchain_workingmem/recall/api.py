@@ -11,11 +11,11 @@ from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.scripts import SWEEP, sweep
 from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import ThreadNotFoundError
-from langchain_workingmem.history import heal
+from langchain_workingmem.history.save import heal
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.search import search_as_run
 from langchain_workingmem.recall.turn import learn_scale
-from langchain_workingmem.threads import all_threads, get_existing_thread
+from langchain_workingmem.threads.operations import all_threads, get_existing_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from langchain_workingmem._text.said import STRIDE, attachments, structured_text
 from langchain_workingmem._text.sending import as_shown, with_calls
 from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
 from langchain_workingmem.errors import ModelError
-from langchain_workingmem.history import with_media
+from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.query import LEAST, TIMES
 from langchain_workingmem.recall.ranking import Ranked

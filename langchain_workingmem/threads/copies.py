@@ -30,7 +30,8 @@ from langchain_workingmem.errors import (
     ThreadNotFoundError,
     WorkingMemError,
 )
-from langchain_workingmem.history import made, read_page, write
+from langchain_workingmem.history.read import made, read_page
+from langchain_workingmem.history.save import write
 from langchain_workingmem.models import BackfillReport
 from langchain_workingmem.threads.operations import in_pairs
 from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
@@ -257,9 +258,9 @@ def _store(state: MemoryState, found: Conversation, owner: str, *, embeds: bool)
     held = [one is not None for one in stored]  # or deleted
     known = sum(held)
     if not all(held[:known]) or (int(next_seq or 0) and not known):
-        seen = f"memory has other messages of this thread: of {len(held):,} it lacks {len(held) - known:,}"
+        seen = f"of {len(held):,} messages memory lacks {len(held) - known:,}, which belong elsewhere or were deleted"
         remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
-        raise OptionError(f"{seen}, which do not belong at its end", remedy=remedy)
+        raise OptionError(seen, remedy=remedy)
     rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
     began, older = found.times[ids[0]], list[Older]()
     for start in range(0, len(rest), BATCH):

@@ -41,7 +41,7 @@ from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, one_of
-from langchain_workingmem.derived import note_deleted, note_given
+from langchain_workingmem.derived.rows import note_deleted, note_given
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, UserDeletedError
 from langchain_workingmem.models import Page, Thread
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 OrderBy = Literal["updated_at", "created_at"]
 MOST_ROWS = 500_000  # threads of a page, and threads whose metadata is compared: Search returns no more than a million
+MOST_METADATA = 1_000  # keys of a thread: a script passes them on one by one
 CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and an id
 
 
@@ -120,6 +121,8 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
         raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
     for key in metadata or ():
         check_key(key)
+    if len(metadata or ()) > MOST_METADATA:
+        raise OptionError(f"metadata has {len(metadata or ()):,} keys", remedy=f"use at most {MOST_METADATA:,}")
     return metadata or {}
 
 

@@ -20,8 +20,9 @@ from langchain_workingmem._text.said import words_of
 from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.history import Known, save_turn
-from langchain_workingmem.recall import Query, check_argument_names
+from langchain_workingmem.history.follow import Known
+from langchain_workingmem.history.save import save_turn
+from langchain_workingmem.recall.query import Query, check_argument_names
 from langchain_workingmem.turn.assemble import Shown, assemble
 from langchain_workingmem.turn.fit import question
 from langchain_workingmem.turn.gather import Gathered, gather
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.history import Kind
+    from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import HistoryOptions, RecallArguments
 

@@ -125,10 +125,10 @@ def fit(
     begin = 0
     if said and (cut or is_cut or sum(sizes[at] for at in said) > limit):
         begin = _begin(grouped, sizes, said, uptos, limit)
-    room = limit - sum(sizes[at] for at in said if at >= begin)
+    room, spoken = limit - sum(sizes[at] for at in said if at >= begin), {*said}
     kept: list[list[BaseMessage]] = []
     for at in range(len(grouped) - 1, -1, -1):
-        if at in said:
+        if at in spoken:
             if at >= begin:
                 kept.append(grouped[at])
         elif sizes[at] == 0 or (at >= begin and room >= 0 and (room := room - sizes[at]) >= 0):

@@ -24,7 +24,9 @@ from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Know
 from langchain_workingmem.history.read import readable, with_media
 from langchain_workingmem.history.save import known_in, list_head
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall import recall_for_turn, search, words_in_row
+from langchain_workingmem.recall.hits import words_in_row
+from langchain_workingmem.recall.search import search
+from langchain_workingmem.recall.turn import recall_for_turn
 from langchain_workingmem.turn.fit import fit, history_slice, in_order, is_users, media_begin, named
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.history import Kind
+    from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions
-    from langchain_workingmem.recall import Query, Ranked, Ranking
+    from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.ranking import Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them

@@ -31,8 +31,9 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.recall import Authors
-from langchain_workingmem.threads import CURSOR, Saver, all_threads, transfer
+from langchain_workingmem.recall.question import Authors
+from langchain_workingmem.threads.copies import Saver
+from langchain_workingmem.threads.operations import CURSOR, all_threads, transfer
 from langchain_workingmem.users import archive
 from langchain_workingmem.working_memory.document import joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document

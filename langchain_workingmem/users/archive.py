@@ -37,13 +37,14 @@ from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.checks import check_list
-from langchain_workingmem.derived import export_rows, restore_rows
+from langchain_workingmem.derived.rows import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
-from langchain_workingmem.history import PageOfThread, made, page_command
+from langchain_workingmem.history.read import PageOfThread, made, page_command
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.recall import reindex_messages
-from langchain_workingmem.threads import Older, all_threads, name_thread, read_thread, thread_fields, write_older
+from langchain_workingmem.recall.api import reindex_messages
+from langchain_workingmem.threads.copies import Older, name_thread, write_older
+from langchain_workingmem.threads.operations import all_threads, read_thread, thread_fields
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:

@@ -210,7 +210,8 @@ def check_writable(state: MemoryState) -> WorkingMemoryOptions:
     options = state.remembering
     if options.read_only:
         raise ReadOnlyError(
-            "working memory is read-only", remedy="go on without changing it, or use a memory that may be changed"
+            "working memory is read-only here, for programs too (read_only=True)",
+            remedy="go on without changing it; WorkingMemoryOptions(tools=()) takes the tools from the model alone",
         )
     return options
 

@@ -15,7 +15,7 @@ from langchain_workingmem import Memory, MessageNotFoundError, ThreadOwnershipEr
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis.scripts import WRITE
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history import save_turn
+from langchain_workingmem.history.save import save_turn
 from tests.helpers.archives import unsealed
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings

@@ -13,8 +13,9 @@ from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.sending import headed_groups, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn import Gathered, Shown, assemble
+from langchain_workingmem.turn.assemble import Shown, assemble
 from langchain_workingmem.turn.fit import history_slice
+from langchain_workingmem.turn.gather import Gathered
 from tests.helpers.conversations import (
     RefusedError,
     accept,

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import change_thread
-from langchain_workingmem.history import save_turn
+from langchain_workingmem.history.save import save_turn
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]

@@ -17,9 +17,9 @@ from langchain_workingmem import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem._engine.plan import Send
+from langchain_workingmem._engine.plan import Call, Send
 from langchain_workingmem._engine.run import Runner
-from langchain_workingmem.threads import Threads
+from langchain_workingmem.threads.api import Threads
 from tests.helpers.plans import plan_of
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 from tests.threads.test_threads import all_threads, ids
@@ -143,7 +143,13 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
         def drive() -> None:
             effect = next(plan)
             while True:
-                reply = runner.send(effect) if isinstance(effect, Send) else runner._perform(effect)
+                reply = (
+                    runner.send(effect)
+                    if isinstance(effect, Send)
+                    else effect.call()
+                    if isinstance(effect, Call)
+                    else None
+                )
                 if memory.threads.get("c"):  # the first batch is there
                     with suppress(WorkingMemError):
                         memory.threads.delete("t") if way == "delete" else memory.threads.transfer(

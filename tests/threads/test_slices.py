@@ -14,9 +14,9 @@ from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, Wo
 from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history import History
+from langchain_workingmem.history.api import History
 from langchain_workingmem.history.save import vector_names
-from langchain_workingmem.threads import Threads
+from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.users import api as users
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.programs
 Make = Callable[..., Memory]
 LONG = 1300  # messages: three steps
 WORDS = ("tea", "milk", "bread", "honey")
-IDS = {"thread_id": "t", "user_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
-def talk(memory: Memory, number: int, name: str = "m", **ids: str) -> None:
+def talk(memory: Memory, number: int, name: str = "m", **ids: Any) -> None:
     said = [
         (AIMessage if place % 2 else HumanMessage)(f"{WORDS[place % 4]} {name} {place}", id=f"{name}{place}")
         for place in range(number)

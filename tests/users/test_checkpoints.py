@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, UserDeletedError
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.threads import Saver
+from langchain_workingmem.threads.copies import Saver
 from langchain_workingmem.users import api
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said

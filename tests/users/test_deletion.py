@@ -17,7 +17,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, UserDeletedError
 from langchain_workingmem.history.save import append
 from langchain_workingmem.options import Scope
-from langchain_workingmem.threads import Threads
+from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.users import api as users
 from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut

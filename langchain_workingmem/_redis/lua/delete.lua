@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Deletes messages, all of a thread, or vectors that are left of them.
 -- ARGV  1 {user, what, ids, after, most, version, noted, forget}
---   what   'messages' (of `ids`, which stay as deleted, unless `forget`), 'all' messages, 'thread', 'sweep' (vectors),
+--   what   'messages' (of `ids`, which stay as deleted, unless `forget`; with `seqs` only those of the versions), 'all' messages, 'thread', 'sweep' (vectors),
 --          'after' (supersedes what stands behind the id `after`), 'undo' (a write that met the deletion of its user:
 --          the thread goes if it is new and as `version` says, else the messages of `ids`)
 --   noted  the user knows that a thread with rows goes: without it {rows = owner}, and nothing is done
@@ -18,21 +18,29 @@ local reply = {}
 if what == 'sweep' or not owner and not is_rest then
   what = 'sweep'
 elseif what == 'messages' then
+  local chosen = {}
+  for _, seq in ipairs(head.seqs or {}) do chosen[seq] = true end
   for _, id in ipairs(head.ids) do
     local value = redis.call('HGET', KEYS[5], id)
-    local target, said = value and string.match(value, '^=(.*)$') or id, nil
+    local target, said, left = value and string.match(value, '^=(.*)$') or id, nil, {}
     for _, seq in ipairs(locate(value)) do
       local message = message_at(seq)
-      if message then
+      if head.seqs and not chosen[seq] then
+        left[#left + 1], message = whole(seq), nil
+      elseif message then
         redis.call('ZREM', message.set, message.facts)
         hide(message)
         said = (said == nil or said == message.words) and message.words or '' -- of several words none, for any
         gone[#gone + 1] = seq
       end
-      redis.call('HDEL', KEYS[4], seq)
-      delete_media(seq)
+      if not head.seqs or chosen[seq] then
+        redis.call('HDEL', KEYS[4], seq)
+        delete_media(seq)
+      end
     end
-    if value and head.forget then
+    if #left > 0 then
+      redis.call('HSET', KEYS[5], target, table.concat(left, ' '))
+    elseif value and head.forget then
       redis.call('HDEL', KEYS[5], target)
     elseif value and string.sub(value, 1, 1) ~= 'x' then
       redis.call('HSET', KEYS[5], target, 'x' .. (said or ''))
