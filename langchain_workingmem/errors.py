@@ -15,6 +15,7 @@
     ├── WorkingMemoryValidationError (ValueError)   the update is refused
     ├── WorkingMemoryConflictError (RuntimeError)   another one was first
     ├── RevisionNotFoundError (LookupError)
+    ├── ObservationNotFoundError (LookupError)
     ├── FilePathError (ValueError)                  no path, or something is in its way
     ├── FileMissingError (LookupError)              no file, or no such revision
     ├── FileEditError (ValueError)                  the place to edit is not clear

@@ -252,8 +252,8 @@ class Memory(SetUpOnEntry):
         prompt.
 
         `ContextArguments` lists the other arguments; `top_k` and `max_tokens` limit recall together. Cost: two round
-        trips, one without recall. The first question that names one of several authors takes a third, and a second call
-        of the embedding model.
+        trips, one without recall. A third, and a second call of the embedding model, for a short question that follows up
+        (docs/recall.md), and for the first one that names one of several authors.
         """
         return self._turn.context(messages, thread_id, user_id, **arguments)
 
@@ -263,8 +263,9 @@ class Memory(SetUpOnEntry):
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
-        """Save the messages of a turn, and return those that are stored. One round trip, two more where a list
-        of several turns was not passed to `context` before; atomic up to 500 messages, safe to repeat.
+        """Save the messages of a turn, and return those that are stored. One round trip; one more for a list
+        of several turns that `context` has not read before, two more where ids are stored already. Atomic up to 500
+        messages, safe to repeat.
 
         It does what `history.append` does, and compares the list with the thread. Pass the turn, or the whole
         conversation: messages without ids that the thread holds already are recognised by their text, without blanks at

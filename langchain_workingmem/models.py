@@ -290,7 +290,7 @@ class WorkingMemoryState(Shown):
     revision: int  # 0: never written
     updated_at: datetime | None  # None: never written
     is_empty: bool  # no text, or the bare template
-    origin: str | None = None  # the operation that wrote it: update, tool, clear, revert, seed, clone
+    origin: str | None = None  # the operation that wrote it: update, tool, seed, clear, revert, clone, merge, keeper
     key: str = field(default="", compare=False)  # of Redis
     kept: str | None = field(default=None, compare=False)  # what a keeper has noted beside the document
     # By path all that was said, what holds first; only `working_memory.get` reads it

@@ -273,7 +273,7 @@ class RecallOptions:
         placement: A turn shows recall before the user's words ("question"), or after your system prompt ("system").
         reranker: Orders four times as many hits again, from which the best are shown (docs/recall.md).
         embedding_timeout: Of an async call of the model or of the reranker, plus a second for each text.
-        embedding_cache_size: Texts kept in memory with their vectors, at most 64 MiB in all; 0: none.
+        embedding_cache_size: Texts kept in memory with their vectors, by number, not by size; 0: none.
         chunk_tokens: Longer texts are embedded in chunks; a hit on any chunk is a hit on the message.
         filterable: Keys of message metadata that filters may name.
         when: Finds times that a question names, beside numbers and English: a function of its text and now that gives

@@ -334,7 +334,7 @@ def canonical_json(value: object, key: str) -> str:
 
 
 def label(key: str, value: object) -> str:
-    """Return the label of a pair of metadata; `refresh_labels` in Lua makes the same one."""
+    """Return the label of a pair of metadata; thread.lua makes the same one."""
     return hashlib.sha1(f"{key}={canonical_json(value, key)}".encode(), usedforsecurity=False).hexdigest()
 
 

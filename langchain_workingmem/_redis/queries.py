@@ -1,4 +1,4 @@
-"""Commands that create indexes and search them, built with redisvl, and readers of their replies."""
+"""Commands that create indexes and search them, built with redisvl or, where it cannot, by hand; and readers of their replies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The Lua scripts, each one atomic step within one hash tag, and their calls over a thread.
 
-The file of a script names KEYS, ARGV and reply. Over a thread they run only for its owner, and do not write while the owner is
-being deleted.
+The file of a script names KEYS, ARGV and reply. Over a thread they run only for its owner. The tombstone of a user lies in
+another slot: what was written while the owner is being deleted, the caller takes back (`guarded_write`, `undone`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, count_token
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-STRIDE = 4096  # what was said has multiples of it as seqs, tool traffic the numbers between (write.lua)
+STRIDE = 4096  # what was said has multiples of it as seqs, tool traffic the numbers between (common.lua)
 KINDS: dict[str, type[BaseMessage]] = {  # that are stored, by their type
     "human": HumanMessage,
     "ai": AIMessage,

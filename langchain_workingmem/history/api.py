@@ -57,8 +57,8 @@ class History(Operations):
         vectors.
 
         `said_at` dates what was said earlier, elsewhere: one time for all, or one for each message. Times rise within a
-        thread, so one that is not after the newest stored message becomes a microsecond after it; one in the future is
-        an `OptionError`.
+        thread, so one that is not after the newest stored message becomes a microsecond after it; one that is more than
+        a day in the future is an `OptionError`.
         """
         return append(self._core, messages, thread_id, user_id, said_at=said_at)
 
@@ -186,11 +186,11 @@ class History(Operations):
     ) -> Plan[int]:
         """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
 
-        With their vectors and older versions; with `until` also those on other branches. By id it is atomic. One round
-        trip for these, and one for each further 500 vectors. What was deleted by id does not come back from a list or
-        state that still holds it, nor from an older export; `append` stores it again. `until` deletes 100 in a step of
-        two round trips, the oldest first, so call it again after an interruption. A tool call may go while its result
-        stays: no model is shown one without the other.
+        With their vectors and older versions; with `until` also those on other branches. By id each 100 are one
+        atomic step of one round trip, and one for each further 500 vectors. What was deleted by id does not come back
+        from a list or state that still holds it, nor from an older export; `append` stores it again. `until` deletes
+        100 in a step of two round trips, the oldest first, so call it again after an interruption. A tool call may go
+        while its result stays: no model is shown one without the other.
         """
         if (message_ids is None) == (until is None):
             seen = "neither message_ids nor until" if until is None else "both message_ids and until"

@@ -211,7 +211,7 @@ def save_turn(
     on_error: str | None = None,
 ) -> Plan[tuple[list[BaseMessage], Known | None]]:
     """Save a turn, or the conversation that it ends; return the stored messages, and what the thread knows now."""
-    # One round trip; two more for several turns of which nothing was read, or where ids are stored already.
+    # One round trip; one more for several turns of which nothing was read, two more where ids are stored already.
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))

@@ -52,7 +52,7 @@ class Observations(Operations):
 
     @operation
     def get(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[ObservationLog]:
-        """Return the log; it is empty when nothing was ever observed. One round trip; with a user alone two.
+        """Return the log; it is empty when nothing was ever observed. Two round trips, with a thread or a user.
 
         Observations of messages on other branches are left out; they come back with their branch.
         """

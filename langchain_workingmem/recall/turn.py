@@ -47,7 +47,7 @@ def recall_for_turn(
     spare: int,
     on_error: OnError,
 ) -> Plan[RecallResult]:
-    """Choose the hits of a turn among those that are not hidden, and fetch them with their windows. One round trip.
+    """Choose the hits of a turn among those that are not hidden, and fetch them with their windows. One round trip, two for a follow-up.
 
     A short text whose best hit is hardly near may follow up what the user said `before` it: both together are searched, too.
     """

@@ -137,8 +137,8 @@ class Threads(Operations):
     def delete(self, thread_id: str, *, user_id: str | None = None) -> Plan[bool]:
         """Delete a thread with its messages, vectors and working memory; return whether it existed.
 
-        Atomic: the thread disappears at once. One round trip, and one for each further 500 vectors. After an error,
-        call it again: it deletes the remaining vectors.
+        Atomic: the thread disappears at once. One round trip, four if it has a log or values of a keeper, and one
+        for each further 500 vectors. After an error, call it again: it deletes the remaining vectors.
         """
         return plans.delete(self._core.state, thread_id, user_id)
 

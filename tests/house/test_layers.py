@@ -50,7 +50,7 @@ LAYERS = [
     {"studio", "mcp", "adapters"},
     {"middleware", "store", "cli", "telemetry", "__init__"},
 ]
-# Which rooms a room may use, through their __init__.
+# Which rooms a room may use.
 ROOMS = {
     "items": set(),
     "files": {"users", "recall"},
