@@ -16,6 +16,7 @@ from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep_later, undone
 from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem._text.unicode import as_searched
@@ -124,7 +125,7 @@ def append(
 ) -> Plan[list[BaseMessage]]:
     """Save messages at the end of a thread; stored ones are replaced where they differ. One round trip."""
     state, given = core.state, as_messages(messages)
-    times = _times(said_at, given)
+    times, listed = _times(said_at, len(given)), given
     if not must_exist:
         check_id(user_id, "user_id")
     if any(has_mark(message) for message in given):
@@ -135,8 +136,9 @@ def append(
     answers = structured_answers(given, is_over=False)
     prepare = partial(drafts, given, state.recall, core.new_id, answers)
     ready = yield from compute(prepare, count_characters(given))
+    at_of = {message.id: at for message, at in zip(listed, times, strict=True)}  # each has an id now
     for draft in ready:
-        draft.at = times.get(id(draft.message))
+        draft.at = at_of.get(draft.id)
     unique = [*{draft.id: draft for draft in ready}.values()]
     head: dict[str, Any] = {"edit": True, "exists": True} if must_exist else {}
     found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
@@ -147,21 +149,20 @@ def append(
     return [draft.message for draft in ready]
 
 
-def _times(said_at: datetime | Sequence[datetime] | None, messages: Sequence[BaseMessage]) -> dict[int, int]:
-    """Return when messages were said, in microseconds, by the `id()` of each."""
+def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[int | None]:
+    """Return when messages were said, in microseconds, or None for each."""
     if said_at is None:
-        return {}
-    times: list[Any] = [*said_at] if isinstance(said_at, list | tuple) else [said_at] * len(messages)
-    if len(times) != len(messages):
-        raise OptionError(
-            f"{len(times)} times for {len(messages)} messages", remedy="pass one time, or one for each message"
-        )
+        return [None] * number
+    times: list[Any] = [*said_at] if isinstance(said_at, list | tuple) else [said_at] * number
+    if len(times) != number:
+        raise OptionError(f"{len(times)} times for {number} messages", remedy="pass one time, or one for each message")
     found = [to_micros(at) for at in times]
-    if found and max(found) > to_micros(datetime.now(UTC)) + DAY:
-        raise OptionError(
-            f"said_at={max(times)} lies in the future", remedy="pass the time at which the message was said"
-        )
-    return {id(message): at for message, at in zip(messages, found, strict=True)}
+    if found != sorted(found):
+        raise OptionError("the times of said_at fall", remedy="pass the messages in the order in which they were said")
+    if found and not 0 <= found[0] <= found[-1] <= to_micros(datetime.now(UTC)) + DAY:
+        seen = f"said_at={shown(times[0] if found[0] < 0 else times[-1])} lies before 1970 or in the future"
+        raise OptionError(seen, remedy="pass the time at which the message was said")
+    return [*found]
 
 
 # ---------------------------------------------------------------------- a turn

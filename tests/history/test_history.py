@@ -291,6 +291,8 @@ def test_what_is_appended_may_have_been_said_earlier(plain: Memory) -> None:
     [
         ([datetime(2020, 1, 1, tzinfo=UTC)], "1 times for 2 messages"),
         (datetime(2200, 1, 1, tzinfo=UTC), "in the future"),
+        (datetime(1960, 1, 1, tzinfo=UTC), "before 1970"),
+        ([datetime(2021, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)], "fall"),
         ("2020", "pass a datetime"),
     ],
 )
