@@ -58,7 +58,7 @@ class History(Operations):
 
         `said_at` dates what was said earlier, elsewhere: one time for all, or one for each message. Times rise within a
         thread, so one that is not after the newest stored message becomes a microsecond after it; one that is more than
-        a day in the future is an `OptionError`, and so are times before 1970 or that fall.
+        a minute in the future is an `OptionError`, and so are times before 1970 or that fall.
         """
         return append(self._core, messages, thread_id, user_id, said_at=said_at)
 

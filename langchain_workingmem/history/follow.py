@@ -137,7 +137,8 @@ class _Comparison:
 
     def following(self, position: int, words: str, *, is_program: bool, superseded: bool) -> Facts | None:
         """Return the next message of the branch if it has these words, else perhaps a superseded one behind it."""
-        for row in self.said[bisect_right(self.seqs, position) :]:
+        for place in range(bisect_right(self.seqs, position), len(self.said)):
+            row = self.said[place]
             if _said(row) == words:
                 return row
             if row.seq not in self.unseen and (row.writer or is_program):
@@ -147,8 +148,10 @@ class _Comparison:
 
     def walk(self, at: int, first: Facts, *, superseded: bool = True) -> dict[int, Facts]:
         """Return the rows of the entries from `at` on, as far as both agree, if the first of them is `first`."""
-        matched, position, is_lost = {at: first}, first.seq, False
+        matched, position, is_lost, has_known = {at: first}, first.seq, False, any(self.found)
         for index in range(at + 1, len(self.entries)):
+            if is_lost and not has_known:
+                break
             row, words = self.found[index], self.entries[index].words
             if row is None and words and not is_lost:
                 row = self.following(position, words, is_program=not first.writer, superseded=superseded)
@@ -187,11 +190,19 @@ class _Comparison:
         if rest and self.kind == "list" and len(entries) == 1 and self.said and not entries[0].id:
             newest = self.said[-1]
             found[0] = newest if _said(newest) == entries[0].words else None  # asked again, as nobody has answered
-        best: dict[int, Facts] = {}
-        for number, at in enumerate(rest if len(rest) > 1 and not self.edit else ()):  # one message is a new question
-            if len(best) >= len(rest) - number:
+        if (
+            len(rest) < 2
+            or self.edit
+            or (self.kind == "state" and located and is_one_turn([entries[at] for at in rest]))
+        ):
+            return  # one message is a new question, and one turn behind a state that is known is a new turn
+        best = self.begin(rest[0])  # a list agrees from its beginning on, or is new
+        older = [at for at in rest[1:] if self.first and entries[at].words == _said(self.first)] if not best else []
+        for at in older if self.kind == "list" else ():  # but for one that begins before the thread, which is refused
+            match = self.walk(at, self.first) if self.first else {}
+            if len(match) > 1:
+                best = match
                 break
-            best = max(best, self.begin(at), key=len)
         self.note(best)
 
     def note(self, rows: Mapping[int, Facts]) -> None:
@@ -235,13 +246,17 @@ class _Comparison:
                     left, waiting = [*left, *waiting], []
         return [*left, *waiting]
 
-    def new(self) -> list[int]:
-        """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has."""
+    def new(self, *, keeps_all: bool) -> list[int]:
+        """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has.
+
+        Of a list that agrees nowhere that is its last turn; with `keeps_all`, where the caller gives ids, all of it.
+        """
         entries, matched = self.entries, [at for at, row in enumerate(self.found) if row]
         turn = max(last_question(entries), 0)
         while turn and entries[turn - 1].words.startswith("q"):
             turn -= 1
-        begin = matched[0] if matched else 0 if self.edit or not self.rows else turn
+        has_ids = keeps_all and all(entry.id for entry in entries if entry.words)
+        begin = matched[0] if matched else 0 if self.edit or not self.rows or has_ids else turn
         # a list's tool traffic before it is stored already
         said = max((at for at in matched if entries[at].words), default=-1)
         others = (at for at in range(begin, len(entries)) if not self.found[at] and at not in self.gone)
@@ -257,8 +272,13 @@ def _stored_words(row: Facts | None) -> str:
     return _said(row) if row else ""
 
 
-def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = ()) -> Followed:
-    """Decide what a list means for a thread. `left_out` are seqs of messages that memory has taken out of the list."""
+def follow(
+    entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = (), *, keeps_all: bool = False
+) -> Followed:
+    """Decide what a list means for a thread. `left_out` are seqs of messages that memory has taken out of the list.
+
+    `keeps_all`: the ids are those of a program, not of LangGraph, so a list that agrees nowhere is new, all of it.
+    """
     if kind == "list" and known.branch is None and is_new_turn(entries, known):
         return Followed(new=[*range(len(entries))])
     both, done = _Comparison(entries, kind, known), Followed()
@@ -280,7 +300,7 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
     if known.branch is not None:  # its context may have held more of the list
         done.drop = sorted({*done.drop, *known.branch.drop} - {*done.seqs.values()})
         done.back = sorted({*done.back, *known.branch.back})
-    done.new = both.new()
+    done.new = both.new(keeps_all=keeps_all)
     before = {both.entries[at].words[:1] for at in range(min(done.seqs, default=0))}
     is_behind = len(held) > 1 and held[0] is both.first and not both.gone
     done.is_older = kind == "list" and {"q", "a"} <= before and is_behind

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MOST = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks of one step: they keep the server busy for 1 to 3 s
 STEP = 500  # messages of a list that is new to memory, saved in one step
-DAY = 24 * 3600 * 1_000_000  # microseconds
+MINUTE = 60 * 1_000_000  # microseconds, by which clocks may differ
 ATTEMPTS = 5  # of a write that supersedes, or that meets ids of stored messages
 
 _log = logging.getLogger("langchain_workingmem")
@@ -153,13 +153,13 @@ def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[i
     """Return when messages were said, in microseconds, or None for each."""
     if said_at is None:
         return [None] * number
-    times: list[Any] = [*said_at] if isinstance(said_at, list | tuple) else [said_at] * number
+    times: list[Any] = [said_at] * number if isinstance(said_at, str | datetime) else [*said_at]
     if len(times) != number:
         raise OptionError(f"{len(times)} times for {number} messages", remedy="pass one time, or one for each message")
     found = [to_micros(at) for at in times]
     if found != sorted(found):
         raise OptionError("the times of said_at fall", remedy="pass the messages in the order in which they were said")
-    if found and not 0 <= found[0] <= found[-1] <= to_micros(datetime.now(UTC)) + DAY:
+    if found and not 0 <= found[0] <= found[-1] <= to_micros(datetime.now(UTC)) + MINUTE:
         seen = f"said_at={shown(times[0] if found[0] < 0 else times[-1])} lies before 1970 or in the future"
         raise OptionError(seen, remedy="pass the time at which the message was said")
     return [*found]
@@ -207,6 +207,7 @@ def save_turn(
     known: Known | None = None,  # what was read of the thread for this turn
     asked: str | None = None,  # id of its question, where that is stored: if it was deleted meanwhile, nothing is
     left_out: Collection[int] = (),
+    keeps_all: bool = False,
     structured: Collection[int] | None = None,
     title_model: BaseChatModel | None = None,
     on_error: str | None = None,
@@ -224,7 +225,7 @@ def save_turn(
     for attempt in range(ATTEMPTS):
         if known is not None:
             _rename_answers(core, ready, entries, known)
-            done = follow(entries, kind, known, left_out)
+            done = follow(entries, kind, known, left_out, keeps_all=keeps_all)
             if done.is_older:
                 raise _is_older(thread_id)
         todo = _todo(ready, entries, done, kind, is_first=known is not None and not known.rows)

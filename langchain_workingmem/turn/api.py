@@ -179,7 +179,12 @@ class Turn:
         given = yield from self.opened(messages, thread_id, user_id)
         notes, asked = self.core.state.room(Notes), question(given)
         known = notes.take(thread_id, asked)
-        stored, saved = yield from save_turn(self.core, given, thread_id, user_id, known=known)
+        # if the context has found the question stored, an answer is stored only as long as that is there
+        is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.rows)
+        id = asked.id if asked is not None and is_stored else None
+        stored, saved = yield from save_turn(
+            self.core, given, thread_id, user_id, known=known, asked=id, keeps_all=True
+        )
         if known is not None and saved is not None:
             notes.note(thread_id, asked, replace(saved, until=saved.next_seq))
         return stored

@@ -291,7 +291,7 @@ def check_size(document: str, limit: int | None) -> str:
     size = len(document.encode())
     if limit is not None and size > limit:
         seen = f"working memory would have {size} bytes, and the limit is {limit}"
-        raise refusal(seen, "keep only what matters, or raise max_bytes")
+        raise refusal(seen, "keep only what matters")
     return document
 
 

@@ -127,8 +127,8 @@ def test_what_cannot_be_stored_is_left_and_named(plain: Memory) -> None:
     assert (report.threads, report.messages) == (1, 3)
     assert report.left.keys() == {"of bob", "known", "in front", long, "numbers", "bad id"}
     assert "does not belong to user 'ann'" in report.left["of bob"]
-    assert "of 3 it lacks 3" in report.left["known"]
-    assert "of 3 it lacks 2" in report.left["in front"]
+    assert "of 3 messages memory lacks 3" in report.left["known"]
+    assert "of 3 messages memory lacks 2" in report.left["in front"]
     assert "delete the thread with threads.delete() and backfill again" in report.left["in front"]
     assert "holds no messages" in report.left["numbers"]
     assert plain.threads.get("bad id") is None

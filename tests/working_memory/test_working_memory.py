@@ -105,7 +105,7 @@ def test_a_refused_update_says_why_and_changes_nothing(make_memory: Make, conten
 def test_a_text_that_is_too_large_is_refused_with_its_size_and_the_limit(make_memory: Make) -> None:
     memory = with_memory(make_memory, template="", max_bytes=10)
     assert memory.working_memory.update("ä" * 5, user_id="ann").text == "ä" * 5
-    with pytest.raises(WorkingMemoryValidationError, match=r"12 bytes.*limit is 10.*max_bytes"):
+    with pytest.raises(WorkingMemoryValidationError, match=r"12 bytes.*limit is 10: keep only what matters"):
         memory.working_memory.update("ö" * 6, user_id="ann", mode="replace")
     assert memory.working_memory.get(user_id="ann").text == "ä" * 5
 
