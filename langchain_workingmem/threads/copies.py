@@ -98,7 +98,7 @@ def write_older(
     done = Written({})
     if fields is not None:
         with suppress(ThreadExistsError):
-            yield from change_thread(state, thread_id, owner, "create", set=in_pairs(fields))
+            yield from change_thread(state, thread_id, owner, "create", repeats=True, set=in_pairs(fields))
             done = Written({}, is_new=True)
     guard: dict[str, Any] = {} if created_at is None else {"created_at": created_at, "exists": True}
     for step in _steps(older):
