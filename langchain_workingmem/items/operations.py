@@ -65,6 +65,7 @@ _log = logging.getLogger("langchain_workingmem")
 to_json = json.JSONEncoder(separators=(",", ":")).encode  # writes ASCII, which can hold every str, lone surrogates too
 _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64 bits
 _DEEPEST = 1_000_000  # offset that Search takes
+_MOST_CANDIDATES = 100_000  # of a search by vector with a filter that only values decide
 _STEP = 10_000  # rows of a reply: the server allocates as many as are asked for, and crashes without memory for them
 _LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" for name in FIELDS))
 
@@ -359,7 +360,9 @@ def _nearest(
     items without vectors, and one or two each time that the candidates hold too few items.
     """
     index, end = state.keys.item_vectors_index, offset + limit
-    found, depth = list[Scored](), min(2 * end, _STEP)
+    found, depth = list[Scored](), 100
+    while depth < min(2 * end, _STEP):  # pages see the same candidates, so that equal scores do not change places
+        depth = min(4 * depth, _STEP)
     (query,) = yield from state.embed([text], query=True)
     while query is not None:
         steps = "PARAMS", 2, "vector", query, "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
@@ -367,6 +370,9 @@ def _nearest(
         found = yield from _passing(unsure, (yield from _best(state, [row for row in rows if row])))
         if len(rows) < depth or len(found) >= end:
             break
+        if depth > _MOST_CANDIDATES:
+            seen = f"of the {depth:,} nearest items, {len(found):,} pass the filter"
+            raise OptionError(seen, remedy="search in a narrower namespace, or by a filter without comparisons")
         depth *= 4
     page = found[offset:end]
     if len(page) < limit:
