@@ -15,7 +15,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.proxy import Exchange, Proxy
 
 IDS: ThreadIds = {"thread_id": "t", "user_id": "maya"}
-FUNCTIONS, FILES, CALLS = 260, 54, 790
+FUNCTIONS, FILES, CALLS = 185, 38, 500
 
 # in a process of its own: here others watch what is called
 TRACED = """
