@@ -217,7 +217,7 @@ def test_the_site_has_every_public_name_and_fetches_nothing_from_elsewhere(tmp_p
         assert names - twins - FOR_FACES
         assert {f"{part}.{method}" for method in names - twins - FOR_FACES} - reference == set()
         assert {twin for twin in twins if f"Async twin: <code>{twin}</code>" not in shown} == set()
-    assert "longer texts are embedded in chunks" in shown  # fields are described by the comments beside them
+    assert "onger texts are embedded in chunks" in shown  # fields of options are described
     pages = list(tmp_path.rglob("*.html"))
     notebooks = list((ROOT / "notebooks").glob("*.ipynb"))
     assert len(pages) == len(PAGES) + len(notebooks)  # one of them says 404
