@@ -269,7 +269,8 @@ class Memory(SetUpOnEntry):
 
         It does what `history.append` does, and compares the list with the thread. Pass the turn, or the whole
         conversation: messages without ids that the thread holds already are recognised by their text, without blanks at
-        both ends, and stored once. Stored messages that contradict the list, such as an answer that was regenerated or
+        both ends, and stored once; but a question with its answer is a new turn. Of a list without ids that agrees with
+        the thread nowhere the last turn is stored, so give ids where you save several new turns. Stored messages that contradict the list, such as an answer that was regenerated or
         what followed an edited question, are superseded: they stay stored, but only `history.messages(superseded=True)`
         shows them. The same holds for what contradicts the list that this process passed to `context` for this turn.
         """
