@@ -79,6 +79,7 @@ async def _in_time(
 
 # ---------------------------------------------------------------------- embedding
 
+MANY = 500  # texts whose vectors are read beside the event loop
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
 _TOLERANCE = 1e-6  # between the numbers of two equal vectors
 _EMBEDDING, _MORE_TIME = "the embedding model", "RecallOptions(embedding_timeout=...)"
@@ -147,7 +148,13 @@ class Embedder:
                 seconds = self._timeout + SECONDS_A_TEXT * len(missing)
                 ask = questions if query else partial(model.aembed_documents, missing)
                 found = await _in_time(EmbeddingError, _EMBEDDING, ask, seconds, _MORE_TIME)
-                self._keep(missing, found, known, query=query)
+                keep = partial(self._keep, missing, found, known, query=query)
+                if len(missing) > MANY:
+                    import asyncio
+
+                    await asyncio.to_thread(keep)
+                else:
+                    keep()
             return np.array([known[text] for text in texts])
 
         return Call(call, acall, Texts(self, texts, query))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -100,8 +100,11 @@ turns = st.sampled_from(
 def test_the_parts_add_up(filled: Make) -> None:
     seen: set[str] = set()
 
+    every: dict[str, Any] = {"history": HistoryOptions(), "working_memory": WorkingMemoryOptions(template="")}
+
     @examples(60, server=True)
     @given(memories, turns)
+    @example(every, [HumanMessage(QUESTION)])  # has each part
     def whatever(options: dict[str, Any], turn: list[BaseMessage]) -> None:
         context = filled(**options).context([one.model_copy() for one in turn], **HERE)
         counter = options["history"].token_counter
