@@ -7,11 +7,19 @@ import json
 import logging
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, Sleep, attempt, send, with_each
 from langchain_workingmem._redis.codec import as_dict, search_version
-from langchain_workingmem._redis.queries import built_as, is_stale, threads_schema, vectors_schema
+from langchain_workingmem._redis.queries import (
+    build_filter,
+    built_as,
+    is_stale,
+    rows_of,
+    sorted_search,
+    threads_schema,
+    vectors_schema,
+)
 from langchain_workingmem._text.sending import note_secret
 from langchain_workingmem.errors import (
     EmbeddingError,
@@ -34,6 +42,7 @@ T = TypeVar("T")
 
 LAYOUT = "14"  # the version of the storage layout
 WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
+LISTED = 10_000  # threads in a round trip
 _INT8 = 80_000  # the first version of Search that has vectors of int8
 # codes of a server that has the index, or only reads now
 _LATER = frozenset({"SEARCH_INDEX_EXISTS", "OOM", "MISCONF", "NOREPLICAS", "READONLY"})
@@ -107,6 +116,14 @@ def compare_layout(keys: Keys, stored: bytes) -> None:
 # ---------------------------------------------------------------------- the indexes of a memory
 
 
+class ListedThread(NamedTuple):
+    """A thread as the index has it."""
+
+    id: str
+    message_count: int
+    last_at: int  # time of its newest message; 0 without any
+
+
 @dataclass(slots=True, kw_only=True)
 class Indexes:
     """The indexes of threads and of vectors. What concerns vectors is called with recall on."""
@@ -133,6 +150,24 @@ class Indexes:
         """Search the index of threads, which is made or repaired if need be. One round trip."""
         yield from self.ready()
         return (yield from search_with_repair(lambda: send(*searches), self.refresh, create=self.create))
+
+    def threads(self, user_id: str | None) -> Plan[list[ListedThread]]:
+        """List the threads of a user, or all, the oldest first. A round trip per 10,000."""
+        found, last = list[ListedThread](), None
+        while True:
+            where = build_filter(user_id=user_id, since=last and last[0])
+            fields = "count", "last_at"
+            index = self.keys.threads_index
+            (reply,) = yield from self.search(
+                sorted_search(index, where, "created_at", limit=LISTED, after=last, fields=fields)
+            )
+            rows = rows_of(reply)
+            for row in rows:
+                numbers = (int(row.get(name.encode(), 0)) for name in fields)
+                found.append(ListedThread(self.keys.thread_of(row[b"__key"]), *numbers))
+            if len(rows) < LISTED:
+                return found
+            last = int(rows[-1][b"created_at"]), rows[-1][b"__key"].decode()
 
     def refresh(self, dims: int | None = None) -> Plan[None]:
         """Check the index of threads again, with `dims` that of vectors, too; create what is missing."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.keys import Facts, check_id
-from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
+from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import PAGE, owner_tag, read_reply
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least, check_roles
@@ -127,7 +127,7 @@ def of_user(
     at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _CURSOR)
     span = selection(since=since, until=until)
     start, end = span.get("since"), span.get("until")
-    threads = yield from _threads(state, user_id)
+    threads = [one for one in (yield from state.indexes.threads(user_id)) if one.message_count]
     total, waiting = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
     if span:
         within = [(id, {**span, "limit": 0, "total": True}) for id, _, last_at in threads if last_at >= (start or 0)]
@@ -143,24 +143,6 @@ def of_user(
     rows = yield from _read(state, user_id, found[:limit])
     more = None if len(found) <= limit else "{}:{}".format(*found[limit - 1])
     return Page(items=rows, total=total, next_cursor=more)
-
-
-def _threads(state: MemoryState, user_id: str) -> Plan[list[tuple[str, int, int]]]:
-    """Return the id of each thread with messages, their number, and the time of the last. One round trip per 10,000."""
-    index, found, last = state.keys.threads_index, list[tuple[str, int, int]](), None
-    while True:
-        where = build_filter(user_id=user_id, since=last and last[0])
-        command = sorted_search(index, where, "created_at", limit=THREADS, after=last, fields=("count", "last_at"))
-        (reply,) = yield from state.indexes.search(command)
-        rows = rows_of(reply)
-        found += [
-            (state.keys.thread_of(row[b"__key"]), int(row[b"count"]), int(row[b"last_at"]))
-            for row in rows
-            if int(row.get(b"count", 0))
-        ]
-        if len(rows) < THREADS:
-            return found
-        last = int(rows[-1][b"created_at"]), rows[-1][b"__key"].decode()
 
 
 def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:

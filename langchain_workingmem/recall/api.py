@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, scan, send
 from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem._redis.indexes import ListedThread
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.scripts import SWEEP, sweep
 from langchain_workingmem.display.bars import progress_bar
@@ -15,7 +16,7 @@ from langchain_workingmem.history.save import heal
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.search import search_as_run
 from langchain_workingmem.recall.turn import learn_scale
-from langchain_workingmem.threads.operations import all_threads, get_existing_thread
+from langchain_workingmem.threads.operations import get_existing_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,12 +106,13 @@ def reindex_messages(
     state.recalling  # noqa: B018 - raises where recall is off
     is_whole = user_id is None and thread_id is None
     if thread_id is not None:
-        threads = [(yield from get_existing_thread(state, thread_id, user_id))]
+        one = yield from get_existing_thread(state, thread_id, user_id)
+        threads = [ListedThread(one.id, one.message_count, 0)]
     else:
         if user_id is not None:
             check_id(user_id, "user_id")
         yield from state.indexes.ready()
-        threads = yield from all_threads(state, user_id)
+        threads = yield from state.indexes.threads(user_id)
     if is_whole:
         cursors: dict[str, int] | None = None
         while cursors != {}:  # what deletions have left, also of threads that are gone

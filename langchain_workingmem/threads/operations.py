@@ -240,15 +240,3 @@ def _matching(
         return rows
     size = sum(wanted.work + sum(map(len, row.values())) for row in rows)
     return (yield from compute(lambda: [row for row in rows if wanted.matches(metadata_in(row))], size))
-
-
-def all_threads(state: MemoryState, user_id: str | None) -> Plan[list[Thread]]:
-    """List all threads, oldest first. A round trip per 1,000."""
-    found: list[Thread] = []
-    cursor = None
-    while True:
-        page = yield from list_threads(state, user_id, None, 1000, cursor, "created_at", descending=False)
-        found += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return found

@@ -33,7 +33,7 @@ from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, Merg
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall.question import Authors
 from langchain_workingmem.threads.copies import Saver
-from langchain_workingmem.threads.operations import CURSOR, all_threads, transfer
+from langchain_workingmem.threads.operations import CURSOR, transfer
 from langchain_workingmem.users import archive
 from langchain_workingmem.working_memory.document import joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
@@ -239,7 +239,7 @@ class _Deletion:
     def delete_listed(self) -> Plan[None]:
         """Delete the threads that the index lists."""
         try:
-            threads = yield from all_threads(self.state, self.user_id)
+            threads = yield from self.state.indexes.threads(self.user_id)
         except (OptionError, RedisCapabilityError, RedisReplyError):  # no index, or no answer: `look` finds them
             return
         ids = [thread.id for thread in threads]
@@ -319,7 +319,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
         if deleting is not None:
             raise UserDeletedError(into)
         yield from _merge_memory(state, source, into, counts)
-        for thread in (yield from all_threads(state, source)):
+        for thread in (yield from state.indexes.threads(source)):
             try:
                 given = yield from transfer(state, thread.id, source, into, merging=True)
             except (ThreadOwnershipError, ThreadNotFoundError):  # it was given away or deleted meanwhile

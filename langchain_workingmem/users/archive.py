@@ -44,7 +44,7 @@ from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall.api import reindex_messages
 from langchain_workingmem.threads.copies import Older, name_thread, write_older
-from langchain_workingmem.threads.operations import all_threads, read_thread, thread_fields
+from langchain_workingmem.threads.operations import read_thread, thread_fields
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class _Export:
         _, memory, revisions = keys.of_user(self.user_id)
         has_files = ("EXISTS", *keys.files_of_user(self.user_id)[1:])
         *stored, found = yield from send(("HGETALL", memory), ("XRANGE", revisions, "-", "+"), has_files)
-        parts = [self.thread(thread.id) for thread in (yield from all_threads(self.state, self.user_id))]
+        parts = [self.thread(thread.id) for thread in (yield from self.state.indexes.threads(self.user_id))]
         if found:
             parts.append(wing("files").exported(self.state, self.user_id))
         return _memory_records(None, *stored), parts
