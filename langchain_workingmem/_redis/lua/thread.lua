@@ -42,14 +42,20 @@ for _, id in ipairs(head.refused or {}) do
     forget_title(message.seq)
   end
 end
-add(head.set or {})
+if head.what == 'create' or head.what == 'update' then
+  local known, labels = {}, {} -- a tag for each pair of the metadata, so that the index can filter on any of them
+  for _, row in ipairs({redis.call('HGETALL', KEYS[1]), head.set or {}}) do
+    for position = 1, #row, 2 do known[row[position]] = row[position + 1] end
+  end
+  for _, name in ipairs(head.unset or {}) do known[name] = nil end
+  for name, value in pairs(known) do
+    local key = string.match(name, '^metadata:(.*)$')
+    if key then labels[#labels + 1] = redis.sha1hex(key .. '=' .. value) end
+  end
+  add(head.set or {})
+  add({'labels', table.concat(labels, ',')})
+end
 finish(fields, head.ttl or tonumber(own_ttl))
 if head.unset and #head.unset > 0 then redis.call('HDEL', KEYS[1], unpack(head.unset)) end
-local labels, row = {}, redis.call('HGETALL', KEYS[1])
-for position = 1, #row, 2 do -- a tag for each pair of the metadata, so that the index can filter on any of them
-  local key = string.match(row[position], '^metadata:(.*)$')
-  if key then labels[#labels + 1] = redis.sha1hex(key .. '=' .. row[position + 1]) end
-end
-redis.call('HSET', KEYS[1], 'labels', table.concat(labels, ','))
 local has_rows = redis.call('EXISTS', KEYS[9]) == 1
 return {cjson.encode({is_left = is_left, has_rows = has_rows}), redis.call('HGETALL', KEYS[1])}
