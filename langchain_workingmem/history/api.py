@@ -244,7 +244,7 @@ def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until
     """Delete what was stored up to a time, the oldest first, on all branches. Two round trips for each 100."""
     count = 0
     for superseded in (False, True):
-        wanted = selection(limit=_STEP, superseded=superseded) | {"until": until}
+        wanted = selection(limit=_STEP, superseded=superseded, times=True) | {"until": until}
         while True:
             page, _ = yield from read_page(state, thread_id, user_id, wanted)
             ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]

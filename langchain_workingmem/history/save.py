@@ -128,11 +128,8 @@ def append(
     times, listed = _times(said_at, len(given)), given
     if not must_exist:
         check_id(user_id, "user_id")
-    if any(has_mark(message) for message in given):
-        if state.secret is None:
-            yield from check_layout(state)
-        given = state.marks(check_id(thread_id, "thread_id"), user_id or "").opened(given)
-        given = [one for one in given if not has_mark(one)]  # what is stored stands for it
+    given = yield from opened(state, given, thread_id, user_id or "")
+    given = [one for one in given if not has_mark(one)]  # what is stored stands for it
     answers = structured_answers(given, is_over=False)
     prepare = partial(drafts, given, state.recall, core.new_id, answers)
     ready = yield from compute(prepare, count_characters(given))
@@ -147,6 +144,15 @@ def append(
         if failure is not None:
             _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
+
+
+def opened(
+    state: MemoryState, messages: Sequence[BaseMessage], thread_id: str, user_id: str
+) -> Plan[list[BaseMessage]]:
+    """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
+    if state.secret is None and any(map(has_mark, messages)):
+        yield from check_layout(state)
+    return state.marks(check_id(thread_id, "thread_id"), user_id).opened(messages)
 
 
 def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[int | None]:

@@ -12,16 +12,14 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._redis.codec import as_messages
-from langchain_workingmem._redis.indexes import check_layout
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.said import words_of
-from langchain_workingmem._text.sending import has_mark
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known
-from langchain_workingmem.history.save import save_turn
+from langchain_workingmem.history.save import opened, save_turn
 from langchain_workingmem.recall.query import Query, check_argument_names
 from langchain_workingmem.turn.assemble import Shown, assemble
 from langchain_workingmem.turn.fit import question
@@ -128,11 +126,8 @@ class Turn:
         appeared: Iterable[str | None] = (),
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
-        state, given = self.core.state, as_messages(messages)
-        if state.secret is None and any(map(has_mark, given)):
-            yield from check_layout(state)
-        marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
-        found = marks.opened(given)
+        given = as_messages(messages)
+        found = yield from opened(self.core.state, given, thread_id, check_id(user_id, "user_id"))
         return _without_claims(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
 
     def gather(

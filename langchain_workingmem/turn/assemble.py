@@ -129,7 +129,7 @@ def _past(
     if is_sliced(past, options):
         past = history_slice(past, options, present, gathered.uptos, {one.id for one in recent})
     if options.media != "all":
-        past = with_names(past, media_begin([*past, *present], options.media))[: len(past)]
+        past = with_names(past, media_begin([*past, *present], options.media))
     # what the store has weighed needs no second look
     is_light = not recent and not gathered.is_cut and gathered.tokens <= (options.max_tokens or 0)
     if options.max_tokens is None or (is_light and options.token_counter == "approximate"):
