@@ -153,18 +153,15 @@ class Indexes:
 
     def threads(self, user_id: str | None) -> Plan[list[ListedThread]]:
         """List the threads of a user, or all, the oldest first. A round trip per 10,000."""
-        found, last = list[ListedThread](), None
+        index, found, last = self.keys.threads_index, list[ListedThread](), None
         while True:
             where = build_filter(user_id=user_id, since=last and last[0])
             fields = "count", "last_at"
-            index = self.keys.threads_index
-            (reply,) = yield from self.search(
-                sorted_search(index, where, "created_at", limit=LISTED, after=last, fields=fields)
-            )
-            rows = rows_of(reply)
+            command = sorted_search(index, where, "created_at", limit=LISTED, after=last, fields=fields)
+            rows = rows_of((yield from self.search(command))[0])
             for row in rows:
-                numbers = (int(row.get(name.encode(), 0)) for name in fields)
-                found.append(ListedThread(self.keys.thread_of(row[b"__key"]), *numbers))
+                count, last_at = int(row.get(b"count", 0)), int(row.get(b"last_at", 0))
+                found.append(ListedThread(self.keys.thread_of(row[b"__key"]), count, last_at))
             if len(rows) < LISTED:
                 return found
             last = int(rows[-1][b"created_at"]), rows[-1][b"__key"].decode()

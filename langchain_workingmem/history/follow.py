@@ -109,7 +109,9 @@ class _Comparison:
         self.kind = kind
         self.found = [self.find(entry) for entry in entries]  # the stored message of each entry
         pairs = zip(entries, self.found, strict=True)
-        self.entries = [Entry(one.id, _stored_words(row)) if one.words == AS_STORED else one for one, row in pairs]
+        self.entries = [
+            Entry(one.id, _said(row) if row else "") if one.words == AS_STORED else one for one, row in pairs
+        ]
         self.gone = {  # indexes of what was deleted
             at
             for at, entry in enumerate(self.entries)
@@ -266,10 +268,6 @@ class _Comparison:
 def _said(row: Facts) -> str:
     """Return the words of a question or an answer, without the sign of a refusal; structured answers are traffic."""
     return "" if row.words.startswith("as") else row.words.rstrip("!")
-
-
-def _stored_words(row: Facts | None) -> str:
-    return _said(row) if row else ""
 
 
 def follow(

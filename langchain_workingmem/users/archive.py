@@ -338,11 +338,12 @@ class _Thread(Record):
     source_id: Annotated[Id, AfterValidator(encode)] | None = None
     deleted: list[Id] = Field(default=[])  # ids of messages, which the thread does not take again
     dropped: Annotated[int, Field(ge=0)] = 0  # messages that an importer has left out
+    _fields: dict[str, str] = PrivateAttr()
     _messages: list[Any] = PrivateAttr(default_factory=list)  # the records that follow
     _others: list[Any] = PrivateAttr(default_factory=list)
 
     def model_post_init(self, load: Import, /) -> None:
-        thread_fields(self.title, self.metadata)
+        self._fields = thread_fields(self.title, self.metadata)
         load.thread = self
         load.threads.setdefault(self.id, load.number)
 
@@ -351,7 +352,7 @@ class _Thread(Record):
         (self._messages if isinstance(record, _Message) else self._others).append(record)
 
     def write(self, load: Import) -> Plan[None]:
-        state, fields = load.state, thread_fields(self.title, self.metadata)
+        state, fields = load.state, self._fields
         made_title = fields.pop("title", None) if self.title_source else None
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         fields |= {name: str(one) for name, one in named.items()}
