@@ -71,7 +71,7 @@ NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "asyncio": {"_engine", "faces", "mcp", "studio"},
-    "time": {"_engine", "embedded", "faces", "derived", "observations", "telemetry"},
+    "time": {"_engine", "embedded", "middleware", "derived", "observations", "telemetry"},
     "uuid": {"memory", "cli", "derived", "importers"},
     "random": {"_engine"},
     "langchain": {"_engine", "middleware", "adapters", "embeddings", "cli"},
