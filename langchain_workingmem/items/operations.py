@@ -365,7 +365,7 @@ def _nearest(
     # pages see the same candidates, so that equal scores do not change places
     for depth in () if query is None else [one for one in _DEPTHS if one >= min(2 * end, _STEP)]:
         near = f"({where})=>[KNN {depth} @vector $vector AS distance]"
-        steps = "PARAMS", 2, "vector", query, "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
+        steps = "PARAMS", 2, "vector", query or b"", "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
         rows = rows_of((yield from send(aggregate(index, near, *steps)))[0])
         found = yield from _passing(unsure, (yield from _best(state, [row for row in rows if row])))
         if len(rows) < depth or len(found) >= end:
