@@ -18,16 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from langchain_core.messages import message_to_dict, messages_from_dict
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationError, field_validator
 
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_characters, drafts, is_storable
@@ -297,7 +288,7 @@ def _refusal(number: int, error: Any) -> OptionError:
 class Record(BaseModel):
     """A record, or a part of one: validation in the context of an `Import` checks it, `write` stores it."""
 
-    model_config = ConfigDict(strict=True, defer_build=True)
+    model_config = {"strict": True, "defer_build": True}
 
 
 def _micros(time: Any) -> int:
@@ -323,9 +314,9 @@ class _Thread(Record):
     source_id: Annotated[Id, AfterValidator(encode)] | None = None
     deleted: list[Id] = Field(default=[])  # ids of messages, which the thread does not take again
     dropped: Annotated[int, Field(ge=0)] = 0  # messages that an importer has left out
-    _fields: dict[str, str] = PrivateAttr()
-    _messages: list[Any] = PrivateAttr(default_factory=list)  # the records that follow
-    _others: list[Any] = PrivateAttr(default_factory=list)
+    _fields: dict[str, str]
+    _messages: list[Any] = []  # the records that follow
+    _others: list[Any] = []
 
     def model_post_init(self, load: Import, /) -> None:
         self._fields = thread_fields(self.title, self.metadata)
