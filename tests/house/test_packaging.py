@@ -110,7 +110,7 @@ def test_every_package_that_is_imported_is_declared_and_no_other() -> None:
 
     def owner(module: str, name: str) -> str:
         path = module.replace(".", "/")
-        at = f"{path}.py", f"{path}/__init__.py", f"{path}/{name}.py"
+        at = f"{path}.py", f"{path}/__init__.py", f"{path}/{name}/__init__.py"
         return next((owners[file] for file in at if file in owners), module)
 
     used = {
