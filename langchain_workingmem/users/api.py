@@ -254,7 +254,7 @@ class _Deletion:
                 self.checkpoints = "not implemented"
         with suppress(errors.ThreadOwnershipError):
             gone = yield from delete_from(self.state, id, self.user_id, what="thread", repeats=True, noted=True)
-            self.counts.update(threads="deleted" in gone, messages=gone.get("deleted", 0))
+            self.counts.update(threads=int("deleted" in gone), messages=gone.get("deleted", 0))
             self.counts.update({name: gone.get(name, 0) for name in ("vectors", "working_memories", "revisions")})
 
 
