@@ -13,10 +13,8 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.filters import (
     Filter,
     canonical_json,
-    check_declared,
     check_key,
     labels_of,
-    metadata_filter,
     metadata_in,
 )
 from langchain_workingmem._redis.keys import check_id, decode, encode
@@ -188,9 +186,7 @@ def list_threads(
     """List threads, sorted and filtered by the server; where labels do not decide a filter, Python tests all. One round trip."""
     at_least(limit, 1, "limit", MOST_ROWS)
     time = one_of(order_by, ("updated_at", "created_at"), "order_by").encode()
-    wanted = metadata_filter(metadata)
-    # equality with any key needs no declaration
-    check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
+    wanted = Filter.of(metadata, "metadata")
     after = None
     if cursor is not None:  # of a time, not a number of rows: so a thread whose time stays is listed exactly once
         micros, last = read_cursor(cursor, CURSOR)
