@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    # redisvl is slow to import, so it is imported where a command is built
+    from redisvl.query import BaseQuery
+    from redisvl.query.filter import FilterExpression
+
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.errors import RedisReplyError
@@ -79,7 +83,7 @@ def _sorted(*names: str) -> list[dict[str, Any]]:
 
 def _create(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Command:
     """Build FT.CREATE over hashes whose keys start with one of the prefixes."""
-    from redisvl.schema import IndexSchema  # slow to import
+    from redisvl.schema import IndexSchema
 
     schema = IndexSchema.from_dict({"index": {"name": name}, "fields": fields})
     arguments = [argument for field in schema.redis_fields for argument in field.redis_args()]
@@ -88,6 +92,9 @@ def _create(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Command:
 
 
 # ---------------------------------------------------------------------- queries
+
+# Redisvl takes 30 us to build a query. Those of recall differ in filter and vector alone, so the rest is built once.
+_FILTER = "FILTER"
 
 
 def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> list[bytes]:
@@ -121,33 +128,46 @@ def build_filter(
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
     ids = {"user": user_id, "thread": thread_id}
-    parts = [f"@{field}:{{{_escaped(check_id(id, f'{field} id'))}}}" for field, id in ids.items() if id is not None]
+    parts: list[object] = [
+        f"@{field}:{{{_escaped(check_id(id, f'{field} id'))}}}" for field, id in ids.items() if id is not None
+    ]
     if thread_ids is not None:
         parts.append(f"@thread:{{{'|'.join(map(_escaped, thread_ids))}}}" if thread_ids else NOTHING)
     if not_thread_ids:
         parts.append(f"(-@thread:{{{'|'.join(map(_escaped, not_thread_ids))}}})")
-    if roles:
-        parts.append(f"@role:{{{'|'.join(roles)}}}")
-    if since is not None or until is not None:
-        parts.append(f"@{time}:[{'-inf' if since is None else since} {'+inf' if until is None else until}]")
+    if roles or since is not None or until is not None:
+        from redisvl.query.filter import Num, Tag
+
+        parts += [Tag("role") == list(roles)] if roles else ()
+        parts += [] if since is None else [Num(time) >= since]
+        parts += [] if until is None else [Num(time) <= until]
     if metadata != EVERYTHING:
         parts.append(metadata)
-    return f"({' '.join(parts)})" if parts else "*"
+    # one flat intersection: redisvl's `&` nests, and a thousand levels exceed Python's recursion limit
+    return f"({' '.join(map(str, parts))})" if parts else "*"
 
 
 @lru_cache(4096)
 def _escaped(id: str) -> str:
-    """Write an id for a tag field."""
+    """Write an id for a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
     return _NO_WORD.sub(_ESCAPED, encode(id))
 
 
 def vector_search(index: str, vector: bytes, where: str, depth: int, fields: Sequence[str] = ()) -> Command:
     """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the sort key."""
     # a field of each document for the distance would take a fifth more of the server and a third more of the client
-    score = "__vector_score"
-    wanted: Command = ("RETURN", len(fields), *fields) if fields else ("NOCONTENT",)
-    shown = (*wanted, "SORTBY", score, "WITHSORTKEYS", "DIALECT", 2, "LIMIT", 0, depth, *_NO_TIMEOUT)
-    return ("FT.SEARCH", index, f"({where})=>[KNN {depth} @vector $vector]", *shown, "PARAMS", 2, "vector", vector)
+    command = _nearest(index, depth, tuple(fields))
+    return (*command[:2], str(command[2]).replace(_FILTER, where, 1), *command[3:], vector)
+
+
+@lru_cache(64)
+def _nearest(index: str, depth: int, fields: tuple[str, ...]) -> Command:
+    from redisvl.query import VectorQuery
+
+    query = VectorQuery(b"", "vector", fields, _FILTER, num_results=depth, return_score=False)
+    if not fields:
+        query.no_content()
+    return _search(index, query.query, "WITHSORTKEYS", "PARAMS", 2, "vector")
 
 
 def all_words(text: str, *, whole: bool = False) -> list[str]:
@@ -200,12 +220,18 @@ def sorted_search(
 
 def count_search(index: str, where: str) -> Command:
     """Build a search that returns only the total."""
-    return ("FT.SEARCH", index, where, "NOCONTENT", "LIMIT", 0, 0, "DIALECT", 2, *_NO_TIMEOUT)
+    from redisvl.query import CountQuery
+
+    return _search(index, CountQuery(where))
 
 
-def aggregate(index: str, where: str, *steps: Argument) -> Command:
+def aggregate(index: str, where: FilterExpression | str, *steps: Argument) -> Command:
     """Build FT.AGGREGATE, which has no cap on the number of results."""
-    return ("FT.AGGREGATE", index, where, *steps, *_NO_TIMEOUT, "DIALECT", 2)
+    return ("FT.AGGREGATE", index, str(where), *steps, *_NO_TIMEOUT, "DIALECT", 2)
+
+
+def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
+    return ("FT.SEARCH", index, *query.get_args(), *_NO_TIMEOUT, *rest)
 
 
 # ---------------------------------------------------------------------- replies
