@@ -82,6 +82,11 @@ class Filter:
         """Return the keys that it names."""
         return _keys(self.parts)
 
+    @property
+    def keys_beyond_equality(self) -> set[str]:
+        """Return the keys of which it asks more than equality with a value."""
+        return _keys(part for part in self.parts if not _is_equality(dict([part])))
+
     def matches(self, value: Mapping[str, Any]) -> bool:
         """Tell whether a document passes."""
         return _passes(value, self.parts)
@@ -187,6 +192,12 @@ def _keys(parts: Iterable[Part]) -> set[str]:
     for key, part in parts:
         found |= {one for inner in _filters(key, part) for one in _keys(inner.items())} if _is_sign(key) else {key}
     return found
+
+
+def _is_equality(wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return all(key == "$eq" or (not _is_sign(key) and _is_equality(one)) for key, one in wanted.items())
+    return not isinstance(wanted, list) or all(map(_is_equality, wanted))
 
 
 # ---------------------------------------------------------------------- the test of a document

@@ -13,6 +13,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.filters import (
     Filter,
     canonical_json,
+    check_declared,
     check_key,
     labels_of,
     metadata_in,
@@ -187,6 +188,8 @@ def list_threads(
     at_least(limit, 1, "limit", MOST_ROWS)
     time = one_of(order_by, ("updated_at", "created_at"), "order_by").encode()
     wanted = Filter.of(metadata, "metadata")
+    # equality with any key needs no declaration
+    check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
     after = None
     if cursor is not None:  # of a time, not a number of rows: so a thread whose time stays is listed exactly once
         micros, last = read_cursor(cursor, CURSOR)

@@ -265,6 +265,7 @@ def test_a_key_that_is_not_declared_names_the_remedy(projects: Memory, make_memo
     calls: list[Callable[[], object]] = [
         lambda: projects.recall.search("jam", user_id="u", metadata={"owner": 1}),
         lambda: projects.context("jam", thread_id="t", user_id="u", metadata={"$not": {"owner": 1}}),
+        lambda: projects.threads.list(metadata={"owner": {"$gt": 1}}),
         lambda: projects.tools(metadata={"owner": 1}),
         lambda: projects.as_retriever(user_id="u", metadata={"owner": 1}).invoke("jam"),
     ]
