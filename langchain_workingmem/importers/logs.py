@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -10,21 +11,32 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+    message_to_dict,
+    messages_from_dict,
+)
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 
 from langchain_workingmem._redis.codec import UNREADABLE, is_storable
-from langchain_workingmem.checks import check_list, wrong_type
+from langchain_workingmem._text.said import KINDS
+from langchain_workingmem.checks import check_list
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.users.archive import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_core.messages import BaseMessage, ToolCall
+    from langchain_core.messages import ToolCall
 
     Said: TypeAlias = tuple[BaseMessage, str | None]  # a message and its time, None: that of the import
 
+_CITATION = re.compile("\ue200[^\ue201]*\ue201")  # as ChatGPT marks one in a text
+_LANGCHAIN = {*KINDS, "system"}  # types of its messages
 _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
 
 
@@ -45,27 +57,41 @@ def moment(time: float | str | None) -> str | None:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
 
 
-def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Turn lists of `messages_to_dict`, by thread id, into records.
+def message_of(given: Any) -> BaseMessage:
+    """Return a message of LangChain, from `messages_to_dict`, `dumpd` or the flat form of LangGraph's servers and streams."""
+    if isinstance(given, BaseMessage):
+        return given.model_copy()
+    one = given["kwargs"] if "lc" in given else given
+    return messages_from_dict([dict(one) if "data" in one else {"type": one["type"], "data": one}])[0]
 
-    A message without an id gets one from its thread and position, so that a second import adds nothing. System
-    messages and summaries are left out. Such lists contain no times: each message gets the time of the import.
+
+def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Turn messages of LangChain into records: lists by thread id, or the threads that a LangGraph server returns.
+
+    A message is an object, or a dict of `messages_to_dict`, of `dumpd`, or as LangGraph's servers and streams write it. One
+    without an id gets one from its thread and position, so that a second import adds nothing. System messages and summaries
+    are left out. Such messages have no times: each gets the time of the import. Of a server's thread (`thread_id`,
+    `values["messages"]`) the times and the metadata stay.
     """
-    if not isinstance(threads, Mapping):
-        raise wrong_type(threads, "threads", "pass a dict of thread ids and lists of messages_to_dict")
+    if isinstance(threads, Mapping):
+        threads = [{"thread_id": id, "values": {"messages": given}} for id, given in threads.items()]
+    check_list(threads, "threads", "a dict of thread ids and lists of messages, or threads of a LangGraph server")
     yield header()
-    for thread_id, given in threads.items():
-        check_list(given, f"thread {thread_id!r}", "a list of messages_to_dict")
+    for thread in threads:
+        thread_id, given = thread["thread_id"], (thread.get("values") or {}).get("messages") or ()
+        check_list(given, f"thread {thread_id!r}", "a list of messages")
         messages: list[BaseMessage] = []
         for position, one in enumerate(given):
             try:
-                messages += messages_from_dict([dict(one)])
+                messages.append(message_of(one))
             except UNREADABLE as error:
-                seen = f"thread {thread_id!r}, message {position} is not a message of messages_to_dict ({error!r})"
-                raise OptionError(seen, remedy="pass lists of messages_to_dict") from error
+                seen = f"thread {thread_id!r}, message {position} is not a message of LangChain ({error!r})"
+                raise OptionError(seen, remedy="pass messages, or dicts of messages_to_dict or dumpd") from error
             messages[-1].id = messages[-1].id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
         stored = [(message, None) for message in messages if is_storable(message)]
-        yield from records_of({"id": thread_id}, stored, len(messages) - len(stored))
+        times = {name: moment(thread[name]) for name in ("created_at", "updated_at") if thread.get(name)}
+        record = {"id": thread_id, **times, "metadata": thread.get("metadata") or {}}
+        yield from records_of(record, stored, len(messages) - len(stored))
 
 
 # ---------------------------------------------------------------------- ChatGPT
@@ -75,8 +101,9 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[st
     """Turn the `conversations.json` of a ChatGPT data export, read by `json.load`, into records.
 
     Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that
-    ChatGPT hides (system prompts, custom instructions, thoughts) are left out. Tool calls and results become those of
-    LangChain. An image becomes a note with its name, because the export keeps images in other files.
+    ChatGPT hides (system prompts, custom instructions, thoughts) are left out, and so are marks of citations in texts. Tool
+    calls and results become those of LangChain. An image becomes a note with its name, because the export keeps images in
+    other files. A conversation that cannot be read is left out, and named in `ImportReport.unread`.
     """
     check_list(conversations, "conversations", "the list that json.load(file) returns")
     yield header()
@@ -84,8 +111,10 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[st
         try:
             records = _read_chat(conversation)
         except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
-            seen = f"conversation {number} is not a valid ChatGPT conversation ({error!r})"
-            raise OptionError(seen, remedy="pass the list of conversations.json") from error
+            title = conversation.get("title") if isinstance(conversation, Mapping) else None
+            records = [
+                {"kind": "unread", "name": f"conversation {number} {title or ''}".strip(), "problem": repr(error)}
+            ]
         yield from records
 
 
@@ -113,10 +142,11 @@ def _read_chat(conversation: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the messages from the first to the last one that was shown."""
     mapping = conversation["mapping"]
-    leaves = (id for id in reversed(mapping) if not mapping[id].get("children"))
-    at = conversation.get("current_node") or next(leaves, None)
+    at: Any = conversation.get("current_node")
+    if at not in mapping:
+        at = next((id for id in reversed(mapping) if not mapping[id].get("children")), None)
     branch: dict[str, Mapping[str, Any]] = {}
-    while at is not None and at not in branch:
+    while at in mapping and at not in branch:
         branch[at] = mapping[at]
         at = mapping[at].get("parent")
     return [node["message"] for node in reversed(branch.values()) if node.get("message")]
@@ -125,8 +155,8 @@ def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _message(node: Mapping[str, Any], call: str | None) -> BaseMessage | None:
     """Convert a message, to None if ChatGPT does not show it. `call` is the open tool call."""
     content, metadata, author = node["content"], node.get("metadata") or {}, node["author"]
-    parts = content["parts"] if "parts" in content else [content.get("text") or content.get("result") or ""]
-    text = "\n".join(filter(None, map(_part, parts)))
+    parts = content.get("parts") or [content.get("text") or content.get("result") or ""]
+    text = _CITATION.sub("", "\n".join(filter(None, map(_part, parts))))
     hidden = metadata.get("is_visually_hidden_from_conversation") or content.get("content_type") in _INTERNAL
     if hidden or not text.strip():
         return None
@@ -163,7 +193,8 @@ def from_openai(
     """Turn logs of OpenAI's APIs into records: a dict of thread ids and lists of messages, or a list of conversations.
 
     A conversation is a list of messages (Chat Completions) or items (Responses), or a dict with `messages` as for
-    fine-tuning (and `choices`), or with `input` and `output`. Such a dict may have an `id`, `title`, `metadata` and
+    fine-tuning (and `choices`), or with `input` and `output`, or a line of a batch (`custom_id` and `body` or `response`).
+    Messages of LangChain, as `from_langchain` takes them, may stand among them. Such a dict may have an `id`, `title`, `metadata` and
     `created_at`; so may a message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a message gets
     that of the import.
 
@@ -191,7 +222,8 @@ class _Conversation:
     """One conversation of a log."""
 
     def __init__(self, log: Mapping[str, Any]) -> None:
-        self.log = log
+        body = log.get("body") or (log.get("response") or {}).get("body")  # of a line of a batch
+        self.log = {**body, "id": log.get("custom_id")} if body else log
         self.where = ""  # what is read at present, for errors
         self.dropped = 0
 
@@ -222,8 +254,8 @@ class _Conversation:
 
     def _items(self) -> list[Any]:
         log = self.log
-        if "messages" in log:
-            return [*log["messages"], *(choice["message"] for choice in (log.get("choices") or [])[:1])]
+        if log.keys() & {"messages", "choices"}:
+            return [*log.get("messages", ()), *(choice["message"] for choice in (log.get("choices") or [])[:1])]
         if not log.keys() & {"input", "output"}:
             raise LookupError("it has no messages")
         asked = log.get("input") or []
@@ -236,11 +268,14 @@ class _Conversation:
         goes_on = False  # the last one is an answer of several items
         for position, item in enumerate(items):
             self.where = f", message {position}"
-            message = _from_item(item)
+            is_langchain = isinstance(item, BaseMessage) or "lc" in item or item.get("type") in _LANGCHAIN
+            message = (
+                convert_to_openai_messages(message_of(item), include_id=True) if is_langchain else _from_item(item)
+            )
             if message is None:
                 self.dropped += 1
                 continue
-            is_part = "type" in item and message["role"] == "assistant"
+            is_part = not is_langchain and "type" in item and message["role"] == "assistant"
             if is_part and goes_on:
                 _, answer = found[-1]
                 answer["content"] = [*_as_parts(answer["content"]), *_as_parts(message["content"])]
@@ -275,7 +310,10 @@ def _answer(given: Mapping[str, Any]) -> AIMessage | None:
     for one in calls:
         custom = one.get("custom")
         made = custom and {"name": custom["name"], "arguments": json.dumps({"input": custom["input"]})}
-        call = {"id": one["id"], "function": made or one["function"]}
+        function = made or one["function"]
+        arguments = function["arguments"]
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        call = {"id": one["id"], "function": {**function, "arguments": text}}
         try:
             message.tool_calls.append(cast("ToolCall", parse_tool_call(call)))
         except OutputParserException as error:  # what the model wrote is not JSON
