@@ -73,7 +73,7 @@ NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "asyncio": {"_engine", "faces", "mcp", "studio"},
-    "time": {"_engine", "embedded", "faces", "observations", "telemetry"},
+    "time": {"_engine", "embedded", "middleware", "observations", "telemetry"},
     "uuid": {"memory", "cli", "observations", "importers"},
     "random": {"_engine"},
     "langchain": {"_engine", "middleware", "adapters", "embeddings", "cli"},
