@@ -213,7 +213,7 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
     except NO_VECTORS as error:
         error.add_note("everything is imported, some messages have no vectors yet: memory.recall.reindex() adds them")
         raise
-    return ImportReport(user_id=this.owner, files_left=this.files_left, **this.counts)
+    return ImportReport(user_id=this.owner, files_left=this.files_left, unread=this.unread, **this.counts)
 
 
 @dataclass(slots=True)
@@ -230,6 +230,7 @@ class Import:
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
+    unread: dict[str, str] = field(default_factory=dict)  # why an importer has left something out, by its name
 
     def read_all(self, source: Iterable[Any]) -> Plan[list[Any]]:
         """Check all records, and return them."""
@@ -268,6 +269,8 @@ class Import:
             if (promised := given.get("records")) != self.kinds:
                 raise OptionError(f"{CUT}: it had {promised}, there are {dict(self.kinds)}", remedy="export again")
             self.ends = None
+        elif kind == "unread":  # what an importer could not read
+            self.unread[str(given.get("name"))] = str(given.get("problem"))
         elif kind not in KINDS:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
