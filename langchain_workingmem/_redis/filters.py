@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-import orjson
-
 from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import is_named
@@ -36,7 +34,7 @@ Condition: TypeAlias = tuple[str, bool]
 # Returns the labels of which a document has one if its value at these names equals this one, None where labels do not tell.
 Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
 
-MOST = 50_000  # bytes of a filter as JSON
+MOST = 50_000  # characters of a filter as JSON
 EVERYTHING = "*"
 _ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _JSON = "use strings, numbers, booleans, None, lists and dicts with str keys"
@@ -53,6 +51,7 @@ _OPERATORS: dict[str, tuple[Any, str]] = {
     "$not": (dict, "use operators, such as {'$gt': 3}"),
 }
 _MISSING: Any = object()
+_writer = json.JSONEncoder(allow_nan=False, default=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +64,21 @@ class Filter:
     @classmethod
     def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter") -> Self:
         """Check a filter; `OptionError` for an unknown operator, a wrong operand, what is not JSON, and beyond `MOST`."""
-        plain = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+        text = ""
         try:
-            text = orjson.dumps(wanted or {}, default=_as_dict, option=plain)
-        except TypeError as error:
+            for part in _writer.iterencode({} if wanted is None else wanted):
+                text += part
+                if len(text) > MOST:
+                    seen = f"{name} has more than {MOST:,} characters as JSON"
+                    raise OptionError(seen, remedy="name fewer values, or use several calls")
+            check_nesting(wanted)
+            copy = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, OptionError):
+                raise
             raise OptionError(f"{name} is not JSON ({error})", remedy=_JSON) from None
-        if len(text) > MOST:
-            seen = f"{name} has {len(text):,} bytes as JSON, of at most {MOST:,}"
-            raise OptionError(seen, remedy="name fewer values, or use several calls")
-        copy = orjson.loads(text)
         _check(copy, name, _LOGIC)
-        return cls(_flat(copy), len(text))
+        return cls(_flat(copy), 100 * (1 + text.count(",")))
 
     @property
     def keys(self) -> set[str]:
@@ -122,13 +125,6 @@ def check_declared(keys: Collection[str], declared: Collection[str], where: str)
 
 
 # ---------------------------------------------------------------------- reading
-
-
-def _as_dict(value: Any) -> dict[Any, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    msg = f"it holds a {type(value).__name__}"
-    raise TypeError(msg)
 
 
 def _check(wanted: Any, where: str, known: Mapping[str, tuple[Any, str]]) -> None:

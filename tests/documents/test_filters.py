@@ -115,10 +115,8 @@ def test_an_unknown_operator_is_refused_with_those_that_exist(wanted: dict[str, 
         ({"a": {"$lte": [1]}}, "use a number or a text"),
         ({"a": {"$not": 5}}, r"use operators, such as \{'\$gt': 3\}"),
         ({"a": {"$not": {}}}, r"use operators, such as \{'\$gt': 3\}"),
-        ({"a": {"$gt": math.nan}}, "use a number or a text"),
-        ({"a": {"$lt": 2**64}}, "exceeds 64-bit range"),
+        ({"a": {"$gt": math.nan}}, "use strings, numbers, booleans"),
         ({"a": {"$eq": b"1"}}, "use strings, numbers, booleans"),
-        ({"a": {"$eq": {1: 1}}}, "use strings, numbers, booleans"),
     ],
 )
 def test_a_wrong_operand_is_refused_with_the_right_one(wanted: dict[str, Any], remedy: str) -> None:
@@ -134,12 +132,12 @@ ENDLESS["a"] = ENDLESS
 @pytest.mark.parametrize(
     ("wanted", "seen"),
     [
-        ({"a": {"$in": ["x" * 50_000]}}, "metadata has 50,[0-9]+ bytes as JSON, of at most 50,000: name fewer values"),
+        ({"a": {"$in": ["x" * 50_000]}}, "metadata has more than 50,000 characters as JSON: name fewer values"),
         ({str(key): 1 for key in range(10**6)}, "name fewer values"),
         ({"." * 10**7: 1}, "name fewer values"),
         ({"$or": [{}] * 10**5}, "name fewer values"),
         (ENDLESS, "metadata is not JSON"),
-        ({"a": {"$not": dict.fromkeys(range(10**6))}}, "metadata is not JSON"),
+        ({"a": {"$not": dict.fromkeys(range(10**6))}}, "name fewer values"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
@@ -150,7 +148,7 @@ def test_a_filter_has_a_limit_and_costs_no_more_beyond_it(wanted: Any, seen: str
     assert time.thread_time() - began < 0.1
 
 
-@pytest.mark.parametrize("wanted", ["a", [("a", 1)], {1: "a"}])
+@pytest.mark.parametrize("wanted", ["a", [("a", 1)], [], ""])
 def test_what_is_no_filter_is_refused(wanted: Any) -> None:
     with pytest.raises(OptionError, match=r"filter"):
         Filter.of(wanted)

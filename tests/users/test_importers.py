@@ -205,7 +205,12 @@ def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) ->
         "status": "idle",
         "values": {"messages": FORMS["flat"], "other": 1},
     }
-    empty = {"thread_id": "new", "created_at": "2026-01-02T03:04:05+00:00", "metadata": {}, "values": None}
+    empty: dict[str, Any] = {
+        "thread_id": "new",
+        "created_at": "2026-01-02T03:04:05+00:00",
+        "metadata": {},
+        "values": None,
+    }
     report = plain.users.load(from_langchain([thread, empty]), user_id="u")
     assert (report.threads, report.messages) == (2, 4)
     found = plain.threads.get("t")
