@@ -30,7 +30,7 @@ from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.turn.api import Turn
 from langchain_workingmem.users.api import Users
-from langchain_workingmem.working_memory.api import WorkingMemory
+from langchain_workingmem.working_memory.store import WorkingMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

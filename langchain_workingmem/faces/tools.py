@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
-from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument
 from langchain_workingmem._text.clock import aware, zone_name
-from langchain_workingmem._text.nesting import check_depth, check_nesting, parse_json, shown
+from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.said import words_in
 from langchain_workingmem._text.unicode import visible
@@ -33,13 +32,11 @@ from langchain_workingmem.working_memory.patch import shorten, without_padding
 from langchain_workingmem.working_memory.prompt import update_rules
 from langchain_workingmem.working_memory.schema import refusal, update_schema
 from langchain_workingmem.working_memory.store import (
-    COST,
     ScopeKey,
     change_document,
     check_writable,
     find_scope_key,
     read_working_memory,
-    size_of,
 )
 
 if TYPE_CHECKING:
@@ -252,18 +249,16 @@ def _parsed(value: Any) -> Any:
 def _update_json(
     core: Core, form: JsonFormat, ids: Ids, step: Any, *, memory: Any = None, clear: list[str] | None = None
 ) -> Plan[str]:
-    size = size_of((memory, clear))
-    patch, names = yield from compute(partial(_without_padding, memory or {}, clear or []), COST * size)
+    patch, names = _without_padding(memory or {}, clear or [])
     if not patch and not names:
         raise refusal("null deletes nothing", "to delete a field, name it in `clear`") if memory else _empty()
 
     def change(text: str, seen: str | None) -> str:
         # a document of another format is replaced, and stays as a revision
-        is_foreign = bool(patch) and bool(text) and not isinstance(parse_json(text), dict)
-        return form.apply("" if is_foreign else text, patch, None, names, seen=seen)
+        return form.apply("" if patch and form.is_foreign(text) else text, patch, None, names, seen=seen)
 
     scope_key = yield from _writable(core, ids)
-    return (yield from _changed(core, scope_key, ids, step, change, size, partial(form.remark, patch, names)))
+    return (yield from _changed(core, scope_key, ids, step, change, partial(form.remark, patch, names)))
 
 
 def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -297,7 +292,7 @@ def _update_text(
             raise _loses(lost)
         return after
 
-    return (yield from _changed(core, scope_key, ids, step, change, len(whole)))
+    return (yield from _changed(core, scope_key, ids, step, change))
 
 
 def _empty() -> WorkingMemoryValidationError:
@@ -331,7 +326,6 @@ def _changed(
     ids: Ids,
     step: Any,
     change: Callable[[str, str | None], str],
-    size: int,
     remark: Callable[[str], str] = lambda _: "",
 ) -> Plan[str]:
     """Change working memory, and describe the change; `remark` adds to it, given the document before.
@@ -340,22 +334,16 @@ def _changed(
     """
     memo, known = core.state.shown_documents, (ids.thread_id, scope_key.key)
     seen = step.text if isinstance(step, ShownDocument) else memo.text(*known, step)
-    before, after = yield from change_document(
-        core.state, scope_key, lambda text: change(text, seen), "tool", size=size
-    )
-
-    def answer() -> str:
-        text = memo.text(*known)
-        if text is not None and isinstance(step, int):
-            try:  # of what others have written meanwhile, the model knows nothing yet
-                text = change(text, seen)
-            except WorkingMemoryValidationError:
-                text = after.text
-            memo.note(*known, text, step)
-        described = describe_change(core.state.remembering.format, before.text, after.text)
-        return "\n".join(filter(None, [described, remark(before.text)]))
-
-    return (yield from compute(answer, COST * (len(before.text) + len(after.text))))
+    before, after = yield from change_document(core.state, scope_key, lambda text: change(text, seen), "tool")
+    text = memo.text(*known)
+    if text is not None and isinstance(step, int):
+        try:  # of what others have written meanwhile, the model knows nothing yet
+            text = change(text, seen)
+        except WorkingMemoryValidationError:
+            text = after.text
+        memo.note(*known, text, step)
+    described = describe_change(core.state.remembering.format, before.text, after.text)
+    return "\n".join(filter(None, [described, remark(before.text)]))
 
 
 def reading_tool(core: Core) -> Parts:
@@ -379,7 +367,7 @@ def clearing_tool(core: Core) -> Parts:
         def empty(text: str) -> str:
             return text if state.remembering.format.is_empty(text) else ""
 
-        before, _ = yield from change_document(state, scope_key, empty, "clear", size=0)
+        before, _ = yield from change_document(state, scope_key, empty, "clear")
         if before.is_empty:
             return "Working memory was already empty. Nothing was changed."
         if step is not None and memo.text(ids.thread_id, before.key) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.copies import Saver, copy_messages, copy_working_memory, name_thread
 from langchain_workingmem.threads.copies import backfill as plan_backfill
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
-from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, make_document, size_of, write_revision
+from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, run_memory
 
 if TYPE_CHECKING:
     import builtins
@@ -65,12 +64,12 @@ class Threads(Operations):
         fields = in_pairs(thread_fields(title, metadata))
         if working_memory is None:
             return (yield from changed(state, thread_id, user_id, "create", set=fields))
-        make = partial(state.remembering.format.apply, "", working_memory, "replace")
-        document = yield from make_document(state, make, size_of(working_memory))
+        document = state.remembering.format.apply("", working_memory, "replace")
         scope_key = yield from find_scope_key(state, thread_id, user_id)
         try:
             thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            yield from write_revision(state, scope_key, NOTHING, "seed", document, makes_thread=False)
+            head = {"expected": NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
+            yield from run_memory(state, scope_key, **head, document=document)
         except RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise

@@ -34,7 +34,7 @@ from langchain_workingmem.history.read import made, read_page
 from langchain_workingmem.history.save import write
 from langchain_workingmem.models import BackfillReport
 from langchain_workingmem.threads.operations import in_pairs
-from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
+from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, run_memory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -196,8 +196,9 @@ def copy_working_memory(state: MemoryState, source: str, id: str, owner: str) ->
     if current.text:
         scope_key = yield from find_scope_key(state, id, owner)
         kept = current.kept and wing("keeping").moved(current.kept, source, id)
+        head = {"expected": NOTHING, "keep": state.remembering.revisions, "origin": "clone"}
         beside = ["kept", kept] if kept else None
-        yield from write_revision(state, scope_key, NOTHING, "clone", current.text, beside=beside, makes_thread=False)
+        yield from run_memory(state, scope_key, **head, document=current.text, beside=beside)
 
 
 # ---------------------------------------------------------------------- checkpointers
