@@ -18,7 +18,6 @@ from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, Hum
 from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._redis.scripts import ask_counted
 from langchain_workingmem._text.clock import to_minute, zone_name
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem._text.said import is_memory_tool, tool_call_ids
@@ -27,6 +26,7 @@ from langchain_workingmem.derived.rows import Ranges, Rows, Work, lease, read_wo
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.read import made
 from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.usage.counting import ask_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
