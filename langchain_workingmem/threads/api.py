@@ -57,14 +57,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread
 from langchain_workingmem.threads import copies
-from langchain_workingmem.working_memory.store import (
-    NOTHING,
-    ScopeKey,
-    make_document,
-    read_working_memory,
-    size_of,
-    write_revision,
-)
+from langchain_workingmem.working_memory.store import NOTHING, ScopeKey, read_working_memory, run_memory
 
 if TYPE_CHECKING:
     import builtins
@@ -109,12 +102,12 @@ class Threads(Operations):
         fields = thread_fields(title, metadata)
         if working_memory is None:
             return (yield from changed(state, thread_id, user_id, "create", set=fields))
-        make = partial(state.remembering.format.apply, "", working_memory, "replace")
-        document = yield from make_document(state, make, size_of(working_memory))
+        document = state.remembering.format.apply("", working_memory, "replace")
         scope_key = ScopeKey.of(state, thread_id, user_id)
         try:
             thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            yield from write_revision(state, scope_key, NOTHING, "seed", document, makes_thread=False)
+            head = {"expected": NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
+            yield from run_memory(state, scope_key, **head, document=document)
         except RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise
@@ -417,7 +410,8 @@ def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -
         kept = current.kept and wing("keeping").moved(current.kept, source, id)
         beside = ["kept", kept] if kept else None
         scope_key = ScopeKey.of(state, id, owner)
-        yield from write_revision(state, scope_key, NOTHING, "clone", current.text, beside=beside, makes_thread=False)
+        head = {"expected": NOTHING, "keep": state.remembering.revisions, "origin": "clone"}
+        yield from run_memory(state, scope_key, **head, document=current.text, beside=beside)
 
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
