@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from langchain_workingmem._redis.filters import Filter
     from langchain_workingmem._redis.state import MemoryState
 
 OrderBy = Literal["updated_at", "created_at"]
@@ -71,12 +70,12 @@ class Threads(Operations):
         fields = thread_fields(title, metadata)
         if working_memory is None:
             return (yield from changed(state, thread_id, user_id, "create", set=fields))
-        make = partial(state.remembering.format.apply, "", working_memory, "replace")
-        document = yield from store.make_document(state, make, store.size_of(working_memory))
+        document = state.remembering.format.apply("", working_memory, "replace")
         scope_key = store.ScopeKey.of(state, thread_id, user_id)
         try:
             thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            yield from store.write_revision(state, scope_key, store.NOTHING, "seed", document, makes_thread=False)
+            head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
+            yield from store.run_memory(state, scope_key, **head, document=document)
         except errors.RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise
@@ -113,7 +112,7 @@ class Threads(Operations):
         state, index = self._core.state, self._core.state.keys.threads_index
         at_least(limit, 1, "limit", MOST_ROWS)
         time = one_of(order_by, ("updated_at", "created_at"), "order_by").encode()
-        wanted = filters.metadata_filter(metadata)
+        wanted = filters.Filter.of(metadata, "metadata")
         # equality with any key needs no declaration
         filters.check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
         after = None
@@ -379,9 +378,8 @@ def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -
         kept = current.kept and wing("keeping").moved(current.kept, source, id)
         beside = ["kept", kept] if kept else None
         scope_key = store.ScopeKey.of(state, id, owner)
-        yield from store.write_revision(
-            state, scope_key, store.NOTHING, "clone", current.text, beside=beside, makes_thread=False
-        )
+        head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "clone"}
+        yield from store.run_memory(state, scope_key, **head, document=current.text, beside=beside)
 
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
@@ -435,14 +433,14 @@ def _give(
 # ---------------------------------------------------------------------- many threads
 
 
-def find_threads(state: MemoryState, user_id: str, wanted: Filter) -> Plan[list[str]]:
+def find_threads(state: MemoryState, user_id: str, wanted: filters.Filter) -> Plan[list[str]]:
     """Find the threads of a user that pass a filter. One round trip, at once right when metadata changes."""
     rows = yield from _matching(state, user_id, wanted, "created_at")
     return [state.keys.thread_of(row[b"__key"]) for row in rows]
 
 
 def _matching(
-    state: MemoryState, user_id: str | None, wanted: Filter, order_by: OrderBy, *, descending: bool = False
+    state: MemoryState, user_id: str | None, wanted: filters.Filter, order_by: OrderBy, *, descending: bool = False
 ) -> Plan[list[dict[bytes, bytes]]]:
     """Return the threads that pass a filter, which Python tests; only keys and times if labels decide it. One round trip."""
     condition, is_decided = wanted.condition(filters.labels_of)
