@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.calls import chat_model_by_name
@@ -59,19 +59,6 @@ WINGS.update(
     keeping="langchain_workingmem.keeping",
     observations="langchain_workingmem.observations.wing",
 )
-
-
-def _new_id() -> str:
-    return str(uuid4())
-
-
-def _embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
-    if embeddings is None:
-        remedy = "pass embeddings=..., an object or a name such as 'local'"
-        raise OptionError("recall needs an embedding model", remedy=remedy)
-    from langchain_workingmem.embeddings import embedding_model
-
-    return cast("Embeddings", embedding_model(embeddings))
 
 
 class Memory(SetUpOnEntry):
@@ -160,7 +147,11 @@ class Memory(SetUpOnEntry):
             title = replace(title, model=chat_model_by_name(title.model))
         model, asked = None, recalling or RecallOptions()
         if recalling is not None:
-            model = _embedding_model(embeddings)
+            from langchain_workingmem.embeddings import embedding_model
+
+            if (model := embedding_model(embeddings)) is None:
+                remedy = "pass embeddings=..., an object or a name such as 'local'"
+                raise OptionError("recall needs an embedding model", remedy=remedy)
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
         state = MemoryState(
@@ -177,7 +168,7 @@ class Memory(SetUpOnEntry):
             create=create_index,
         )
         runs: Any = {"runner": runner, "async_runner": async_runner, "breaker": runner.link.breaker}
-        self._core = core = Core(state=state, new_id=_new_id, on_error=on_error, **runs)
+        self._core = core = Core(state=state, new_id=lambda: str(uuid4()), on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
         self.threads = Threads(core)

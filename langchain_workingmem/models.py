@@ -464,9 +464,7 @@ class KeeperReport:
 
     memory: WorkingMemoryState
     operations: int = 0  # that have changed a value
-    left_out: int = (
-        0  # operations that could not be taken: of a path or value that the schema lacks, or without a source
-    )
+    left_out: int = 0  # operations of a path or value that the schema lacks, or without a source
     last_error: str | None = None  # why the model has failed; what it has not read waits
 
 

@@ -16,9 +16,8 @@ from langchain_workingmem.checks import (
     check_model,
     check_range,
     check_roles,
-    check_threshold,
+    check_share,
     check_time,
-    check_ttl,
     check_type,
     check_zone,
     is_named,
@@ -64,7 +63,7 @@ _CHOICES: dict[str, Any] = {
 
 
 def check_fields(options: Any, **least: int) -> None:
-    """Check choices, flags, texts and numbers by the types of fields; a number is at least 1, or as named here."""
+    """Check fields by their types; an int is at least 1, or as named here, a float is from 0 to 1."""
     for one in fields(options):
         name, kind, value = one.name, str(one.type), getattr(options, one.name)
         if value is None and kind.endswith("None"):
@@ -74,6 +73,12 @@ def check_fields(options: Any, **least: int) -> None:
                 one_of(value, get_args(_CHOICES[name]), name)
             case "int":
                 at_least(value, least.get(name, 1), name)
+            case "BaseChatModel | str":
+                check_model(value, name)
+            case "float":
+                check_share(value, name)
+            case "timedelta":
+                check_time(value, name)
             case "bool" if not isinstance(value, bool):
                 raise wrong_type(value, name, "pass True or False")
             case "str" if not isinstance(value, str):
@@ -126,11 +131,9 @@ class RecallArguments(TypedDict, total=False):
 class ContextArguments(RecallArguments, total=False):
     """The arguments of `Memory.context` beside the messages and the ids; the others limit recall."""
 
-    read_only: (
-        bool  # working memory comes without the instructions to update it, and no branch is noted; default: False
-    )
+    read_only: bool  # working memory comes without the instructions to update it, and no branch is noted
     recall: Literal[False] | None  # False: nothing is recalled
-    working_memory: bool  # False: working memory is not shown; default: True
+    working_memory: bool  # False: working memory is not shown
     last_messages: int | None  # instead of `HistoryOptions.last_messages`; 0: no history
 
 
@@ -287,10 +290,7 @@ class HybridWeights:
     length: float = 0.17
 
     def __post_init__(self) -> None:
-        for weight in fields(self):
-            value = getattr(self, weight.name)
-            if not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise OptionError(f"{weight.name}={shown(value)}", remedy="use a weight from 0 to 1")
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -340,10 +340,8 @@ class RecallOptions:
         check_fields(self, embedding_cache_size=0)
         at_least(self.top_k, 1, "top_k", MOST_HITS)
         check_range(self.message_range)
-        check_threshold(self.threshold)
         check_type(self.weights, HybridWeights, "weights")
         check_type(self.index, IndexOptions, "index")
-        check_time(self.embedding_timeout, "embedding_timeout")
         if not (self.reranker is None or hasattr(self.reranker, "compress_documents")):
             raise wrong_type(self.reranker, "reranker", "pass a document compressor of LangChain")
         if not (self.when is None or callable(self.when)):
@@ -417,18 +415,13 @@ class WorkingMemoryOptions:
         object.__setattr__(self, "tools", as_tuple(tools, "tools", "'get', 'update', 'clear'"))
         for tool in self.tools:
             one_of(tool, ("get", "update", "clear"), "tools")
-        self._check_keeper()
+        object.__setattr__(self, "trust", check_roles(self.trust, "trust"))
         self.format  # noqa: B018 - a mistake in template, schema or mode shows here
-
-    def _check_keeper(self) -> None:
-        if self.keeper is not None:
-            check_model(self.keeper, "keeper")
-            if self.read_only:
-                raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
+        if self.keeper is not None and self.read_only:
+            raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
         if self.keeper is None and (self.keep_after or not self.background):
             seen = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
             raise OptionError(f"{seen} without a keeper", remedy="pass keeper=..., a model")
-        object.__setattr__(self, "trust", check_roles(self.trust, "trust"))
 
     @cached_property
     def format(self) -> Format:
@@ -460,8 +453,6 @@ class TitleOptions:
 
     def __post_init__(self) -> None:
         check_fields(self, max_chars=8)
-        if self.model is not None:
-            check_model(self.model, "model")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -484,4 +475,3 @@ class FileOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_ttl(self.ttl)

@@ -1,4 +1,4 @@
-"""What a record shows of itself, as plain text. `html` and `terminal` draw it."""
+"""What a record shows of itself, as plain text that is safe to show. `html` and `terminal` draw it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_workingmem._text.clock import to_minute, zone_name
-from langchain_workingmem.display.safe import cut
+from langchain_workingmem._text.unicode import picture, replace_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +47,25 @@ class Picture:
     def __init__(self, title: str, facts: Mapping[str, str | None], *parts: Table | Block) -> None:
         self.title, self.parts = title, parts
         self.facts = {name: value for name, value in facts.items() if value is not None}
+
+
+def clean(text: str) -> str:
+    """Show visible signs for characters that control a terminal, change the reading direction or are invisible."""
+    return replace_hidden(text.replace("\r\n", "\n"), _sign)
+
+
+def _sign(one: str) -> str:
+    return picture(one) if one <= "\xff" else f"\\u{ord(one):04x}"
+
+
+def cut(text: str, characters: int, lines: int = 1) -> str:
+    """Cut a long text, between two words if a space is near, and state how many characters are missing."""
+    kept = "\n".join(text.split("\n", lines)[:lines])
+    if len(kept) > characters:
+        head, _, tail = kept[:characters].rpartition(" ")
+        kept = head if len(tail) < characters / 5 else kept[:characters]
+    missing = len(text) - len(kept)
+    return f"{kept} … [{missing:,} more]" if missing else text
 
 
 def label(text: str) -> str:

@@ -12,7 +12,7 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.checks import LARGEST, at_least
 from langchain_workingmem.derived.rows import export_rows, restore_rows
-from langchain_workingmem.display.bars import progress_bar
+from langchain_workingmem.display import progress_bar
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, WorkingMemError
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import ClonedThread
