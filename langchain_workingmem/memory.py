@@ -351,18 +351,9 @@ class Memory(SetUpOnEntry):
         which narrows what the filter of the retriever passes.
         """
         from langchain_workingmem.faces.runnables import SemanticRecallRetriever
-        from langchain_workingmem.recall.query import check_argument_names
 
-        check_argument_names(arguments)
-        fields: dict[str, Any] = {**arguments}
-        return SemanticRecallRetriever(
-            memory=self,
-            thread_id=thread_id,
-            user_id=user_id,
-            trust_client_ids=trust_client_ids,
-            metadata_filter=fields.pop("metadata", None),
-            **fields,
-        )
+        fields: Any = {"thread_id": thread_id, "user_id": user_id, "trust_client_ids": trust_client_ids, **arguments}
+        return SemanticRecallRetriever(memory=self, metadata_filter=fields.pop("metadata", None), **fields)
 
     def chat_history(self, session_id: str, user_id: str | None = None) -> RedisChatMessageHistory:
         """Return a thread as a `BaseChatMessageHistory`; `session_id` is the thread's id.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = Mapping[str, str]  # cells by column
 
-BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff or working memory
 WIDE = frozenset({"message"})  # columns of text, which may take many lines
 
 # A record knows no user, so its times are UTC. Terminal and browser have one who looks: they say in which zone.
@@ -38,7 +37,7 @@ class Block:
     """A text as it is."""
 
     def __init__(self, text: str, caption: str = "") -> None:
-        self.text, self.caption = cut(text.rstrip("\n"), **BLOCK), caption
+        self.text, self.caption = whole(text.rstrip("\n")), caption
 
 
 class Picture:
@@ -71,6 +70,11 @@ def cut(text: str, characters: int, lines: int = 1) -> str:
 def label(text: str) -> str:
     """Shorten an id, a title or a name."""
     return cut(text, 80)
+
+
+def whole(text: str) -> str:
+    """Shorten only what is very long, such as a system block."""
+    return cut(text, 10_000, 200)
 
 
 def excerpt(text: str) -> str:
