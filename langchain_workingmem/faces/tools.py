@@ -17,12 +17,11 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem import errors
-from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument, ShownMessages
 from langchain_workingmem._text.clock import aware, zone_name
-from langchain_workingmem._text.nesting import UNKNOWN, check_depth, check_nesting, parse_json, problems_in, shown
+from langchain_workingmem._text.nesting import UNKNOWN, check_depth, check_nesting, problems_in, shown
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.said import words_in
 from langchain_workingmem._text.unicode import visible
@@ -307,17 +306,15 @@ def _parsed(value: Any) -> Any:
 def _update_json(
     core: Core, form: JsonFormat, ids: Ids, step: Any, *, memory: Any = None, clear: list[str] | None = None
 ) -> Plan[str]:
-    size = store.size_of((memory, clear))
-    patch, names = yield from compute(partial(_without_padding, memory or {}, clear or []), store.COST * size)
+    patch, names = _without_padding(memory or {}, clear or [])
     if not patch and not names:
         raise refusal("null deletes nothing", "to delete a field, name it in `clear`") if memory else refusal(*_EMPTY)
 
     def change(text: str, seen: str | None) -> str:
         # a document of another format is replaced, and stays as a revision
-        is_foreign = bool(patch) and bool(text) and not isinstance(parse_json(text), dict)
-        return form.apply("" if is_foreign else text, patch, None, names, seen=seen)
+        return form.apply("" if patch and form.is_foreign(text) else text, patch, None, names, seen=seen)
 
-    return (yield from _changed(core, ids, step, change, size, partial(form.remark, patch, names)))
+    return (yield from _changed(core, ids, step, change, partial(form.remark, patch, names)))
 
 
 def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -350,7 +347,7 @@ def _update_text(
             raise _loses(lost)
         return after
 
-    return (yield from _changed(core, ids, step, change, len(whole)))
+    return (yield from _changed(core, ids, step, change))
 
 
 def _loses(lost: list[str]) -> errors.WorkingMemoryValidationError:
@@ -373,7 +370,6 @@ def _changed(
     ids: Ids,
     step: Any,
     change: Callable[[str, str | None], str],
-    size: int,
     remark: Callable[[str], str] = lambda _: "",
 ) -> Plan[str]:
     """Change working memory, and describe the change; `remark` adds to it, given the document before.
@@ -384,22 +380,16 @@ def _changed(
     scope_key = yield from store.find_scope_key(core.state, ids.thread_id, ids.user_id)
     memo, known = core.state.shown_documents, (ids.thread_id, scope_key.key)
     seen = step.text if isinstance(step, ShownDocument) else memo.text(*known, step)
-    before, after = yield from store.change_document(
-        core.state, scope_key, lambda text: change(text, seen), "tool", size=size
-    )
-
-    def answer() -> str:
-        text = memo.text(*known)
-        if text is not None and isinstance(step, int):
-            try:  # of what others have written meanwhile, the model knows nothing yet
-                text = change(text, seen)
-            except errors.WorkingMemoryValidationError:
-                text = after.text
-            memo.note(*known, text, step)
-        described = describe_change(core.state.remembering.format, before.text, after.text)
-        return "\n".join(filter(None, [described, remark(before.text)]))
-
-    return (yield from compute(answer, store.COST * (len(before.text) + len(after.text))))
+    before, after = yield from store.change_document(core.state, scope_key, lambda text: change(text, seen), "tool")
+    text = memo.text(*known)
+    if text is not None and isinstance(step, int):
+        try:  # of what others have written meanwhile, the model knows nothing yet
+            text = change(text, seen)
+        except errors.WorkingMemoryValidationError:
+            text = after.text
+        memo.note(*known, text, step)
+    described = describe_change(core.state.remembering.format, before.text, after.text)
+    return "\n".join(filter(None, [described, remark(before.text)]))
 
 
 def reading_tool(core: Core) -> Parts:
@@ -424,7 +414,7 @@ def clearing_tool(core: Core) -> Parts:
         def empty(text: str) -> str:
             return text if state.remembering.format.is_empty(text) else ""
 
-        before, _ = yield from store.change_document(state, scope_key, empty, "clear", size=0)
+        before, _ = yield from store.change_document(state, scope_key, empty, "clear")
         if before.is_empty:
             return "Working memory was already empty. Nothing was changed."
         if step is not None and memo.text(ids.thread_id, before.key) is not None:

@@ -13,11 +13,11 @@ from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.filters import (
+    Filter,
     canonical_json,
     check_declared,
     check_key,
     labels_of,
-    metadata_filter,
     metadata_in,
 )
 from langchain_workingmem._redis.keys import check_id, decode, encode
@@ -57,14 +57,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread
 from langchain_workingmem.threads import copies
-from langchain_workingmem.working_memory.store import (
-    NOTHING,
-    ScopeKey,
-    make_document,
-    read_working_memory,
-    size_of,
-    write_revision,
-)
+from langchain_workingmem.working_memory.store import NOTHING, ScopeKey, read_working_memory, run_memory
 
 if TYPE_CHECKING:
     import builtins
@@ -73,7 +66,6 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from langchain_workingmem._redis.filters import Filter
     from langchain_workingmem._redis.state import MemoryState
 
 OrderBy = Literal["updated_at", "created_at"]
@@ -110,12 +102,12 @@ class Threads(Operations):
         fields = thread_fields(title, metadata)
         if working_memory is None:
             return (yield from changed(state, thread_id, user_id, "create", set=fields))
-        make = partial(state.remembering.format.apply, "", working_memory, "replace")
-        document = yield from make_document(state, make, size_of(working_memory))
+        document = state.remembering.format.apply("", working_memory, "replace")
         scope_key = ScopeKey.of(state, thread_id, user_id)
         try:
             thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            yield from write_revision(state, scope_key, NOTHING, "seed", document, makes_thread=False)
+            head = {"expected": NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
+            yield from run_memory(state, scope_key, **head, document=document)
         except RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise
@@ -152,7 +144,7 @@ class Threads(Operations):
         state, index = self._core.state, self._core.state.keys.threads_index
         at_least(limit, 1, "limit", MOST_ROWS)
         time = one_of(order_by, ("updated_at", "created_at"), "order_by").encode()
-        wanted = metadata_filter(metadata)
+        wanted = Filter.of(metadata, "metadata")
         # equality with any key needs no declaration
         check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
         after = None
@@ -418,7 +410,8 @@ def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -
         kept = current.kept and wing("keeping").moved(current.kept, source, id)
         beside = ["kept", kept] if kept else None
         scope_key = ScopeKey.of(state, id, owner)
-        yield from write_revision(state, scope_key, NOTHING, "clone", current.text, beside=beside, makes_thread=False)
+        head = {"expected": NOTHING, "keep": state.remembering.revisions, "origin": "clone"}
+        yield from run_memory(state, scope_key, **head, document=current.text, beside=beside)
 
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:

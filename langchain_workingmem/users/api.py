@@ -33,7 +33,7 @@ from langchain_workingmem.threads.api import CURSOR, transfer
 from langchain_workingmem.threads.copies import check_saver, own_method
 from langchain_workingmem.usage.counting import count_command, read_usage
 from langchain_workingmem.users import archive
-from langchain_workingmem.working_memory.document import joined
+from langchain_workingmem.working_memory.document import parse_document
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
@@ -304,21 +304,28 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
 
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
     """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips."""
-    if state.working_memory is None:  # the stored one is merged all the same
-        state = copy(state)
-        state.working_memory = WorkingMemoryOptions(template="")
     _, memory, revisions = state.keys.of_user(source)
     usage = state.keys.usage_of_user(source)[1]
     (document, kept), taken = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
     if document and kept:  # values of rows come with these
         document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
+        guest = document.decode()
+        if state.working_memory is None:  # the stored one is merged all the same
+            is_text = not parse_document(guest)
+            state = copy(state)
+            state.working_memory = WorkingMemoryOptions(
+                template="" if is_text else None, schema=None if is_text else {"type": "object"}
+            )
+        form = state.remembering.format
         where = ScopeKey(state.keys.of_user(into), None, into)
 
         def join(text: str) -> str:
-            return joined(state.remembering.format, text, document.decode())
+            if form.is_empty(guest) or form.is_empty(text):
+                return guest if form.is_empty(text) else text
+            return text if form.is_foreign(text) or form.is_foreign(guest) else form.joined(text, guest)
 
-        yield from change_document(state, where, join, "merge", size=len(document))
+        yield from change_document(state, where, join, "merge")
         counts["working_memories"] += 1
     numbers = {name.decode(): int(number) for name, number in as_dict(taken).items()}
     counting = [count_command(state, into, numbers)] if numbers else []

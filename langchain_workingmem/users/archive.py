@@ -200,7 +200,7 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
     for record in records:
         yield from record.write(this)
     this.writer.end()
-    return ImportReport(user_id=this.owner, files_left=this.files_left, **this.counts)
+    return ImportReport(user_id=this.owner, files_left=this.files_left, unread=this.unread, **this.counts)
 
 
 @dataclass(slots=True)
@@ -218,6 +218,7 @@ class Import:
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
+    unread: dict[str, str] = field(default_factory=dict)  # why an importer has left something out, by its name
 
     def read_all(self, source: Iterable[Any]) -> Plan[list[Any]]:
         """Check all records, and return them."""
@@ -256,6 +257,8 @@ class Import:
             if (promised := given.get("records")) != self.kinds:
                 raise OptionError(f"{CUT}: it had {promised}, there are {dict(self.kinds)}", remedy="export again")
             self.ends = None
+        elif kind == "unread":  # what an importer could not read
+            self.unread[str(given.get("name"))] = str(given.get("problem"))
         elif kind not in KINDS:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import orjson
 
 from langchain_workingmem._text.clock import from_micros, to_minute
-from langchain_workingmem._text.nesting import parse_json
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.working_memory.document import JsonFormat
@@ -77,13 +76,7 @@ def working_memory_block(
     ]
     if options.show_since and current.kept:
         lines += ["<known_since>", escape(visible(_days(current.kept, zone)), quote=False), "</known_since>"]
-    may_be_foreign = isinstance(current.value, str) if form.name == "json" else text.startswith("{")
-    if (
-        update
-        and may_be_foreign
-        and form.name != "text"
-        and isinstance(parse_json(text), dict) != (form.name == "json")
-    ):
+    if update and form.is_foreign(text):
         lines.append(_OTHER_FORM)
     return "\n".join([*lines, "</working_memory>"])
 
