@@ -21,7 +21,7 @@ from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.derived.rows import export_rows, note_deleted, note_given, restore_rows
-from langchain_workingmem.display.bars import progress_bar
+from langchain_workingmem.display import progress_bar
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread
 from langchain_workingmem.threads import copies
