@@ -73,7 +73,7 @@ class TextFormat:
 
     def is_foreign(self, document: str) -> bool:
         """Tell whether a document was written along a schema; free text takes anything."""
-        return self.name == "markdown" and isinstance(parse_json(document), dict)
+        return self.name == "markdown" and document[:1] == "{" and isinstance(parse_json(document), dict)
 
     def apply(self, current: str, content: Any, mode: Mode | None, *, seen: str | None = None) -> str:
         """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased.
