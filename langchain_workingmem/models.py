@@ -47,9 +47,6 @@ class Shown:
         return drawing.draw(records.picture_of(self))
 
 
-# ---------------------------------------------------------------------- threads and messages
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Thread:
     """A thread, without its messages."""
@@ -156,9 +153,6 @@ class StoredMessage:
 
     def __str__(self) -> str:
         return f"{to_minute(self.stored_at)} {line(self.message)}"
-
-
-# ---------------------------------------------------------------------- recall
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -268,9 +262,6 @@ class RecallResult(Shown):
         return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
 
-# ---------------------------------------------------------------------- working memory
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingMemoryValue:
     """One value of working memory, with the messages that it comes from."""
@@ -335,9 +326,6 @@ def unknown_path(path: str, known: Iterable[str]) -> OptionError:
     return OptionError(f"working memory has no value at {path!r}", remedy=remedy)
 
 
-# ---------------------------------------------------------------------- a turn
-
-
 class _Counted(Shown):
     __slots__ = ("counting",)  # how tokens are counted: no field, because it cannot be stored with a graph's state
 
@@ -367,9 +355,6 @@ class MemoryContext(_Counted):
 
     def __str__(self) -> str:
         return "\n\n".join([*(f"system: {text}" for text in self.system), *map(line, self.messages)])
-
-
-# ---------------------------------------------------------------------- users, reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,6 +430,8 @@ class ImportReport:
     files: int = 0
     # paths where another file is stored, or was deleted: it stays as it is
     files_left: list[str] = field(default_factory=list)
+    # what an importer could not read, such as a conversation, by its name: why
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,9 +451,7 @@ class KeeperReport:
 
     memory: WorkingMemoryState
     operations: int = 0  # that have changed a value
-    left_out: int = (
-        0  # operations that could not be taken: of a path or value that the schema lacks, or without a source
-    )
+    left_out: int = 0  # operations of a path or value that the schema lacks, or without a source
     last_error: str | None = None  # why the model has failed; what it has not read waits
 
 

@@ -18,9 +18,8 @@ from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem._text.said import STRIDE
 from langchain_workingmem._text.unicode import count_tokens
-from langchain_workingmem.display.pictures import clock, minutes, shown_in
+from langchain_workingmem.display.pictures import clean, clock, cut, minutes, shown_in
 from langchain_workingmem.display.records import pretty
-from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
