@@ -176,8 +176,9 @@ class Memory(SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
-        runs: Any = {"runner": runner, "async_runner": async_runner, "breaker": runner.link.breaker}
-        self._core = core = Core(state=state, new_id=_new_id, on_error=on_error, **runs)
+        self._core = core = Core(
+            state=state, runner=runner, async_runner=async_runner, new_id=_new_id, on_error=on_error
+        )
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
         self.threads = Threads(core)

@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
+from langchain_workingmem._engine.plan import Plan, Spawn, compute, jittered, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
@@ -250,7 +250,7 @@ def save_turn(
             break
         if found.get("same") == len(ready):
             return _stored(ready, done), known  # the turn was sent before, and the reply was lost
-        yield Sleep(0.01 * attempt, jitter=True)
+        yield jittered(0.01 * attempt)
         known = yield from _read_known(state, thread_id, user_id, entries, known)
         # the list was read: it says whether the question is current
         guard = {"created_at": guard["created_at"], "asked": asked, "back": []}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import orjson
 
-from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep, compute, send
+from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep, compute, jittered, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.scripts import (
@@ -202,7 +202,7 @@ def make_document(state: MemoryState, make: Callable[[], str], size: int) -> Pla
 
 def pause_after(attempt: int) -> Sleep:
     """Return the pause of a writer after a lost race."""
-    return Sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
+    return jittered(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
 
 
 def check_writable(state: MemoryState) -> WorkingMemoryOptions:
