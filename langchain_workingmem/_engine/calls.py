@@ -15,7 +15,7 @@ from concurrent.futures import Future, wait
 from contextvars import ContextVar
 from functools import cache, partial
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.plan import Call
 from langchain_workingmem.errors import EmbeddingError, ModelError, OptionError, WorkingMemError
@@ -175,7 +175,7 @@ class Embedder:
             except (TypeError, ValueError, OverflowError) as error:
                 raise _EMBEDDING.failed(error) from error
             sizes = {len(one) for one in known.values()} | {vectors.shape[-1]} if vectors.ndim == 2 else set()
-            if len(vectors) != len(missing) or len(sizes) != 1 or not vectors.size:
+            if vectors.shape[:1] != (len(missing),) or len(sizes) != 1 or not vectors.size:
                 with self._lock:
                     self._cache.clear()  # it is unknown which size is wrong
                 seen = f"the embedding model gave an array of shape {vectors.shape} for {len(missing)} texts"
@@ -274,19 +274,20 @@ def chat_model_by_name(name: str) -> BaseChatModel:
 
 def rerank(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document], seconds: float
-) -> Call[Sequence[Document]]:
+) -> Call[list[Document]]:
     """Let a reranker order documents, and drop some; `ModelError` if it fails, or an async call takes longer than `seconds`."""
 
-    def call() -> Sequence[Document]:
+    def call() -> list[Document]:
         try:
-            return reranker.compress_documents(documents, question, callbacks=child())
+            return list(reranker.compress_documents(documents, question))
         except Exception as error:  # a reranker may raise anything
             raise _RERANKER.failed(error) from error
 
-    async def acall() -> Sequence[Document]:
-        return await _RERANKER.answer(
-            lambda: reranker.acompress_documents(documents, question, callbacks=child()), seconds
-        )
+    async def asked() -> list[Document]:
+        return list(await reranker.acompress_documents(documents, question))
+
+    async def acall() -> list[Document]:
+        return await _RERANKER.answer(asked, seconds)
 
     return Call(call, acall)
 
@@ -353,26 +354,16 @@ def _status(error: BaseException) -> int | None:
 
 # What `telemetry.instrument` puts around each plan that a memory runs: the plan, its name, and the name of the memory.
 watch: Callable[[Plan[Any], str, str], Plan[Any]] | None = None
-# What `telemetry` is told of the results of the runs inside a plan
+# What `telemetry` is told of the results of recall inside a plan
 found: ContextVar[Callable[[Any], object] | None] = ContextVar("found", default=None)
-_open: ContextVar[Any] = ContextVar("open", default=None)  # LangChain's manager of the innermost run that is open
 
 
-def traced(
-    kind: Literal["chain", "retriever"], name: str, input: object, plan: Plan[T], output: Callable[[T], object]
-) -> Plan[T]:
-    """Show a plan as a run to callbacks and LangSmith; return the plan itself if nobody listens."""
+def traced(plan: Plan[T], query: str) -> Plan[T]:
+    """Show recall as a retriever run to callbacks and LangSmith; return the plan itself if nobody listens."""
     if watch is not None:
         plan = _noted(plan)
-    if _open.get() is None and not is_heard():
-        return plan  # the usual case outside of a chain; configuring a manager takes time
-    return _shown(kind, name, input, plan, output)
-
-
-def child() -> Any:
-    """Return callbacks for runs inside the innermost run that is open; None without a listener."""
-    run = _open.get()
-    return None if run is None else run.get_child()
+    # the usual case outside of a chain; configuring a manager takes time
+    return _shown(plan, query) if is_heard() else plan
 
 
 def is_heard() -> bool:
@@ -403,32 +394,28 @@ def _noted(plan: Plan[T]) -> Plan[T]:
     return result
 
 
-def _shown(kind: str, name: str, input: object, plan: Plan[T], output: Callable[[T], object]) -> Plan[T]:
+def _shown(plan: Plan[Any], query: str) -> Plan[Any]:
     from langchain_core.runnables import config
 
-    def begin(configure: Callable[[Any], Any]) -> Any:
-        run = configure(config.ensure_config()) if outer is None else outer.get_child()
-        return run.handlers and getattr(run, f"on_{kind}_start")({"name": name}, input, name=name)
+    name = "semantic_recall"
+
+    def begin() -> Any:
+        manager = config.get_callback_manager_for_config(config.ensure_config())
+        return manager.handlers and manager.on_retriever_start({"name": name}, query, name=name)
 
     async def abegin() -> Any:
-        run = begin(config.get_async_callback_manager_for_config)
-        return run and await run
+        manager = config.get_async_callback_manager_for_config(config.ensure_config())
+        return manager.handlers and await manager.on_retriever_start({"name": name}, query, name=name)
 
-    def tell(event: str, value: object) -> Call[Any]:
-        call = partial(getattr(run, f"on_{kind}_{event}"), value)
-        return Call(call, call)  # a run that an async caller has begun has async methods
-
-    outer = _open.get()
-    run = yield from Call(partial(begin, config.get_callback_manager_for_config), abegin)
+    run = yield from Call(begin, abegin)
     if not run:
         return (yield from plan)
-    _open.set(run)
     try:
         result = yield from plan
     except Exception as error:
-        yield from tell("error", error)
+        end = partial(run.on_retriever_error, error)
+        yield from Call(end, end)  # a run that an async caller has begun has async methods
         raise
-    finally:
-        _open.set(outer)
-    yield from tell("end", output(result))
+    end = partial(run.on_retriever_end, result.to_documents())
+    yield from Call(end, end)
     return result

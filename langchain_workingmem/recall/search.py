@@ -52,7 +52,7 @@ DEEPER, DEEPEST = 20, 1_000_000  # times as many candidates; as many as Search r
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
     """Search as a retriever run that callbacks and LangSmith record, with the hits as documents."""
-    return traced("retriever", "semantic_recall", query.text, search_messages(state, query), RecallResult.to_documents)
+    return traced(search_messages(state, query), query.text)
 
 
 def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
@@ -163,9 +162,7 @@ class Turn:
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
         turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
-        plan = gather(self.core, turn, history, query, numbered=numbered, working_memory=working_memory)
-        inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
-        return (yield from traced("chain", "memory_context", inputs, plan, Gathered.output))
+        return (yield from gather(self.core, turn, history, query, numbered=numbered, working_memory=working_memory))
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str

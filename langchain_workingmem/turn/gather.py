@@ -79,11 +79,6 @@ class Gathered:
     parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
     limit: int | None = None  # tokens of the conversation, where a part bounds it
 
-    def output(self) -> dict[str, Any]:
-        """Return the output of the run that callbacks and LangSmith see."""
-        document = self.working_memory.text if self.working_memory else None
-        return {"history": self.history, "recalled": self.recalled.messages, "working_memory": document}
-
     def is_too_old(self, message: BaseMessage) -> bool:
         """Tell whether a message of a state is stored, and lies before the history."""
         return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
@@ -261,7 +256,7 @@ def _recalled(
     plan = recall_for_turn(
         core.state, query, ranking, is_hidden=is_hidden, before=before, spare=spare, on_error=core.on_error
     )
-    result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
+    result = yield from traced(plan, query.text)
     # windows of the hits may hold what is shown anyway, too
     rows = [
         row for row in result.rows if row.thread_id != found.thread_id or (row.place not in known and row.place < end)
