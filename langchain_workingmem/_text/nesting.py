@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 MAX_DEPTH = 100  # levels, which Python can read back at any depth of its own stack; more are a mistake or an attack
 WIDEST = 200  # characters of a value that an error shows
 TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
-UNKNOWN = "Extra inputs are not permitted"  # Pydantic's words
 
 
 def check_depth(text: str) -> str:
@@ -55,12 +56,15 @@ def shown(value: object) -> str:
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."
 
 
-def as_json(value: Any) -> str:
-    """Write a JSON value. Values that JSON cannot hold, or that are nested too deeply, are written as Python does."""
+def canonical(value: Any) -> bytes | None:
+    """Write a value as JSON, the same in whichever order its keys are; None if it is nested too deep."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return shown(value)
+        return orjson.dumps(value, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a lone surrogate, a large int
+        try:
+            return json.dumps(value, sort_keys=True, default=str).encode()
+        except (TypeError, ValueError, RecursionError):
+            return None
 
 
 def problems_in(error: ValidationError) -> list[tuple[str, str]]:

@@ -34,13 +34,9 @@ _RECALLED = (
 )
 
 
-def unescape(value: Any) -> Any:
-    """Undo the escaping of what a model copied from a block, in a str or in a whole JSON value."""
-    if isinstance(value, str):
-        return value.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    if isinstance(value, dict):
-        return {key: unescape(item) for key, item in value.items()}
-    return [unescape(item) for item in value] if isinstance(value, list) else value
+def unescape(text: str) -> str:
+    """Undo the escaping of what a model copied from a block."""
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def without_thoughts(text: str) -> str:

@@ -13,10 +13,9 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._text.nesting import as_json
+from langchain_workingmem._text.nesting import canonical
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, count_tokens, length
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ KINDS: dict[str, type[BaseMessage]] = {  # that are stored, by their type
 
 # ---------------------------------------------------------------------- names
 
-_LONGEST_SPEAKER = 64
-_ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{_LONGEST_SPEAKER}}}")
-_OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 # an agent with several memories adds their names: `search_memory_team`
 _MEMORY_TOOL = re.compile(r"(?:search_memory|(?:get|update|clear)_working_memory)(?:_[A-Za-z0-9_-]{1,40})?")
 
@@ -50,10 +46,8 @@ def acceptable_name(name: str) -> str | None:
 
     Accents ("José" becomes "Jose") and other scripts are dropped, other signs become _.
     """
-    if _ACCEPTED.fullmatch(name):
-        return name
-    plain = unicodedata.normalize("NFKD", name[: 2 * _LONGEST_SPEAKER]).encode("ascii", "ignore").decode()
-    found = _OTHERS.sub("_", plain)[:_LONGEST_SPEAKER]
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    found = re.sub("[^a-zA-Z0-9_-]", "_", plain)[:64]
     return found if found.strip("_-") else None
 
 
@@ -191,7 +185,7 @@ def words_of(message: BaseMessage, *, structured: bool = False) -> str:
     text = (structured_text(message) if structured else words_in(message)).strip()
     if kind == "q" and not isinstance(content, str):
         others = [block for block in content if isinstance(block, dict) and block.get("type") != "text"]
-        text = f"{text}\0{_written(others)}" if others else text
+        text = f"{text}\0{(canonical(others) or b'').decode()}" if others else text
     return (kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest())[: _DIGITS + 1]
 
 
@@ -203,14 +197,6 @@ def _kind(message: BaseMessage) -> str:
     if isinstance(message, ChatMessage):
         return "q" if message.role in _ROLES_OF_USERS else "a"
     return ""
-
-
-def _written(blocks: list[dict[Any, Any]]) -> str:
-    """Write blocks as JSON, in whichever order their keys are."""
-    try:
-        return orjson.dumps(blocks, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:  # a lone surrogate, a large int
-        return as_json(blocks)
 
 
 def is_said(message: BaseMessage) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, ValidationError
 
 from langchain_workingmem import errors
-from langchain_workingmem._text.nesting import UNKNOWN, problems_in
+from langchain_workingmem._text.nesting import problems_in
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ def describe_invalid(error: Any, known: Iterable[str] = ()) -> str:
     if not isinstance(error, ValidationError):
         return shortened(f"Nothing was done. {error}")
     reasons = "; ".join(f"{field}: {reason}" for field, reason in problems_in(error))
-    names = f". The tool takes {', '.join(known) or 'no arguments'}" if UNKNOWN in reasons else ""
-    reasons = reasons.replace(UNKNOWN, "there is no such argument")
+    unknown = "Extra inputs are not permitted"  # Pydantic's words
+    names = f". The tool takes {', '.join(known) or 'no arguments'}" if unknown in reasons else ""
+    reasons = reasons.replace(unknown, "there is no such argument")
     return shortened(f"Nothing was done. The arguments are invalid: {reasons}{names}")
 
 

@@ -20,7 +20,7 @@ from langchain_workingmem._text.clock import aware, zone_name
 from langchain_workingmem._text.nesting import check_depth, check_nesting, parse_json, shown
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.said import words_in
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.unicode import in_texts, visible
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.faces.config import WORKING, WRITING, PerCall, required_ids, resolve, scoped_ids
@@ -272,7 +272,7 @@ def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str
         check_nesting(memory)
     except ValueError as error:
         raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
-    return unescape(without_padding(memory)), unescape(clear)
+    return in_texts(without_padding(memory), unescape), in_texts(clear, unescape)
 
 
 def _update_text(

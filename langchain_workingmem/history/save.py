@@ -18,7 +18,7 @@ from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owne
 from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.said import is_blank, structured_answers
-from langchain_workingmem._text.sending import has_mark
+from langchain_workingmem._text.sending import MARK
 from langchain_workingmem._text.unicode import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn, last_question
@@ -129,7 +129,7 @@ def append(
     if not must_exist:
         check_id(user_id, "user_id")
     given = yield from opened(state, given, thread_id, user_id or "")
-    given = [one for one in given if not has_mark(one)]  # what is stored stands for it
+    given = [one for one in given if MARK not in one.additional_kwargs]  # what is stored stands for it
     answers = structured_answers(given, is_over=False)
     prepare = partial(drafts, given, state.recall, core.new_id, answers)
     ready = yield from compute(prepare, count_characters(given))
@@ -150,7 +150,7 @@ def opened(
     state: MemoryState, messages: Sequence[BaseMessage], thread_id: str, user_id: str
 ) -> Plan[list[BaseMessage]]:
     """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
-    if state.secret is None and any(map(has_mark, messages)):
+    if state.secret is None and any(MARK in one.additional_kwargs for one in messages):
         yield from check_layout(state)
     return state.marks(check_id(thread_id, "thread_id"), user_id).opened(messages)
 
@@ -298,7 +298,7 @@ def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known:
 def _entry_of(draft: Draft) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
     words = "" if draft.words.startswith("as") else draft.words
-    return Entry(None if draft.numbered else draft.id, AS_STORED if has_mark(draft.message) else words)
+    return Entry(None if draft.numbered else draft.id, AS_STORED if MARK in draft.message.additional_kwargs else words)
 
 
 def _is_older(thread_id: str) -> OptionError:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from langchain_workingmem._text.nesting import check_depth, parse_json
 from langchain_workingmem._text.rendering import unescape, without_thoughts
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.unicode import in_texts, visible
 from langchain_workingmem.derived.worker import BadAnswer, check_end
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.keeping.values import (
@@ -235,8 +235,4 @@ def _decoded(value: Any) -> Any:
 
 def _seen(value: Any) -> Any:
     """Return a value as a person sees it: without the escapes of the prompt, hidden text and control characters."""
-    if isinstance(value, str):
-        return visible(unescape(value))
-    if isinstance(value, dict):
-        return {visible(unescape(str(key))): _seen(one) for key, one in value.items()}
-    return [_seen(one) for one in value] if isinstance(value, list) else value
+    return in_texts(value, lambda text: visible(unescape(text)))

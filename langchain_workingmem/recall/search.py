@@ -25,7 +25,7 @@ from langchain_workingmem._redis.queries import (
 )
 from langchain_workingmem._redis.scripts import check_owner
 from langchain_workingmem._text.clock import in_zone
-from langchain_workingmem._text.unicode import has_digit, keep_ends, to_utf8
+from langchain_workingmem._text.unicode import keep_ends, to_utf8
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import fetch_hits
 from langchain_workingmem.recall.question import Authors, apart, named_times
@@ -112,7 +112,7 @@ def search(
         rank,
         weights=options.weights,
         hybrid=is_hybrid,
-        numbered=has_digit(asked.text),
+        numbered=any(map(str.isdigit, asked.text)),
         authors={one.encode() for one in asked.authors} if is_named else USERS,
         bonus=options.weights.author if is_named else BY_USER,
         times=asked.times,

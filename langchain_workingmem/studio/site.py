@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -14,7 +15,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem._text.said import STRIDE
 from langchain_workingmem._text.unicode import count_tokens
@@ -154,5 +154,5 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "said": partial(message_text, whole=True),
     "role": lambda kind: ROLES.get(kind, kind),
     "pretty": pretty,
-    "value": as_json,
+    "value": partial(json.dumps, ensure_ascii=False, default=str),
 }

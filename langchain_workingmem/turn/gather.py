@@ -19,7 +19,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.said import structured_answers, words_of
-from langchain_workingmem._text.sending import has_mark
+from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, last_question
 from langchain_workingmem.history.read import readable, with_media
 from langchain_workingmem.history.save import known_in, list_head
@@ -154,7 +154,7 @@ def _entries_of(messages: Sequence[BaseMessage], numbered: Container[str | None]
     return [
         Entry(
             None if one.id in numbered else one.id,
-            "" if id(one) in structured else AS_STORED if has_mark(one) else words_of(one),
+            "" if id(one) in structured else AS_STORED if MARK in one.additional_kwargs else words_of(one),
         )
         for one in messages
     ]
