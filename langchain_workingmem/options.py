@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
-from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,

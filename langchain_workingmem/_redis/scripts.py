@@ -18,7 +18,7 @@ from langchain_workingmem._engine.calls import ask
 from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan, Spawn, jittered, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.messages import weight_of
 from langchain_workingmem.errors import (
     MessageNotFoundError,
     ModelError,

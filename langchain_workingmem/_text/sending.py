@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
 
-from langchain_workingmem._text.nesting import canonical
-from langchain_workingmem._text.said import acceptable_name, has_content, tool_call_ids
+from langchain_workingmem._text.messages import acceptable_name, has_content, tool_call_ids
 from langchain_workingmem._text.unicode import in_texts, to_utf8
+from langchain_workingmem._text.values import canonical
+from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -195,7 +196,11 @@ def provider_valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 def sendable(message: BaseMessage) -> BaseMessage:
     """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept."""
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
-    clean = in_texts(parts, to_utf8)
+    try:
+        clean = in_texts(parts, to_utf8)
+    except RecursionError as error:
+        seen = f"message {message.id!r} is nested deeper than Python can follow, or contains itself"
+        raise OptionError(seen, remedy="pass content and arguments of tools as plain JSON") from error
     if message.name and not isinstance(message, _RESULTS):  # named after their calls
         clean["name"] = acceptable_name(message.name)
     return message if clean == parts else message.model_copy(update=clean)

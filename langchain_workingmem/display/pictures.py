@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_workingmem._text.clock import to_minute, zone_name
+from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import json
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._text.nesting import parse_json
-from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem._text.messages import ROLES, message_text
 from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.values import parse_json
 from langchain_workingmem.display.pictures import BLOCK, Block, Picture, Table, clock, counted, excerpt, label, minutes
 from langchain_workingmem.display.safe import cut
 from langchain_workingmem.models import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.checks import check_type, check_zone, wrong_type
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import Ids, check_fields

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, ValidationError
 
 from langchain_workingmem import errors
-from langchain_workingmem._text.nesting import problems_in
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.values import problems_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

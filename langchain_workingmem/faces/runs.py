@@ -18,7 +18,7 @@ from langchain_workingmem._engine.plan import Call, Sleep
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.faces.config import WRITING, Owner, PerCall, kind_of, outer_run, required_ids, resolve
 from langchain_workingmem.history.save import save_turn

@@ -16,11 +16,9 @@ from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument
-from langchain_workingmem._text.clock import aware, zone_name
-from langchain_workingmem._text.nesting import check_depth, check_nesting, parse_json, shown
-from langchain_workingmem._text.rendering import unescape
-from langchain_workingmem._text.said import words_in
+from langchain_workingmem._text.messages import unescape, words_in
 from langchain_workingmem._text.unicode import in_texts, visible
+from langchain_workingmem._text.values import aware, check_depth, check_nesting, parse_json, shown, zone_name
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.faces.config import WORKING, WRITING, PerCall, required_ids, resolve, scoped_ids

@@ -15,11 +15,10 @@ from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep_later, undone
-from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.said import is_blank, structured_answers
+from langchain_workingmem._text.messages import is_blank, structured_answers
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem._text.unicode import as_searched
+from langchain_workingmem._text.values import shown, to_micros
 from langchain_workingmem.errors import OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn, last_question
 from langchain_workingmem.models import StoredMessage

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from langchain_workingmem._text.clock import LATEST
-from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem._text.values import LATEST, check_depth
 from langchain_workingmem.keeping.values import Leaf, changed, leaves
 from langchain_workingmem.options import WorkingMemoryOptions
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import orjson
 from pydantic import BaseModel, Field
 
-from langchain_workingmem._text.nesting import check_depth, parse_json
-from langchain_workingmem._text.rendering import unescape, without_thoughts
+from langchain_workingmem._text.messages import unescape, without_thoughts
 from langchain_workingmem._text.unicode import in_texts, visible
+from langchain_workingmem._text.values import check_depth, parse_json
 from langchain_workingmem.derived.worker import BadAnswer, check_end
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.keeping.values import (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from langchain_workingmem._text.clock import LATEST, from_micros, to_minute, zone_name
-from langchain_workingmem._text.rendering import opening_tag
+from langchain_workingmem._text.messages import opening_tag
 from langchain_workingmem._text.unicode import count_tokens, visible
+from langchain_workingmem._text.values import LATEST, from_micros, to_minute, zone_name
 from langchain_workingmem.checks import check_zone
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from langchain_workingmem._redis.queries import (
     words_of,
 )
 from langchain_workingmem._redis.scripts import check_owner
-from langchain_workingmem._text.clock import in_zone
 from langchain_workingmem._text.unicode import keep_ends, to_utf8
+from langchain_workingmem._text.values import in_zone
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import fetch_hits
 from langchain_workingmem.recall.question import Authors, apart, named_times

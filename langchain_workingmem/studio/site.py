@@ -15,8 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.rendering import ROLES, message_text
-from langchain_workingmem._text.said import STRIDE
+from langchain_workingmem._text.messages import ROLES, STRIDE, message_text
 from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.display.pictures import clock, minutes, shown_in
 from langchain_workingmem.display.records import pretty

@@ -19,8 +19,8 @@ from langchain_workingmem._redis.codec import as_dict, as_messages, count_charac
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import change_thread, check_owner
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem._text.messages import structured_answers
+from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import (
     OptionError,

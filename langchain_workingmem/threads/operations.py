@@ -37,9 +37,8 @@ from langchain_workingmem._redis.scripts import (
     guarded_write,
     owner_tag,
 )
-from langchain_workingmem._text.clock import from_micros
-from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import from_micros, shown
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.derived.rows import note_deleted, note_given
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, UserDeletedError

@@ -13,8 +13,8 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.said import words_of
+from langchain_workingmem._text.messages import words_of
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known

@@ -18,7 +18,7 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.said import structured_answers, words_of
+from langchain_workingmem._text.messages import structured_answers, words_of
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, last_question
 from langchain_workingmem.history.read import readable, with_media

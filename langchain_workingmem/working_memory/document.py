@@ -9,8 +9,8 @@ import json
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from langchain_workingmem._text.nesting import TOO_DEEP, check_depth, parse_json, shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import TOO_DEEP, check_depth, parse_json, shown
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.working_memory.patch import (
     MOST_CHANGES,

@@ -23,7 +23,7 @@ from langchain_workingmem._redis.scripts import (
     refusal,
 )
 from langchain_workingmem._redis.state import Recent, wing
-from langchain_workingmem._text.clock import from_micros, to_micros
+from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,

@@ -11,7 +11,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem._text.said import STRIDE
+from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.embedded import chosen_engine
 from langchain_workingmem.models import Diagnosis, Finding
 from tests.helpers.embedded import free_port, wait_until
