@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langchain_workingmem.embeddings import LocalEmbeddings, MultilingualEmbeddings
     from langchain_workingmem.errors import *
-    from langchain_workingmem.faces.config import PerCall
     from langchain_workingmem.faces.runnables import RedisChatMessageHistory, SemanticRecallRetriever
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.middleware import MemoryMiddleware
@@ -82,7 +81,7 @@ _MODULES = {
     "Memory": "memory",
     "MemoryMiddleware": "middleware",
     "ObservationOptions": "observations",
-    "PerCall": "faces.config",
+    "PerCall": "options",
     "RedisChatMessageHistory": "faces.runnables",
     "RedisMemoryStore": "store",
     "SemanticRecallRetriever": "faces.runnables",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 from uuid import uuid4
 
@@ -302,10 +302,11 @@ class Memory(SetUpOnEntry):
         only what `metadata` passes, a filter as in `recall.search`, and the filter of
         `config["configurable"]["memory"]["recall"]` of a call.
         """
+        from langchain_workingmem.faces.config import resolve
         from langchain_workingmem.faces.tools import memory_tools
 
-        ids = {"thread_id": thread_id, "user_id": user_id, "trust_client_ids": trust_client_ids}
-        return memory_tools(self._core, ids, include=include, name=name, metadata=metadata)
+        find_ids = partial(resolve, thread_id=thread_id, user_id=user_id, trust_client_ids=trust_client_ids)
+        return memory_tools(self._core, find_ids, include=include, name=name, metadata=metadata)
 
     def load_node(
         self,
@@ -326,16 +327,11 @@ class Memory(SetUpOnEntry):
         user a run names: an id, or a function of the `Ids` that the run names. `now` is the time of its questions,
         None: the clock. Two round trips.
         """
+        from langchain_workingmem.faces.config import finder
         from langchain_workingmem.faces.runnables import load_node
 
-        return load_node(
-            self._turn,
-            into=into,
-            read_only=read_only,
-            user_id=user_id,
-            trust_client_ids=trust_client_ids,
-            now=now,
-        )
+        find_ids = finder(user_id, trust_client_ids=trust_client_ids)
+        return load_node(self._turn, find_ids, into=into, read_only=read_only, now=now)
 
     def save_node(
         self, *, user_id: str | Callable[[Ids], str] | None = None, trust_client_ids: bool = False
@@ -346,9 +342,10 @@ class Memory(SetUpOnEntry):
         begins at the checkpoint between them. Safe under retry policies, because saving is idempotent. `user_id` as in
         `load_node`: it then owns the threads, too.
         """
+        from langchain_workingmem.faces.config import finder
         from langchain_workingmem.faces.runnables import save_node
 
-        return save_node(self._turn, user_id=user_id, trust_client_ids=trust_client_ids)
+        return save_node(self._turn, finder(user_id, trust_client_ids=trust_client_ids))
 
     def as_retriever(
         self,

@@ -2,42 +2,101 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import logging
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
 
 try:
     from langchain.agents.middleware import AgentMiddleware
 except ImportError as error:
     msg = "MemoryMiddleware needs its extra: pip install 'langchain-workingmem[agents]'"
     raise ImportError(msg) from error
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
-from langchain_workingmem._engine.calls import is_overflow
-from langchain_workingmem._engine.plan import Call
+from langchain_workingmem._engine.calls import is_overflow, is_refusal
+from langchain_workingmem._engine.plan import Call, Sleep
+from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.core import operation, twin
-from langchain_workingmem.checks import one_of, wrong_type
-from langchain_workingmem.errors import OptionError
-from langchain_workingmem.faces.config import Owner, as_owner, outer_run_of, required_ids
-from langchain_workingmem.faces.runs import HookCall, Run, Runs
+from langchain_workingmem._redis.scripts import change_thread
+from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._text.messages import structured_answers
+from langchain_workingmem.checks import check_type, one_of
+from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.faces.config import (
+    WRITING,
+    Owner,
+    finder,
+    forbidden,
+    kind_of,
+    limits_of,
+    outer_run,
+    outer_run_of,
+    required_ids,
+    within,
+)
 from langchain_workingmem.faces.tools import memory_tools
+from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.turn.api import Turn
 from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.fit import question, turn_of
 from langchain_workingmem.turn.gather import Gathered
+from langchain_workingmem.working_memory.store import read_working_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ToolCallRequest
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.options import OnError
+    from langchain_workingmem.history.follow import Kind, Known
+    from langchain_workingmem.options import Ids, OnError, PerCall
 
-T = TypeVar("T")
+_log = logging.getLogger("langchain_workingmem")
+
+MOST_RUNS = 256  # that are kept; one that is dropped is read again
+MOST_SECONDS, PAUSE_SECONDS = 5.0, 0.002  # that a call of a tool waits for those which the model wrote before it
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """The facts of one hook call: the conversation as it is now, its ids, and what the config of the run says."""
+
+    messages: Sequence[BaseMessage]  # of the state: middleware around this one may show the model something else
+    ids: Ids  # with the owner that the program has fixed
+    key: tuple[Ids, str]  # of the run: also LangGraph's name for the agent within it
+    limits: PerCall
+    kind: Kind
+    is_nested: bool  # the agent runs inside a tool of another agent, whose conversation is no history of its own
+    saves: bool  # messages may be saved; never into the conversation of an outer agent
+
+
+@dataclass(slots=True)
+class Run:
+    """What is known of a run. It is no part of the agent's state, because all of a state is streamed to clients."""
+
+    begun: Sequence[BaseMessage]  # the messages with which it began
+    seen: Sequence[BaseMessage] = ()  # and those that appeared, also what a summary has replaced meanwhile
+    question: str | None = None  # id of the message that it answers
+    gathered: Gathered | None = None  # None: nothing was read yet
+    known: Known | None = None  # of the thread, with what this run has saved
+    saved: bool = False  # the question is stored
+    model: BaseChatModel | None = None  # which answers, and may make the thread's title
+    answers: list[tuple[BaseMessage, BaseMessage]] = field(default_factory=list)  # of the model, with copies
+    is_failed: bool = False  # Redis was away: the run goes on without memory
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """Return the seqs of the messages that are known to be stored, by id."""
+        return {row.id: row.seq for row in (self.known.rows if self.known else ())}
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -93,28 +152,27 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(memory, Memory):
-            raise wrong_type(memory, "memory", "pass Memory(...)")
-        turn = memory._turn
-        self._core = replace(turn.core, on_error=one_of(on_error or turn.core.on_error, ("raise", "log"), "on_error"))
-        self._turn = Turn(self._core, turn.history)
-        self._runs = Runs(self._turn, persist=persist and not read_only)
-        self._read_only = read_only
-        self._owner = as_owner(user_id)
-        self._trust_client_ids = trust_client_ids
-        ids = {"user_id": self._owner, "trust_client_ids": trust_client_ids}
-        self.tools = memory_tools(self._core, ids, include=tools, name=name, read_only=read_only)
+        turn = check_type(memory, Memory, "memory")._turn
+        core = replace(turn.core, on_error=one_of(on_error or turn.core.on_error, ("raise", "log"), "on_error"))
+        self._core, self._turn = core, Turn(core, turn.history)
+        self._read_only, self._persist = read_only, persist and not read_only
+        self._find_ids, self._trust = finder(user_id, trust_client_ids=trust_client_ids), trust_client_ids
+        self.tools = memory_tools(core, self._find_ids, include=tools, name=name, read_only=read_only)
         self._memory_name = name
-        self._name = f"{type(self).__name__}_{name}" if name else type(self).__name__
+        self._runs: Recent[tuple[Any, str | None], Run] = Recent(MOST_RUNS)  # by question; and the last of a key
+        self._done: Recent[str, str] = Recent()  # calls of tools
 
     @property
     def name(self) -> str:
         """Return the name by which the agent knows it."""
-        return self._name
+        name = type(self).__name__
+        return f"{name}_{self._memory_name}" if self._memory_name else name
+
+    # ------------------------------------------------------------------ hooks
 
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> None:
         """Keep the messages with which the run begins: other middleware may trim them before the model is called."""
-        self._runs.begin(self._call(state, runtime))
+        self._begin(self._call(state, runtime))
 
     async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> None:
         """Async twin of `before_agent`."""
@@ -126,7 +184,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Plan[ModelCallResult[Any]]:
         """Show memory to the model. The question is saved first, because the run may be abandoned before the answer."""
         call = self._call(request.state, request.runtime)
-        run = yield from self._runs.prepare(call, request.model)
+        run = self._run_of(call)
+        run.model = request.model
+        yield from self._core.ready(self._prepare(call, run), "prepare")
 
         def ask() -> Plan[Any]:
             asked = partial(handler, self._with_memory(request, call, run))
@@ -136,13 +196,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             try:
                 answer = yield from ask()
             except Exception as error:
-                if not is_overflow(error) or not (yield from self._runs.make_room(call, run)):
+                if not is_overflow(error) or not (yield from self._make_room(call, run)):
                     raise
                 answer = yield from ask()
         except Exception as error:
-            yield from self._runs.fail(call, error)
+            yield from self._fail(call, error)
             raise
-        self._runs.note_answer(call, answer)
+        self._note_answer(call, answer)
         return cast("ModelCallResult[Any]", answer)
 
     awrap_model_call = twin(wrap_model_call)
@@ -150,30 +210,132 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     @operation
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Plan[Any]:
         """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that a tool ends."""
-        config = get_config()
+        config, called = get_config(), partial(handler, request)
         thread_id = config.get("configurable", {}).get("thread_id")
+        own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
+        until = monotonic() + MOST_SECONDS
+        while monotonic() < until and not all(map(self._done.get, earlier)):  # LangGraph runs them side by side
+            yield Sleep(PAUSE_SECONDS)
         try:
-            with outer_run_of(config, trust_client_ids=self._trust_client_ids):
-                return (yield from self._runs.tool_call(handler, request, thread_id))
+            with outer_run_of(config, trust_client_ids=self._trust):
+                return (yield from Call(called, called))
         except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
         except Exception:
-            yield from self._runs.fail(self._call(request.state, request.runtime), None)
+            yield from self._fail(self._call(request.state, request.runtime), None)
             raise
+        finally:
+            self._done.put(own, own)
 
     awrap_tool_call = twin(wrap_tool_call)
 
     @operation
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[dict[str, Any] | None]:
         """Save what the run has said and done; what its list has left is superseded."""
-        changed = yield from self._runs.end(self._call(state, runtime))
-        return {"messages": [*changed]} if changed else None  # a change in place is in no checkpoint
+        call = self._call(state, runtime)
+        run = self._take(call)
+        # LangChain documents that a guard may change answers in place: no checkpoint holds that
+        copies = {id(answer): copy for answer, copy in run.answers}
+        found = ((one, copies[id(one)]) for one in call.messages if id(one) in copies)
+        changed = [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
+        self._core.state.shown_messages.pop(call.ids.thread_id)
+        if call.saves:
+            try:
+                yield from self._save(call, run, is_over=True)
+            except WorkingMemError as error:
+                self._raise_or_log(error, "the turn is not saved")
+        return {"messages": changed} if changed else None
 
     aafter_agent = twin(after_agent)
 
+    # ------------------------------------------------------------------ which run it is
+
     def _call(self, state: Any, runtime: Any) -> HookCall:
-        # the messages of the state, not of a request: middleware around this one may show the model something else
-        return HookCall.of(state, runtime, self._owner, trust_client_ids=self._trust_client_ids)
+        config, outer = get_config(), outer_run.get()
+        ids = self._find_ids(config, runtime=runtime)
+        limits, namespace = limits_of(config), config.get("configurable", {}).get("checkpoint_ns", "")
+        if outer is not None:
+            is_nested = outer.ids.thread_id == ids.thread_id
+        else:  # the outer agent may have no memory: this is LangGraph's usual name for the node of its tools
+            is_nested = any(part.startswith("tools:") for part in namespace.split("|")[:-1])
+        kind: Kind = "part" if is_nested else kind_of(config)
+        key = (ids, namespace.rpartition("|")[0])
+        return HookCall(
+            state["messages"], ids, key, limits, kind, is_nested, self._persist and limits.saves and not is_nested
+        )
+
+    def _begin(self, call: HookCall) -> Run:
+        asked = question(call.messages)
+        run = Run([*call.messages], question=asked.id if asked else None)
+        for id in (run.question, None):
+            self._runs.put((call.key, id), run)
+        return run
+
+    def _run_of(self, call: HookCall) -> Run:
+        """Return the run of these messages by its question, as several may be under way; a summary may have removed it."""
+        asked = question(call.messages)
+        if asked is not None and (run := self._runs.get((call.key, asked.id))) is not None:
+            return run
+        run = self._runs.get((call.key, None))
+        return run if run is not None and (asked is None or run.gathered is None) else self._begin(call)
+
+    def _take(self, call: HookCall) -> Run:
+        """Return the run, and forget it."""
+        run = self._run_of(call)
+        self._runs.pop((call.key, run.question))
+        if self._runs.get((call.key, None)) is run:
+            self._runs.pop((call.key, None))
+        return run
+
+    # ------------------------------------------------------------------ before the model
+
+    def _prepare(self, call: HookCall, run: Run) -> Plan[None]:
+        """Read what the model is shown, once a run, and save the question; later only read working memory."""
+        run.seen = _all_messages(call, run)
+        try:
+            yield from self._core.with_breaker(self._read(call, run))
+        except (IdError, OptionError, ThreadOwnershipError):
+            raise  # a mistake of the program or of the client: it fails the same way every time
+        except WorkingMemError as error:
+            self._raise_or_log(error, "the agent answers without memory")
+            run.gathered, run.is_failed = run.gathered or Gathered(*required_ids(call.ids)), True
+        if not run.saved and call.saves and not run.is_failed:  # now, as the run may be abandoned
+            try:
+                yield from self._save(call, run, only_question=True)
+                run.saved = True
+            except OptionError:
+                raise
+            except WorkingMemError as error:
+                self._raise_or_log(error, "the question is saved after the answer")
+
+    def _read(self, call: HookCall, run: Run) -> Plan[None]:
+        state, ids, found = self._core.state, required_ids(call.ids), run.gathered
+        if found is None or run.is_failed:
+            # as other middleware has redacted them by now; those that it has trimmed away count, too
+            present = {one.id: one for one in call.messages}
+            messages = [present.get(one.id, one) for one in run.begun]
+            new = yield from self._turn.opened(messages, *ids, call.kind)
+            asked = question(new)
+            run.question = asked.id if asked else None
+            found = yield from self._turn.gather(new, ids, within(call.limits, self._turn), kind=call.kind)
+            run.gathered, run.known, run.is_failed = found, found.known, False
+            if call.is_nested:
+                found.history, found.begins, found.covered, found.limit = [], -inf, (), None
+                found.parts.clear()
+            if found.limit is None:
+                return
+        # what takes part in turns may work on the messages of the run, so these are saved first
+        yield from self._save_for_parts(call, run, found)
+        if not call.is_nested:
+            for part in state.parts:
+                yield from part.renewed(state, found, waits=call.saves)
+        if found.working_memory is not None:
+            found.working_memory = yield from read_working_memory(state, *ids)
+
+    def _save_for_parts(self, call: HookCall, run: Run, found: Gathered) -> Plan[None]:
+        if run.saved and any(part.follows for part in self._core.state.parts) and call.saves:
+            yield from self._save(call, run)
+            found.seqs |= run.stored
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, run: Run) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}
@@ -185,31 +347,112 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                     remedy="rename that one, pass MemoryMiddleware(memory, name='team'), or leave the tool to it with "
                     "MemoryMiddleware(memory, tools=[...])",
                 )
-        hidden = {name for name in own if call.limits.forbids(name)}
-        gathered = run.gathered or Gathered(*required_ids(call.ids))
-        marks = self._core.state.marks(*required_ids(call.ids))
+        hidden, ids = {name for name in own if forbidden(call.limits, name)}, required_ids(call.ids)
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
-        messages = [marks.original(message) for message in request.messages]
+        messages = [self._core.state.marks(*ids).original(message) for message in request.messages]
         shown = Shown(
             read_only=self._read_only or call.limits.read_only,
             for_model=True,
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
         )
-        context = assemble(self._core.state, self._turn.history, gathered, messages, shown)
+        context = assemble(self._core.state, self._turn.history, run.gathered or Gathered(*ids), messages, shown)
+        prompt = request.system_message
+        if context.system:  # behind the unchanged blocks of the agent's own prompt
+            before: Any = prompt.content if prompt else []
+            blocks: list[Any] = [{"type": "text", "text": before}] if isinstance(before, str) else [*before]
+            blocks += [{"type": "text", "text": text} for text in context.system]
+            prompt = prompt.model_copy(update={"content": blocks}) if prompt else SystemMessage(blocks)
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
-            system_message=_with_blocks(request.system_message, context.system),
+            system_message=prompt,
             tools=[tool for name, tool in names if name not in hidden],
         )
 
+    # ------------------------------------------------------------------ behind the model
 
-def _with_blocks(system: SystemMessage | None, texts: Sequence[str]) -> SystemMessage | None:
-    """Put memory after the unchanged blocks of the agent's own prompt."""
-    if not texts:
-        return system
-    blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text} for text in texts]
-    if system is None:
-        return SystemMessage(content=blocks)
-    own = [{"type": "text", "text": system.content}] if isinstance(system.content, str) else system.content
-    return system.model_copy(update={"content": [*own, *blocks]})
+    def _note_answer(self, call: HookCall, answer: Any) -> None:
+        """Note what the model has answered, with copies: other middleware may change it in place.
+
+        An answer is new, also where its id stands in the state already, as with caches and fakes: there it would
+        replace a message.
+        """
+        response, known = getattr(answer, "model_response", answer), {one.id for one in call.messages if one.id}
+        result, run = getattr(response, "result", []), self._run_of(call)
+        for at, one in enumerate(result):
+            if isinstance(one, AIMessage):
+                result[at] = one.model_copy(update={"id": self._core.new_id()}) if one.id in known else one
+                run.answers.append((result[at], result[at].model_copy(deep=True)))
+
+    def _make_room(self, call: HookCall, run: Run) -> Plan[bool]:
+        """Let those who take part in turns shorten a prompt that is too long; tell whether another try makes sense."""
+        if run.gathered is None or not call.saves:
+            return False
+        made = False
+        try:
+            yield from self._core.with_breaker(self._save_for_parts(call, run, run.gathered))
+            for part in self._core.state.parts:
+                made |= yield from self._core.with_breaker(part.overflowed(self._core.state, run.gathered))
+        except WorkingMemError as error:
+            _log.warning("no room is made in a prompt that is too long: %s", error)
+            return False
+        return made
+
+    def _fail(self, call: HookCall, error: Exception | None) -> Plan[None]:
+        """Save a run that may never go on; a question that the provider refuses with `error` is not sent again."""
+        run = self._take(call)
+        if not call.saves:
+            return
+        try:
+            yield from self._save(call, run)
+            refused = [one.id for one in turn_of(call.messages) if one.id in run.stored]
+            if error is not None and is_refusal(error) and refused:
+                marking = change_thread(self._core.state, *required_ids(call.ids), "refuse", refused=refused)
+                yield from self._core.with_breaker(marking)
+        except WorkingMemError as failure:
+            _log.warning("a run that has failed is not saved: %s", failure)
+
+    # ------------------------------------------------------------------ saving
+
+    def _raise_or_log(self, error: WorkingMemError, note: str) -> None:
+        if self._core.on_error == "raise":
+            raise error
+        _log.warning("%s: %s", note, error)
+
+    def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
+        ids, begun = required_ids(call.ids), {one.id for one in run.begun}
+        appeared = [one.id for one in call.messages if one.id not in begun]
+        messages = yield from self._turn.opened(_all_messages(call, run), *ids, call.kind, appeared)
+        storable = [one for one in messages if is_storable(one)]
+        structured = structured_answers(storable, is_over=is_over)
+        if only_question:  # with what stands in front of it
+            asked = next((at for at, one in enumerate(storable) if one.id == run.question), len(storable) - 1)
+            storable = storable[: asked + 1]
+        plan = save_turn(
+            self._core,
+            storable,
+            *ids,
+            kind=call.kind,
+            known=run.known,
+            asked=run.question if run.saved and run.question in run.stored else None,
+            structured=structured,
+            title_model=run.model,
+        )
+        _, run.known = yield from self._core.with_breaker(plan)
+
+
+def _all_messages(call: HookCall, run: Run) -> list[BaseMessage]:
+    """Return the messages of the run: those that other middleware has trimmed off its front count, too."""
+    held, earlier = {one.id for one in call.messages}, run.seen or run.begun
+    first = next((at for at, one in enumerate(earlier) if one.id in held), len(earlier))
+    return [*filter(is_storable, earlier[:first]), *call.messages]
+
+
+def _own_and_earlier(request: Any) -> list[str]:
+    """Return names of a call, and of those before it in the answer that write and have no result yet."""
+    messages, own = request.state["messages"], request.tool_call["id"]
+    answer = next((one for one in reversed(messages) if isinstance(one, AIMessage)), AIMessage(""))
+    answered = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
+    ids = [call["id"] for call in answer.tool_calls if call["name"].startswith(WRITING)]
+    earlier = [id for id in ids[: ids.index(own)] if id not in answered] if own in ids else []
+    return [f"{answer.id}\0{id}" for id in (own, *earlier)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence  # noqa: TC003 - for type hints
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -20,6 +20,7 @@ from langchain_workingmem.checks import (
     check_time,
     check_ttl,
     check_type,
+    check_zone,
     is_named,
     one_of,
     wrong_type,
@@ -131,6 +132,44 @@ class ContextArguments(RecallArguments, total=False):
     recall: Literal[False] | None  # False: nothing is recalled
     working_memory: bool  # False: working memory is not shown; default: True
     last_messages: int | None  # instead of `HistoryOptions.last_messages`; 0: no history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerCall:
+    """Restrictions of one call of an agent or a graph, as `config["configurable"]["memory"]` holds them.
+
+    Clients write them, so they lift no restriction of middleware, nodes and options: `{"read_only": False}` and
+    `{"persist": True}` change nothing. An unknown key, or a number that is larger than in the options, raises
+    `OptionError`.
+
+    Args:
+        read_only: Show memory, write nothing, give no tools that write.
+        persist: False saves no messages of this call; working memory may still be updated.
+        working_memory: False: it is not shown, and the model gets no tools of it.
+        recall: False: nothing is recalled by itself, the tool `search_memory` stays; or some of top_k, scope, metadata,
+            with the meaning of `recall.search`.
+        last_messages: Exactly so many instead of `HistoryOptions.last_messages`, 0: none.
+        timezone: Of the user, an IANA name; instead of that of `Memory`.
+    """
+
+    read_only: bool = False
+    persist: bool = True
+    working_memory: bool = True
+    recall: Literal[False] | Mapping[str, Any] | None = None
+    last_messages: int | None = None
+    timezone: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, last_messages=0)
+        if self.timezone is not None:
+            check_zone(self.timezone, "timezone")
+        if self.recall is not None and self.recall is not False and not isinstance(self.recall, Mapping):
+            raise OptionError(f"recall={shown(self.recall)}", remedy="use False, or a dict of top_k, scope, metadata")
+
+    @property
+    def saves(self) -> bool:
+        """Tell whether messages may be saved."""
+        return self.persist and not self.read_only
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

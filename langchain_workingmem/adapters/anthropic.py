@@ -9,7 +9,7 @@ from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryT
 from langchain_workingmem.adapters.claude import CommandError, clear, run_command
 from langchain_workingmem.adapters.owners import OfOwner
 from langchain_workingmem.errors import WorkingMemError
-from langchain_workingmem.faces.for_models import for_model
+from langchain_workingmem.faces.tools import for_model
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import SystemMessage
-from langchain_core.tools import ToolException
 from pydantic import BaseModel, Field
 
 from langchain_workingmem.adapters.claude import run_command
 from langchain_workingmem.adapters.owners import OfOwner
-from langchain_workingmem.errors import WorkingMemError
-from langchain_workingmem.faces.for_models import Whole, as_tool, for_model
+from langchain_workingmem.faces.tools import as_tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,15 +33,13 @@ class Command(BaseModel):
 
     command: Literal["view", "create", "str_replace", "insert", "delete", "rename"]
     path: str | None = Field(None, description="A file or directory, such as /memories/notes.md.")
-    view_range: list[Whole] | None = Field(None, description="view: the first and the last line; -1 is the end.")
+    view_range: list[int] | None = Field(None, description="view: the first and the last line; -1 is the end.")
     file_text: str | None = Field(None, description="create: the content of the new file.")
     old_str: str | None = Field(
         None, description="str_replace: the text to replace; it must be in the file exactly once."
     )
     new_str: str | None = Field(None, description="str_replace: the text instead.")
-    insert_line: Whole | None = Field(
-        None, description="insert: the line after which the text goes; 0 is the beginning."
-    )
+    insert_line: int | None = Field(None, description="insert: the line after which the text goes; 0 is the beginning.")
     insert_text: str | None = Field(None, description="insert: the text.")
     old_path: str | None = Field(None, description="rename: the present path.")
     new_path: str | None = Field(None, description="rename: the new path.")
@@ -68,22 +64,11 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         AgentMiddleware.__init__(self)
         OfOwner.__init__(self, memory, user_id, by, trust_client_ids=trust_client_ids)
         self._prompt = system_prompt
+        self.tools = [as_tool(self._core, self._plan, NAME, DESCRIPTION, Command)]
 
-        def run(**command: Any) -> str:
-            return self._core.run(self._plan(command))
-
-        async def arun(**command: Any) -> str:
-            return await self._core.arun(self._plan(command))
-
-        self.tools = [as_tool(run, arun, NAME, DESCRIPTION, Command)]
-
-    def _plan(self, command: dict[str, Any]) -> Plan[str]:
-        """Run a command; what refuses it is told to the model."""
-        try:
-            owner = self.owner if command["command"] == "view" else self.writer
-            return (yield from run_command(self.files, owner, self._by, command))
-        except WorkingMemError as error:
-            raise ToolException(for_model(error, NAME)) from error
+    def _plan(self, _: Any, command: dict[str, Any]) -> Plan[str]:
+        owner = self.owner if command["command"] == "view" else self.writer
+        return (yield from run_command(self.files, owner, self._by, command))
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Offer the tool to the model in its form, and add the prompt."""

@@ -37,7 +37,7 @@ from langchain_workingmem.errors import (
     OptionError,
     ReadOnlyError,
 )
-from langchain_workingmem.faces.for_models import for_model
+from langchain_workingmem.faces.tools import for_model
 from langchain_workingmem.files import Files, Tree, check_directory, find, grep, pattern_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem.errors import ReadOnlyError
-from langchain_workingmem.faces.config import Owner, PerCall, as_owner, required_ids, resolve
+from langchain_workingmem.faces.config import Owner, finder, limits_of, required_ids
 from langchain_workingmem.files import check_by
 
 if TYPE_CHECKING:
@@ -24,18 +24,17 @@ class OfOwner:
         check_by(by)
         self.files: Files = memory.files
         self._core = memory._core
-        self._owner, self._by = as_owner(user_id), by
-        self._trust_client_ids = trust_client_ids
+        self._find_ids, self._by = finder(user_id, trust_client_ids=trust_client_ids), by
 
     @property
     def owner(self) -> str:
         """Return the owner: what the program fixes, else the user of the run, else its thread."""
-        ids = resolve(ensure_config(), user_id=self._owner, trust_client_ids=self._trust_client_ids)
+        ids = self._find_ids(ensure_config())
         return ids.user_id if ids.user_id is not None else required_ids(ids)[1]
 
     @property
     def writer(self) -> str:
         """Return the owner of files that are to be changed; `ReadOnlyError` in a run that is read-only."""
-        if PerCall.of(ensure_config()).read_only:
+        if limits_of(ensure_config()).read_only:
             raise ReadOnlyError("this run is read-only, so nothing was written", remedy="go on without it")
         return self.owner

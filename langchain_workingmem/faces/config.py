@@ -6,28 +6,24 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.values import shown
-from langchain_workingmem.checks import check_type, check_zone, wrong_type
+from langchain_workingmem.checks import LARGEST, at_least, one_of, wrong_type
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.options import Ids, check_fields
-from langchain_workingmem.recall.query import CHECKS
+from langchain_workingmem.options import Ids, PerCall
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
-    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.history.follow import Kind
-    from langchain_workingmem.options import HistoryOptions, RecallOptions, Scope
+    from langchain_workingmem.options import Scope
     from langchain_workingmem.turn.api import Turn
-    from langchain_workingmem.turn.gather import Gathered
 
 Owner: TypeAlias = Callable[[Ids], str]  # returns the owner of the memory, given the ids that the run names
 WRITING = ("update_working_memory", "clear_working_memory")  # tools; with the name of a memory they begin like this
@@ -39,125 +35,47 @@ _USER = "'user_id' in config['configurable']"
 # ---------------------------------------------------------------------- what a call may not do
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerCall:
-    """Restrictions of one call of an agent or a graph, as `config["configurable"]["memory"]` holds them.
-
-    Clients write them, so they lift no restriction of middleware, nodes and options: `{"read_only": False}` and
-    `{"persist": True}` change nothing. An unknown key, or a number that is larger than in the options, raises
-    `OptionError`.
-
-    Args:
-        read_only: Show memory, write nothing, give no tools that write.
-        persist: False saves no messages of this call; working memory may still be updated.
-        working_memory: False: it is not shown, and the model gets no tools of it.
-        recall: False: nothing is recalled by itself, the tool `search_memory` stays; or some of top_k, scope, metadata,
-            with the meaning of `recall.search`.
-        last_messages: Exactly so many instead of `HistoryOptions.last_messages`, 0: none.
-        timezone: Of the user, an IANA name; instead of that of `Memory`.
-    """
-
-    read_only: bool = False
-    persist: bool = True
-    working_memory: bool = True
-    recall: Literal[False] | Mapping[str, Any] | None = None
-    last_messages: int | None = None
-    timezone: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.timezone is not None:
-            check_zone(self.timezone, f"{_PATH}['timezone']")
-        check_fields(self, last_messages=0)
-        if isinstance(self.recall, Mapping):
-            _check_keys(self.recall, _CHECKS, f"{_PATH}['recall']")
-            asked = {name: value for name, value in self.recall.items() if value is not None}
-            for name, value in asked.items():
-                _CHECKS[name](value, name)
-            object.__setattr__(self, "recall", asked)
-        elif self.recall is not None and self.recall is not False:
-            remedy = f"use False, or a dict with some of {', '.join(_CHECKS)}"
-            raise OptionError(f"{_PATH}['recall']={shown(self.recall)}", remedy=remedy)
-
-    @classmethod
-    def of(cls, config: RunnableConfig | None) -> PerCall:
-        """Read and check what the config of a call says.
-
-        A run inside a tool of an agent that says nothing may do no more than that agent.
-        """
-        given = ((config or {}).get("configurable") or {}).get("memory")
-        if given is None:
-            outer = outer_run.get()
-            return _NOTHING if outer is None else outer.limits
-        keys = [field.name for field in fields(cls)]
-        if not isinstance(given, Mapping):
-            raise wrong_type(given, _PATH, f"use a dict with some of {', '.join(keys)}")
-        _check_keys(given, keys, _PATH)
-        return cls(**given)
-
-    @property
-    def saves(self) -> bool:
-        """Tell whether messages may be saved."""
-        return self.persist and not self.read_only
-
-    @property
-    def metadata(self) -> Mapping[str, Any] | None:
-        """Return the filter of recall."""
-        return (self.recall or {}).get("metadata")
-
-    def forbids(self, tool: str) -> str:
-        """Return why a model may not call a tool of memory; an empty text: it may."""
-        if not self.working_memory and tool.startswith(WORKING):
-            return "this call goes without working memory"
-        return "this call is read-only" if self.read_only and tool.startswith(WRITING) else ""
-
-    def within(self, history: HistoryOptions, recall: RecallOptions | None) -> PerCall:
-        """Return the same, or raise `OptionError` where it asks for more than the options give."""
-        if self.last_messages is not None:
-            _at_most(self.last_messages, history.last_messages, "last_messages")
-        asked = self.recall or {}
-        if recall is None:  # asking for a recall that is off fails later, in `Turn.gather`
-            return self
-        _at_most(asked.get("top_k", 0), recall.top_k, "top_k")
-        if asked.get("scope") == "user" and recall.scope == "thread":
-            raise OptionError(
-                f"{_PATH}['recall']['scope']='user'", remedy="the options say 'thread', and a call may only narrow it"
-            )
-        return self
-
-    def gather(
-        self, turn: Turn, messages: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind, **arguments: Any
-    ) -> Plan[Gathered]:
-        """Plan what `Turn.gather` does, within these restrictions; a load node passes `now` and `left_out`."""
-        asked = self.within(turn.history, turn.core.state.recall).recall or {}
-        return turn.gather(
-            messages,
-            *ids,
-            kind=kind,
-            recall=False if self.recall is False else None,
-            working_memory=self.working_memory,
-            arguments={**asked, "now": arguments.pop("now", None)},
-            last_messages=self.last_messages,
-            timezone=self.timezone,
-            **arguments,
-        )
+def limits_of(config: RunnableConfig | None) -> PerCall:
+    """Read and check what the config of a call says; a run in a tool that says nothing may do what its agent may do."""
+    given = ((config or {}).get("configurable") or {}).get("memory")
+    if given is None:
+        outer = outer_run.get()
+        return PerCall() if outer is None else outer.limits
+    known = [field.name for field in fields(PerCall)]
+    _check_keys(given, known, _PATH)
+    try:
+        limits = PerCall(**given)
+    except OptionError as error:
+        raise OptionError(f"{_PATH}: {error}", remedy=error.remedy) from None
+    if limits.recall:
+        _check_keys(limits.recall, ("top_k", "scope", "metadata"), f"{_PATH}['recall']")
+    return limits
 
 
-def _at_most(value: int, most: int | None, name: str) -> None:
-    if most is not None and value > most:
-        raise OptionError(f"{_PATH}: {name}={value}", remedy=f"the options say {most}, and a call may only lower it")
-
-
-def _check_keys(given: Mapping[Any, Any], known: Collection[str], path: str) -> None:
+def _check_keys(given: Any, known: Collection[str], path: str) -> None:
+    if not isinstance(given, Mapping):
+        raise wrong_type(given, path, f"use a dict with some of {', '.join(known)}")
     if unknown := [key for key in given if key not in known]:
         raise OptionError(f"{path} has unknown keys {unknown}", remedy=f"use some of {', '.join(known)}")
 
 
-_CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "top_k": CHECKS["top_k"],
-    "scope": CHECKS["scope"],
-    "metadata": lambda value, name: check_type(value, Mapping, name),
-}
-_NOTHING = PerCall()
+def within(limits: PerCall, turn: Turn) -> PerCall:
+    """Return the same, or raise `OptionError` where it asks for more than the options give."""
+    most, recall, asked = turn.history.last_messages, turn.core.state.recall, limits.recall or {}
+    if limits.last_messages is not None:
+        at_least(limits.last_messages, 0, f"{_PATH}['last_messages']", LARGEST if most is None else most)
+    if recall is not None and asked.get("top_k") is not None:  # a recall that is off is refused in `Turn.gather`
+        at_least(asked["top_k"], 1, f"{_PATH}['recall']['top_k']", recall.top_k)
+    if recall is not None and asked.get("scope") is not None:
+        one_of(asked["scope"], {"thread", recall.scope}, f"{_PATH}['recall']['scope']")
+    return limits
+
+
+def forbidden(limits: PerCall, tool: str) -> str:
+    """Return why a model may not call a tool of memory; an empty text: it may."""
+    if not limits.working_memory and tool.startswith(WORKING):
+        return "this call goes without working memory"
+    return "this call is read-only" if limits.read_only and tool.startswith(WRITING) else ""
 
 
 # ---------------------------------------------------------------------- whose memory it is
@@ -179,10 +97,9 @@ outer_run: ContextVar[OuterRun | None] = ContextVar("outer_run", default=None)
 @contextmanager
 def outer_run_of(config: RunnableConfig, *, trust_client_ids: bool) -> Iterator[None]:
     """Tell the agents that run inside a tool about the run that calls it."""
-    user = _authenticated(_runtime(), config.get("configurable"))
-    asked = PerCall.of(config)
-    recall: Literal[False] | None = False if asked.recall is False else None
-    limits = replace(asked, recall=recall, last_messages=None)  # its other limits are about its own conversation
+    asked, user = limits_of(config), _authenticated(_runtime(), config.get("configurable"))
+    # its other limits are about its own conversation
+    limits = replace(asked, recall=False if asked.recall is False else None, last_messages=None)
     token = outer_run.set(OuterRun(resolve(config, trust_client_ids=trust_client_ids), user, limits))
     try:
         yield
@@ -190,27 +107,14 @@ def outer_run_of(config: RunnableConfig, *, trust_client_ids: bool) -> Iterator[
         outer_run.reset(token)
 
 
-def as_owner(user_id: str | Owner | None) -> Owner | None:
-    """Return a function of the ids; raise `OptionError` or `IdError` for what cannot be an owner."""
-    if isinstance(user_id, str):
+def finder(user_id: str | Owner | None, *, trust_client_ids: bool = False) -> Callable[..., Ids]:
+    """Return `resolve` with the owner that a program fixes; `OptionError` or `IdError` for what cannot be one."""
+    if isinstance(user_id, str):  # a function, as what a run names is compared with the authenticated user all the same
         fixed = check_id(user_id, "user_id")
-        return lambda _: fixed
+        return partial(resolve, user_id=lambda _: fixed, trust_client_ids=trust_client_ids)
     if user_id is not None and (isinstance(user_id, type) or not callable(user_id)):
         raise wrong_type(user_id, "user_id", "pass a str, or a function of the ids of a run")
-    return user_id
-
-
-def owned(ids: Ids, owner: Owner | None) -> Ids:
-    """Return the ids of a run with the owner that the program has fixed."""
-    if owner is None:
-        return ids
-    found: object = owner(ids)
-    if not isinstance(found, str):
-        raise IdError(
-            f"the function passed as user_id returned a value of type {type(found).__name__}",
-            remedy="return a str for every run, also for one that names no user",
-        )
-    return replace(ids, user_id=check_id(found, "what the function passed as user_id returned"))
+    return partial(resolve, user_id=user_id, trust_client_ids=trust_client_ids)
 
 
 def required_ids(ids: Ids) -> tuple[str, str]:
@@ -244,25 +148,36 @@ def resolve(
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
-    sources = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
-    for where, source in sources.items():
+    threads, users = list[str](), dict[str, str]()
+    for where, source in (("the context", getattr(runtime, "context", None)), ("config['configurable']", configurable)):
         if _value(source, "resource_id") is not None:
             raise IdError(f"'resource_id' in {where} names nobody", remedy="pass it as 'user_id'")
-    run_thread = next((id for source in sources.values() if (id := _id(source, "thread_id")) is not None), None)
+        if (found := _value(source, "thread_id")) is not None:
+            threads.append(str(found))  # LangGraph Studio and some clients send UUIDs as objects
+        if (found := _value(source, "user_id")) is not None:
+            users[f"'user_id' in {where}"] = str(found)
+    run_thread = next(iter(threads), None)
     thread_id = run_thread if thread_id is None else thread_id
     if user_id is not None and not callable(user_id):
         return Ids(thread_id, user_id)
-    named = {f"'user_id' in {where}": id for where, one in sources.items() if (id := _id(one, "user_id")) is not None}
-    if named.get(_USER) == "" and getattr(runtime, "server_info", None) is not None:
-        del named[_USER]  # a LangGraph server without authentication has written it
+    if users.get(_USER) == "" and getattr(runtime, "server_info", None) is not None:
+        del users[_USER]  # a LangGraph server without authentication has written it
     user, outer = _authenticated(runtime, configurable), outer_run.get()
     if user is not None and not trust_client_ids:
-        for where, id in named.items():
-            _check_user(user, id, where)
+        for where, named in users.items():
+            _check_user(user, named, where)
     if outer is not None:  # a thread alone is no user, but where this run has another thread
         own = outer.ids
         user = own.thread_id if own.is_thread_alone and run_thread != own.thread_id else own.user_id
-    return owned(Ids(thread_id, next(iter(named.values()), user)), user_id)
+    ids = Ids(thread_id, next(iter(users.values()), user))
+    if user_id is None:
+        return ids
+    owner: object = user_id(ids)
+    if owner is None:
+        raise IdError(
+            "the function passed as user_id returned None", remedy="return a str, also for a run that names no user"
+        )
+    return replace(ids, user_id=check_id(owner, "what the function passed as user_id returned"))
 
 
 def owner_of_session(user_id: str | None) -> str | None:
@@ -294,11 +209,6 @@ def _check_user(user: str, named: str, where: str) -> None:
 
 def _value(source: Any, name: str) -> Any:
     return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-
-
-def _id(source: Any, name: str) -> str | None:
-    value = _value(source, name)  # LangGraph Studio and some clients send UUIDs as objects
-    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _runtime() -> Any:

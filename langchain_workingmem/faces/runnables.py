@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import replace
 from datetime import datetime  # noqa: TC003 - likewise
-from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
-from langchain_workingmem.faces.config import Owner, PerCall, as_owner, kind_of, required_ids, resolve, scoped_ids
+from langchain_workingmem.faces.config import kind_of, limits_of, required_ids, resolve, scoped_ids, within
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.options import Ids, RecallArguments, Scope
 from langchain_workingmem.recall.query import Query
@@ -104,7 +103,7 @@ class SemanticRecallRetriever(BaseRetriever):
         ids = scoped_ids(resolve(run, **bound), arguments["scope"] or state.recalling.scope)
         arguments |= {"thread_id": ids.thread_id, "user_id": ids.user_id, "thread_filters": state.thread_filters}
         found = Query.of(state.recalling, query, **arguments)
-        return search_messages(state, replace(found, timezone=PerCall.of(run).timezone))
+        return search_messages(state, replace(found, timezone=limits_of(run).timezone))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(
@@ -165,27 +164,23 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
 
 
 def load_node(
-    turn: Turn,
-    *,
-    into: str,
-    read_only: bool,
-    user_id: str | Owner | None,
-    trust_client_ids: bool,
-    now: datetime | None,
+    turn: Turn, find_ids: Callable[..., Ids], *, into: str, read_only: bool, now: datetime | None
 ) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` describes it."""
     from langgraph.types import Overwrite  # slow, and chains have no use for it
 
-    core, find_ids = turn.core, partial(resolve, user_id=as_owner(user_id), trust_client_ids=trust_client_ids)
+    core = turn.core
     if now is not None:
         check_now(now)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        given, limits = _messages_of(state), PerCall.of(config)
+        given, limits = _messages_of(state), within(limits_of(config), turn)
         ids, kind = required_ids(find_ids(config)), kind_of(config)
+        if now is not None and limits.recall is not False:
+            limits = replace(limits, recall={**(limits.recall or {}), "now": now})
         messages = yield from turn.opened(given, *ids, kind)
         left_out = core.state.marks(*ids).left_out(given)
-        gathering = limits.gather(turn, messages, ids, kind, now=now, left_out=left_out)
+        gathering = turn.gather(messages, ids, limits, kind=kind, left_out=left_out)
         found = yield from core.with_fallback(gathering, Gathered(*ids, kind=kind), "the graph goes on without memory")
         if not read_only and limits.saves and found.known is not None:
             core.state.room(Notes).note(ids[0], question(messages), found.known)
@@ -225,11 +220,9 @@ def _in_channel(
     return [*prompts, *blocks, *kept[len(prompts) :]]
 
 
-def save_node(
-    turn: Turn, *, user_id: str | Owner | None, trust_client_ids: bool
-) -> RunnableLambda[Any, dict[str, Any]]:
+def save_node(turn: Turn, find_ids: Callable[..., Ids]) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` describes it."""
-    core, find_ids = turn.core, partial(resolve, user_id=as_owner(user_id), trust_client_ids=trust_client_ids)
+    core = turn.core
 
     def save(given: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind) -> Plan[None]:
         messages = [*filter(is_storable, (yield from turn.opened(given, *ids, kind)))]
@@ -247,7 +240,7 @@ def save_node(
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = required_ids(find_ids(config))
-        if PerCall.of(config).saves:
+        if limits_of(config).saves:
             saving = save(_messages_of(state), ids, kind_of(config))
             yield from core.with_fallback(saving, None, "the turn is not saved")
         core.state.shown_messages.pop(ids[0])

@@ -10,7 +10,12 @@ from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.derived.rows import NewRow, commit
-from langchain_workingmem.derived.worker import (
+from langchain_workingmem.keeping.document import KIND, Kept
+from langchain_workingmem.keeping.made import renew
+from langchain_workingmem.keeping.operations import Check, Checked, Operations
+from langchain_workingmem.keeping.prompts import earlier, keeper_rules, shown_document
+from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.observations.worker import (
     Unread,
     Worker,
     elements,
@@ -20,11 +25,6 @@ from langchain_workingmem.derived.worker import (
     role_of,
     tools_called,
 )
-from langchain_workingmem.keeping.document import KIND, Kept
-from langchain_workingmem.keeping.made import renew
-from langchain_workingmem.keeping.operations import Check, Checked, Operations
-from langchain_workingmem.keeping.prompts import earlier, keeper_rules, shown_document
-from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

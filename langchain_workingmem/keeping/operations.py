@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field
 from langchain_workingmem._text.messages import unescape, without_thoughts
 from langchain_workingmem._text.unicode import in_texts, visible
 from langchain_workingmem._text.values import check_depth, parse_json
-from langchain_workingmem.derived.worker import BadAnswer, check_end
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.keeping.values import (
     Leaf,
@@ -27,6 +26,7 @@ from langchain_workingmem.keeping.values import (
     remove_at,
     set_at,
 )
+from langchain_workingmem.observations.worker import BadAnswer, check_end
 from langchain_workingmem.working_memory.document import JsonFormat, check_size
 
 if TYPE_CHECKING:

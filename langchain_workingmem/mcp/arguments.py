@@ -7,7 +7,6 @@ from typing import Any, Literal
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
-from langchain_workingmem.faces.for_models import Whole
 from langchain_workingmem.faces.tools import NoArguments, Search
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
@@ -40,14 +39,14 @@ class SaveMessages(BaseModel, extra="forbid"):
 class ListThreads(BaseModel, extra="forbid"):
     """Arguments of `list_threads`."""
 
-    limit: Whole = Field(20, ge=1, le=MOST_THREADS, description="Number of threads on a page.")
+    limit: int = Field(20, ge=1, le=MOST_THREADS, description="Number of threads on a page.")
     cursor: str | None = Field(None, description="next_cursor of the previous page.")
 
 
 class SearchMemory(Search, extra="forbid"):
     """Arguments of `search_memory`."""
 
-    limit: Whole | None = Field(
+    limit: int | None = Field(
         None, ge=1, le=MOST_FOUND, description="Return at most this number of hits. Leave it out for the usual number."
     )
 
@@ -58,7 +57,7 @@ class Nothing(NoArguments, extra="forbid"):
 
 _THREAD = (str, Field(description="The thread whose working memory or messages are meant."))
 _REVISION = (
-    Whole | None,
+    int | None,
     Field(None, description="The revision that get_working_memory returned. `memory` as a whole text needs it."),
 )
 

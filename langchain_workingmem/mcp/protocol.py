@@ -21,7 +21,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.faces.for_models import describe_invalid, for_model, shortened
+from langchain_workingmem.faces.tools import describe_invalid, for_model, shortened
 from langchain_workingmem.mcp.answers import no_thread, quoted
 from langchain_workingmem.mcp.operations import Operations
 

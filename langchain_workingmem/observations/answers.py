@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from langchain_workingmem._text.messages import unescape, without_thoughts
 from langchain_workingmem._text.unicode import count_tokens, excerpt, visible
-from langchain_workingmem.derived.worker import BadAnswer, check_end
+from langchain_workingmem.observations.worker import BadAnswer, check_end
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

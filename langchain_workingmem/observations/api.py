@@ -18,7 +18,6 @@ from langchain_workingmem.derived.rows import (
     read_work,
     thread_commands,
 )
-from langchain_workingmem.derived.worker import read_unread
 from langchain_workingmem.errors import (
     IdError,
     ObservationNotFoundError,
@@ -28,6 +27,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.observations.log import KIND, ObservationLog, body_of
 from langchain_workingmem.observations.observer import Observer
 from langchain_workingmem.observations.part import log_of
+from langchain_workingmem.observations.worker import read_unread
 from langchain_workingmem.recall.hits import messages_around
 
 if TYPE_CHECKING:

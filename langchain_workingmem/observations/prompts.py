@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._text.values import to_minute, zone_name
-from langchain_workingmem.derived.worker import escaped
+from langchain_workingmem.observations.worker import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

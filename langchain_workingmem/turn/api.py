@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003
 from dataclasses import dataclass, replace
 from math import inf
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import HumanMessage
@@ -14,11 +13,11 @@ from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.messages import words_of
-from langchain_workingmem._text.values import shown
-from langchain_workingmem.checks import check_now, one_of
+from langchain_workingmem.checks import one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known
 from langchain_workingmem.history.save import opened, save_turn
+from langchain_workingmem.options import PerCall
 from langchain_workingmem.recall.query import Query, check_argument_names
 from langchain_workingmem.turn.assemble import Shown, assemble
 from langchain_workingmem.turn.fit import question
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import HistoryOptions, RecallArguments
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
@@ -86,27 +83,20 @@ class Turn:
         **arguments: Unpack[RecallArguments],
     ) -> Plan[MemoryContext]:
         """Plan `Memory.context`."""
-        if isinstance(recall, dict):  # as in config["configurable"]["memory"]
-            raise OptionError(
-                f"recall={shown(recall)}", remedy=f"pass {', '.join(recall) or 'them'} as arguments of their own"
-            )
         one_of(recall, (False, None), "recall")
-        one_of(working_memory, (True, False), "working_memory")
+        check_argument_names(arguments)
+        if recall is False and (names := sorted(_given(arguments))):
+            raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
+        asked = PerCall(
+            recall=False if recall is False else arguments, working_memory=working_memory, last_messages=last_messages
+        )
         given = [HumanMessage(messages)] if isinstance(messages, str) else messages
         new = yield from self.opened(given, thread_id, user_id)
         numbered = [message for message in new if message.id is None]
         for message in numbered:
             message.id = self.core.new_id()
-        gathered = yield from self.gather(
-            new,
-            thread_id,
-            user_id,
-            recall=recall,
-            working_memory=working_memory,
-            last_messages=last_messages,
-            arguments=arguments,
-            numbered=frozenset([message.id or "" for message in numbered]),
-        )
+        ids = frozenset([message.id or "" for message in numbered])
+        gathered = yield from self.gather(new, (thread_id, user_id), asked, numbered=ids)
         for message in numbered:  # those that are stored get their ids back
             if (id := gathered.stored_ids.get(message.id)) is not None:
                 gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id
@@ -132,37 +122,29 @@ class Turn:
     def gather(
         self,
         new: Sequence[BaseMessage],
-        thread_id: str,
-        user_id: str,
+        ids: tuple[str, str],
+        asked: PerCall,
         *,
         kind: Kind = "list",
-        recall: Literal[False] | None = None,
-        working_memory: bool = True,
-        arguments: Mapping[str, Any] = _NOTHING,
-        last_messages: int | None = None,
-        timezone: str | None = None,
         numbered: frozenset[str] = frozenset(),
         left_out: frozenset[int] = frozenset(),
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn; `arguments` are those of recall."""
-        state, options = self.core.state, self.core.state.recall
-        zone = state.zone(thread_id, user_id, timezone)
-        if (now := arguments.get("now")) is not None:
-            check_now(now)
-        query = None
-        if options is not None and recall is not False:
-            asked = question(new)
-            text = "" if asked is None else str(asked.text)
-            if text.strip():
-                ids: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
-                query = Query.of(options, text, **ids, turn=True, zone=zone, **arguments)
-        if query is None:
-            _check_unused(self.core, arguments, is_off=recall is False or options is None)
+        """Plan to read what the store holds for a turn; `asked.recall` may hold all arguments of recall."""
+        state, (thread_id, user_id) = self.core.state, ids
+        zone, arguments = state.zone(*ids, asked.timezone), asked.recall or {}
+        text, query = question(new), None
+        if state.recall is None and _given(arguments):
+            state.recalling  # noqa: B018 - raises, because recall is off
+        if state.recall is not None and asked.recall is not False and text is not None and str(text.text).strip():
+            where: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
+            query = Query.of(state.recall, str(text.text), **where, turn=True, zone=zone, **arguments)
         history = self.history
-        if last_messages is not None:  # exactly that many, for this call
-            history = replace(history, last_messages=last_messages, step=1)
+        if asked.last_messages is not None:  # exactly that many, for this call
+            history = replace(history, last_messages=asked.last_messages, step=1)
         turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
-        return (yield from gather(self.core, turn, history, query, numbered=numbered, working_memory=working_memory))
+        return (
+            yield from gather(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
+        )
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str
@@ -199,10 +181,6 @@ def _without_claims(messages: list[BaseMessage], kind: Kind, appeared: Container
     return messages
 
 
-def _check_unused(core: Core, arguments: Mapping[str, Any], *, is_off: bool) -> None:
-    """Raise `OptionError` for arguments of a recall that is off."""
-    check_argument_names(arguments)
-    given = {name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")}
-    if is_off and (names := sorted(given - {"now"})):
-        core.state.recalling  # noqa: B018 - raises where recall is off
-        raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
+def _given(arguments: Mapping[str, Any]) -> set[str]:
+    """Return the arguments that only recall takes, and that say something."""
+    return {name for name, value in arguments.items() if value} - {"now"}

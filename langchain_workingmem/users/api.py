@@ -15,7 +15,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
-from langchain_workingmem._redis.scripts import DELETE, SWEEP, Script, count_command, read_usage, sweep
+from langchain_workingmem._redis.scripts import DELETE, SWEEP, Script, sweep
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import at_least
@@ -34,6 +34,7 @@ from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall.question import Authors
 from langchain_workingmem.threads.copies import Saver
 from langchain_workingmem.threads.operations import CURSOR, transfer
+from langchain_workingmem.usage.counting import count_command, read_usage
 from langchain_workingmem.users import archive
 from langchain_workingmem.working_memory.document import joined
 from langchain_workingmem.working_memory.store import ScopeKey, change_document

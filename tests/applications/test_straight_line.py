@@ -15,7 +15,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import RecallOptions, WorkingMemError, WorkingMemoryOptions
-from langchain_workingmem.faces.runs import Runs
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.middleware.samples import TURN, stored
@@ -212,7 +211,7 @@ def test_what_is_deleted_while_the_model_answers_does_not_come_back(
 
 
 def test_a_turn_that_another_program_saves_beside_an_edit_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, save, begun = bench.memory(), Runs._save, list[str]()
+    memory, save, begun = bench.memory(), MemoryMiddleware._save, list[str]()
     first = [HumanMessage("one", id="1"), AIMessage("two", id="2")]
     memory.save_turn([*first, HumanMessage("three", id="3"), AIMessage("four", id="4")], **TURN)
 
@@ -222,7 +221,7 @@ def test_a_turn_that_another_program_saves_beside_an_edit_stays(bench: Bench, mo
             memory.save_turn([HumanMessage("from elsewhere"), AIMessage("to elsewhere")], **TURN)
         yield from save(self, call, run, **how)
 
-    monkeypatch.setattr(Runs, "_save", beside)
+    monkeypatch.setattr(MemoryMiddleware, "_save", beside)
     edited = [*first, HumanMessage("three, edited", id="5")]
     bench.run(agent_of(Scripted.says("five"), memory), {"messages": edited})
     other = ["human: from elsewhere", "ai: to elsewhere"]

@@ -10,7 +10,7 @@ import redis
 
 from langchain_workingmem import Memory, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.derived.rows import NewRow, commit, lease, read_work
-from langchain_workingmem.derived.worker import FIRST_PAUSE, LONGEST_PAUSE
+from langchain_workingmem.observations.worker import FIRST_PAUSE, LONGEST_PAUSE
 from tests.helpers.threads import append
 
 

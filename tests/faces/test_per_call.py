@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 
-from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.faces.nodes_samples import Recording, chat, say, texts
 from tests.faces.nodes_samples import stored as kept
@@ -82,7 +82,15 @@ def test_no_call_lifts_what_the_middleware_says(bench: Bench, remembers: Memory)
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])
 @pytest.mark.parametrize(
-    "call", [{"last_messages": 11}, {"recall": {"top_k": 2}}, {"recall": {"user_id": "bob"}}, {"write": True}]
+    "call",
+    [
+        {"last_messages": 11},
+        {"recall": {"top_k": 2}},
+        {"recall": {"top_k": "1"}},
+        {"recall": {"scope": "everybody"}},
+        {"recall": {"user_id": "bob"}},
+        {"write": True},
+    ],
 )
 def test_a_call_that_asks_for_more_is_refused(bench: Bench, remembers: Memory, on_error: Any, call: Any) -> None:
     model = Scripted.says("a")
@@ -91,6 +99,14 @@ def test_a_call_that_asks_for_more_is_refused(bench: Bench, remembers: Memory, o
         bench.run(agent, ask("my cat"), told(**call))
     assert model.seen == []
     assert len(stored(remembers)) == 4
+
+
+def test_a_call_cannot_widen_the_scope_of_recall_and_a_filter_is_checked(bench: Bench) -> None:
+    memory, model = bench.recalling(recall=RecallOptions(scope="thread")), Scripted.says("a")
+    for call, words in (({"scope": "user"}, "scope.*use one of 'thread'"), ({"metadata": "kind"}, "metadata")):
+        with pytest.raises(OptionError, match=words):
+            asked(bench, agent_of(model, memory), model, recall=call)
+    assert model.seen == []
 
 
 # ---------------------------------------------------------------------- nodes

@@ -10,7 +10,7 @@ from langchain_core._api.deprecation import LangChainDeprecationWarning
 
 from langchain_workingmem import IdError, Memory, RecallOptions, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.errors import WorkingMemError
-from langchain_workingmem.faces.for_models import NOT_HERE
+from langchain_workingmem.faces.tools import NOT_HERE
 from tests.faces.samples import FACES, QUESTION, graph_of, question, signed_in
 from tests.helpers.models import Bench
 from tests.helpers.odd_ids import NAMES, secrets_in

@@ -28,7 +28,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
 )
 from langchain_workingmem.errors import FileMissingError
-from langchain_workingmem.faces.for_models import AWAY
+from langchain_workingmem.faces.tools import AWAY
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.checkpoints import put_states

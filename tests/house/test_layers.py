@@ -41,6 +41,7 @@ LAYERS = [
     {"display"},
     {"_engine"},
     {"_redis"},
+    {"work of models"},
     {"threads", "history", "recall", "working_memory", "turn", "users", "items", "files", "derived"},
     {"embeddings", "embedded", "importers"},
     {"observations", "keeping"},
@@ -56,23 +57,24 @@ ROOMS = {
     "files": {"users", "recall"},
     "working_memory": set(),
     "history": set(),
-    "derived": {"history"},
+    "derived": set(),
     "threads": {"history", "working_memory", "derived"},
     "recall": {"history", "threads"},
     "turn": {"history", "recall", "working_memory"},
     "users": {"threads", "history", "recall", "working_memory", "items", "derived"},
 }
 SHARED = {"_text", "_engine", "_redis", "__version__"}  # private for users, not for the rooms
-PURE = {
-    "working_memory": {"document", "patch", "schema"}
-}  # modules of a room that options check with: a layer of their own
+APART: dict[tuple[str, ...], str] = {  # modules of a room that are a layer of their own
+    **{("working_memory", name): "documents of working memory" for name in ("document", "patch", "schema")},
+    ("usage", "counting"): "work of models",
+}
 # They make something for other modules to run.
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "asyncio": {"_engine", "faces", "mcp", "studio"},
-    "time": {"_engine", "embedded", "faces", "derived", "observations", "telemetry"},
-    "uuid": {"memory", "cli", "derived", "importers"},
+    "time": {"_engine", "embedded", "middleware", "observations", "telemetry"},
+    "uuid": {"memory", "cli", "observations", "importers"},
     "random": {"_engine"},
     "langchain": {"_engine", "middleware", "adapters", "embeddings", "cli"},
     "tokenizers": {"embeddings"},
@@ -105,8 +107,7 @@ def room_of(path: Path) -> str:
 
 def room_at(parts: Sequence[str]) -> str:
     """Return the room of a module."""
-    is_pure = len(parts) > 1 and parts[1] in PURE.get(parts[0], ())
-    return "documents of working memory" if is_pure else parts[0]
+    return APART.get(tuple(parts[:2]), parts[0])
 
 
 def layer_of(room: str) -> int:

@@ -85,7 +85,6 @@ OF_CLIENTS: dict[str, tuple[Call, str, Call]] = {
     "too long": ((UPDATE, {"memory": LONG}), "keep only what matters", (UPDATE, {"memory": "- Likes tea."})),
     "no such revision": ((UPDATE, {"memory": "x", "revision": 9}), "get_working_memory", ("get_working_memory", {})),
     "to another user's thread": (("save_messages", {"messages": [MESSAGE], "thread_id": "bens"}), "none for a new thread", ("save_messages", {"messages": [MESSAGE]})),
-    "true for a limit": (("list_threads", {"limit": True}), "not true or false", ("list_threads", {"limit": 1})),
     "nothing said": (("save_messages", {"messages": [{"role": "user", "content": " "}]}), "leave it out", ("save_messages", {"messages": [MESSAGE]})),
     "unknown argument": (("list_threads", {"user": "ben"}), "takes limit, cursor", ("list_threads", {})),
 }  # fmt: skip

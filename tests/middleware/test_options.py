@@ -9,10 +9,9 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions, middleware
 from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
-from langchain_workingmem.faces import runs
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import (
     Bench,
@@ -72,7 +71,7 @@ def test_a_turn_that_a_full_server_refuses_is_logged_once(
     def save(*_: Any, **__: Any) -> Plan[list[BaseMessage]]:
         raise RedisReplyError("OOM command not allowed", remedy="raise maxmemory")
 
-    monkeypatch.setattr(runs, "save_turn", save)
+    monkeypatch.setattr(middleware, "save_turn", save)
     cities = [calling(("weather", {"city": city}), id=city) for city in ("Oslo", "Rome")]
     agent = create_agent(Scripted.says(*cities, "hi", "ho"), [weather], middleware=[MemoryMiddleware(memory)])
     for turns in (1, 2):

@@ -17,7 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.run import COOL_DOWN, FEW
-from langchain_workingmem.faces.for_models import AWAY
+from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.embedded import free_port
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
 

@@ -9,7 +9,7 @@ import pytest
 import redis
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, OptionError
+from langchain_workingmem import Memory, OptionError, PerCall
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -73,7 +73,8 @@ def test_data_of_another_version_is_refused_and_left_untouched(
 
 def test_an_agent_that_goes_on_without_redis_is_not_stopped_by_the_check(make_memory: Make, prefix: str) -> None:
     memory = make_memory(redis_url="redis://127.0.0.1:1", on_error="log")
-    plan = memory._core.with_fallback(memory._turn.gather([HumanMessage("Hi", id="1")], "t", "u"), None, "no memory")
+    gathering = memory._turn.gather([HumanMessage("Hi", id="1")], ("t", "u"), PerCall())
+    plan = memory._core.with_fallback(gathering, None, "no memory")
     assert memory._core.runner.run(plan) is None
 
 

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem.faces.for_models import AWAY
+from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.in_turn("face")

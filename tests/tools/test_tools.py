@@ -14,7 +14,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem.faces.for_models import AWAY
+from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (

@@ -18,7 +18,7 @@ def test_a_misspelled_argument_is_a_type_error_whether_recall_is_on_or_off(
             one.context("Hello", thread_id="t", user_id="u", **given)
 
 
-def test_what_a_config_says_of_recall_are_arguments_here(memory: Memory) -> None:
+def test_a_context_takes_no_dict_of_recall(memory: Memory) -> None:
     per_call: Any = {"metadata": {"project": "a"}, "top_k": 2}
-    with pytest.raises(OptionError, match="pass metadata, top_k as arguments of their own"):
+    with pytest.raises(OptionError, match=r"recall=.*use one of False, None"):
         memory.context("Hello", thread_id="t", user_id="u", recall=per_call)

@@ -214,6 +214,6 @@ def test_filters_without_content_do_not_ask_for_recall_where_it_is_off(
 
 
 def test_filters_with_content_ask_for_recall(plain: Memory) -> None:
-    for asked in ({"metadata": {"a": 1}}, {"exclude_message_ids": ["m"]}, {"top_k": 0}, {"threshold": 0.0}):
+    for asked in ({"metadata": {"a": 1}}, {"exclude_message_ids": ["m"]}, {"top_k": 3}, {"threshold": 0.5}):
         with pytest.raises(OptionError, match="recall is off"):
             shown(plain, "red vault", **asked)

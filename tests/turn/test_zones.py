@@ -131,9 +131,9 @@ def test_now_is_the_time_of_the_question(make: Callable[..., Memory]) -> None:
 def test_a_time_without_a_zone_is_refused(memory: Memory, plain: Memory, now: Any) -> None:
     with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
         memory.recall.search("walk", user_id="ann", now=now)
+    with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
+        memory.context("walk", thread_id="t", user_id="ann", now=now)
     for one in (memory, plain):
-        with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
-            one.context("walk", thread_id="t", user_id="ann", now=now)
         with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
             one.load_node(now=now)
 

@@ -18,7 +18,6 @@ from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, Hum
 from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._redis.scripts import ask_counted
 from langchain_workingmem._text.messages import is_memory_tool, message_text, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem._text.values import to_minute, zone_name
@@ -26,6 +25,7 @@ from langchain_workingmem.derived.rows import Ranges, Rows, Work, lease, read_wo
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.read import made
 from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.usage.counting import ask_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
