@@ -12,7 +12,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from tokenizers import Tokenizer
 
-from langchain_workingmem.embeddings import embeddings_by_name
+from langchain_workingmem.embeddings import embedding_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,4 +98,4 @@ class MiniLM(Embeddings):
 
 def model_of(name: str) -> Embeddings:
     """Make a model from "minilm", or from a name that `Memory(embeddings=...)` takes."""
-    return MiniLM() if name == "minilm" else embeddings_by_name(name)
+    return MiniLM() if name == "minilm" else embedding_model(name)

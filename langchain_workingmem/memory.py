@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.calls import chat_model_by_name
@@ -13,7 +13,7 @@ from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import WINGS, MemoryState, wing
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
-from langchain_workingmem.errors import EmbeddingError, OptionError
+from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.history.api import History
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
@@ -30,7 +30,7 @@ from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.turn.api import Turn
 from langchain_workingmem.users.api import Users
-from langchain_workingmem.working_memory.api import WorkingMemory
+from langchain_workingmem.working_memory.store import WorkingMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,15 +63,6 @@ WINGS.update(
 
 def _new_id() -> str:
     return str(uuid4())
-
-
-def _embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
-    if embeddings is None:
-        remedy = "pass embeddings=..., an object or a name such as 'local'"
-        raise OptionError("recall needs an embedding model", remedy=remedy)
-    from langchain_workingmem.embeddings import embedding_model
-
-    return cast("Embeddings", embedding_model(embeddings))
 
 
 class Memory(SetUpOnEntry):
@@ -160,7 +151,9 @@ class Memory(SetUpOnEntry):
             title = replace(title, model=chat_model_by_name(title.model))
         model, asked = None, recalling or RecallOptions()
         if recalling is not None:
-            model = _embedding_model(embeddings)
+            from langchain_workingmem.embeddings import embedding_model
+
+            model = embedding_model(embeddings)
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
         state = MemoryState(

@@ -444,6 +444,8 @@ class ImportReport:
     files: int = 0
     # paths where another file is stored, or was deleted: it stays as it is
     files_left: list[str] = field(default_factory=list)
+    # what an importer could not read, such as a conversation, by its name: why
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

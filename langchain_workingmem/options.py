@@ -435,7 +435,8 @@ class WorkingMemoryOptions:
         """Return what reads and writes the document."""
         if self.schema is not None:
             return JsonFormat(schema_of(self.schema), self.mode, self.max_bytes)
-        return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)
+        template = DEFAULT_TEMPLATE if self.template is None else self.template
+        return TextFormat(template, self.mode, self.max_bytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -144,9 +144,9 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
 def _embeddings(index: IndexConfig) -> Embeddings:
     embed = index.get("embed")
     if isinstance(embed, str):
-        from langchain_workingmem.embeddings import embeddings_by_name
+        from langchain_workingmem.embeddings import embedding_model
 
-        return embeddings_by_name(embed)
+        return embedding_model(embed)
     if not callable(embed) and not hasattr(embed, "embed_documents"):
         remedy = "use an Embeddings object, a function from texts to vectors, or a model's name"
         raise OptionError(f"index={{'embed': {embed!r}}}", remedy=remedy)

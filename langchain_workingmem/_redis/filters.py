@@ -4,8 +4,8 @@ They mean what they mean in LangGraph's InMemoryStore: Python's equality (1 == 1
 every dict that has at least its pairs, a list is compared as a whole, a missing key is None. Two values without an order, such
 as None and 3, do not match, where that store raises. Only `$exists` tells a missing key from None.
 
-A filter may come from a client, so it is copied within limits before anything else looks at it. An index has labels of values:
-they decide equality, and `Filter.matches` tests the rest.
+A filter may come from a client, so it is copied through JSON, of a bounded size, before anything else looks at it. An index has
+labels of values: they decide equality, and `Filter.matches` tests the rest.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ Condition: TypeAlias = tuple[str, bool]
 # Returns the labels of which a document has one if its value at these names equals this one, None where labels do not tell.
 Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
 
-# How much a filter may hold. Each dict around a value is a level, and so is each dot in a key, and each list directly in a list.
-_MOST_VALUES, _MOST_LEVELS = 1_000, 8
+MOST = 50_000  # characters of a filter as JSON
 EVERYTHING = "*"
 _ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _JSON = "use strings, numbers, booleans, None, lists and dicts with str keys"
-# What has to follow an operator, and how an error says so.
+# What has to follow an operator, and how an error says so: between filters, and behind a key.
 _LOGIC: dict[str, tuple[Any, str]] = {
-    "$and": (list, "use a list of filters, with one at least"),
-    "$or": (list, "use a list of filters, with one at least"),
+    **dict.fromkeys(("$and", "$or"), (list, "use a list of filters, with one at least")),
     "$not": (dict, "use a filter"),
 }
 _OPERATORS: dict[str, tuple[Any, str]] = {
@@ -53,6 +51,7 @@ _OPERATORS: dict[str, tuple[Any, str]] = {
     "$not": (dict, "use operators, such as {'$gt': 3}"),
 }
 _MISSING: Any = object()
+_writer = json.JSONEncoder(allow_nan=False, default=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,22 @@ class Filter:
 
     @classmethod
     def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter") -> Self:
-        """Check a filter; `OptionError` for an unknown operator, a wrong operand, what is not JSON, and beyond the limits."""
-        copy = _Copy(name)
-        found = copy.of({} if wanted is None else wanted)
-        _check_filter(found, name)
-        return cls(_flat(found), 100 * copy.values)
+        """Check a filter; `OptionError` for an unknown operator, a wrong operand, what is not JSON, and beyond `MOST`."""
+        text = ""
+        try:
+            for part in _writer.iterencode({} if wanted is None else wanted):
+                text += part
+                if len(text) > MOST:
+                    seen = f"{name} has more than {MOST:,} characters as JSON"
+                    raise OptionError(seen, remedy="name fewer values, or use several calls")
+            check_nesting(wanted)
+            copy = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, OptionError):
+                raise
+            raise OptionError(f"{name} is not JSON ({error})", remedy=_JSON) from None
+        _check(copy, name, _LOGIC)
+        return cls(_flat(copy), 100 * (1 + text.count(",")))
 
     @property
     def keys(self) -> set[str]:
@@ -107,64 +117,35 @@ def both(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return {"$and": given} if len(given) > 1 else next(iter(given), None)
 
 
+def check_declared(keys: Collection[str], declared: Collection[str], where: str) -> None:
+    """Check that the keys of a filter of metadata are declared."""
+    if unknown := sorted(key for key in keys if not is_named(key, declared)):
+        seen = f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is"
+        raise OptionError(seen, remedy=f"name the keys in {where}")
+
+
 # ---------------------------------------------------------------------- reading
 
 
-@dataclass(slots=True)
-class _Copy:
-    """Copies JSON, and counts its values: what is no dict or list, or an empty one."""
-
-    name: str
-    values: int = 0
-
-    def of(self, value: Any, level: int = 0) -> Any:
-        self.values += not isinstance(value, Mapping | list | tuple) or not value
-        if self.values > _MOST_VALUES:
-            seen = f"{self.name} has more than {_MOST_VALUES:,} values"
-            raise OptionError(seen, remedy="name fewer, or use several calls")
-        if level > _MOST_LEVELS:
-            seen = f"{self.name} has more than {_MOST_LEVELS} levels"
-            raise OptionError(seen, remedy="put fewer dicts and lists inside each other, and fewer dots in a key")
-        if isinstance(value, Mapping):
-            return {key: self.of(one, level + 1 + self._dots(key)) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.of(one, level + isinstance(one, list | tuple)) for one in value]
-        if not isinstance(value, str | Number | None):
-            raise OptionError(f"{self.name} holds a {type(value).__name__}, which is not JSON", remedy=_JSON)
-        return value
-
-    def _dots(self, key: Any) -> int:
-        if not isinstance(key, str):
-            raise OptionError(f"{self.name} has a key of type {type(key).__name__}", remedy=_JSON)
-        return key.count(".")
-
-
-def _check_filter(wanted: Any, name: str) -> None:
-    if not isinstance(wanted, dict):
-        seen = f"{name}={shown(wanted)}"
-        raise OptionError(seen, remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}")
-    for key, part in wanted.items():
-        if _is_sign(key):
-            _check_sign(key, part, _LOGIC, name)
-            for one in _filters(key, part):
-                _check_filter(one, name)
-        else:
-            _check_value(part, f"{name} for {shown(key)}")
-
-
-def _check_value(wanted: Any, where: str) -> None:
-    if _has_operators(wanted):
-        _check_operators(wanted, where)
-    elif isinstance(wanted, dict | list):
-        for one in wanted.values() if isinstance(wanted, dict) else wanted:
-            _check_value(one, where)
-
-
-def _check_operators(wanted: dict[str, Any], where: str) -> None:
-    for sign, operand in wanted.items():
-        _check_sign(sign, operand, _OPERATORS, where)
-        if sign == "$not":
-            _check_operators(operand, where)
+def _check(wanted: Any, where: str, known: Mapping[str, tuple[Any, str]]) -> None:
+    """Check a filter (`known` is _LOGIC), or what stands behind a key of one (_OPERATORS)."""
+    is_filter = known is _LOGIC
+    if is_filter and not isinstance(wanted, dict):
+        raise OptionError(
+            f"{where}={shown(wanted)}", remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}"
+        )
+    if isinstance(wanted, list):
+        for one in wanted:
+            _check(one, where, known)
+    elif isinstance(wanted, dict):
+        has_operators = _has_operators(wanted)
+        for key, part in wanted.items():
+            if is_filter and not _is_sign(key):
+                _check(part, f"{where} for {shown(key)}", _OPERATORS)
+            elif is_filter or has_operators:
+                _check_sign(key, part, known, where)
+            else:
+                _check(part, where, known)
 
 
 def _check_sign(sign: str, operand: Any, known: Mapping[str, tuple[Any, str]], where: str) -> None:
@@ -174,6 +155,8 @@ def _check_sign(sign: str, operand: Any, known: Mapping[str, tuple[Any, str]], w
     kind, remedy = known[sign]
     if not isinstance(operand, kind) or (sign in _LOGIC and not operand):
         raise OptionError(f"{where}: {sign} of {shown(operand)}", remedy=remedy)
+    for one in _filters(sign, operand) if sign in _LOGIC else ():
+        _check(one, where, known)
 
 
 # ---------------------------------------------------------------------- parts
@@ -233,7 +216,7 @@ def _meets(document: Mapping[str, Any], key: str, part: Any) -> bool:
 def _fits(value: Any, wanted: Any) -> bool:
     """Tell whether the value of a key is what is asked of it."""
     if isinstance(wanted, dict):
-        if any(map(_is_sign, wanted)):
+        if _has_operators(wanted):
             return all(_compare(value, sign, operand) for sign, operand in wanted.items())
         is_dict = isinstance(value, Mapping)
         return is_dict and all(_fits(value.get(key, _MISSING), one) for key, one in wanted.items())
@@ -300,27 +283,10 @@ def metadata_in(row: Mapping[bytes, bytes]) -> dict[str, Any]:
     return {name[start:].decode(): json.loads(value) for name, value in row.items() if name.startswith(_FIELD)}
 
 
-def metadata_filter(metadata: Any) -> Filter:
-    """Return a checked filter of metadata, None as one that passes everything; `OptionError` for one that cannot match."""
-    wanted = Filter.of(metadata, "metadata")
-    for key in wanted.keys:
-        check_key(key)
-    for key, value in (metadata or {}).items():
-        canonical_json(value, key)
-    return wanted
-
-
 def check_key(key: object) -> None:
     """Raise `OptionError` for what cannot be a key of metadata."""
     if not is_utf8(key):
         raise OptionError(f"metadata key {shown(key)}", remedy="use a str of valid Unicode")
-
-
-def check_declared(keys: Collection[str], declared: Collection[str], where: str) -> None:
-    """Check that the keys of a filter of metadata are declared."""
-    if unknown := sorted(key for key in keys if not is_named(key, declared)):
-        seen = f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is"
-        raise OptionError(seen, remedy=f"name the keys in {where}")
 
 
 def canonical_json(value: object, key: str) -> str:

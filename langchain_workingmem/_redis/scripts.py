@@ -132,12 +132,12 @@ def change_thread(
 ) -> Plan[dict[bytes, Any]]:
     """Run `thread.lua`; return the fields of the thread. Raises `ThreadNotFoundError`, `UserDeletedError`.
 
-    A thread of a given id is created at most once, unless the caller `repeats` and takes an existing one for its own.
+    A thread is created at most once, unless the caller `repeats` and takes an existing one for its own.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
     yield from state.indexes.ready()
-    is_once = what == "create" and "is_own" not in head and not repeats
+    is_once = what == "create" and not repeats
     (_, fields), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=is_once)
     row = as_dict(fields)
     if deleted is not None and row:
@@ -181,15 +181,15 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
 
 
 def delete_from(
-    state: MemoryState, thread_id: str, user_id: str | None, *, what: str, **head: Any
+    state: MemoryState, thread_id: str, user_id: str | None, *, what: str, repeats: bool = False, **head: Any
 ) -> Plan[dict[str, Any]]:
     """Run `delete.lua` over a thread, and delete the vectors that it has left; return the map of its reply."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = DELETE.on(keys, user=owner_tag(user_id), what=what, most=SWEEP, **head)
-    (reply,) = yield from send(call, at_most_once=what != "undo")  # who deletes is told a number
+    (reply,) = yield from send(call, at_most_once=what != "undo" and not repeats)  # who deletes is told a number
     found = read_reply(reply, thread_id, user_id)
     if found.get("is_left"):
-        yield from sweep(state, thread_id)
+        found["vectors"] += yield from sweep(state, thread_id)
     return found
 
 

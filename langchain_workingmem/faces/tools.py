@@ -17,21 +17,12 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem import errors
-from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument, ShownMessages
 from langchain_workingmem._text.messages import unescape, words_in
-from langchain_workingmem._text.unicode import in_texts, visible
-from langchain_workingmem._text.values import (
-    aware,
-    check_depth,
-    check_nesting,
-    parse_json,
-    problems_in,
-    shown,
-    zone_name,
-)
+from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.values import aware, check_depth, check_nesting, problems_in, shown, zone_name
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.faces.config import WORKING, WRITING, forbidden, limits_of, required_ids, scoped_ids
@@ -43,12 +34,10 @@ from langchain_workingmem.working_memory.patch import shorten, without_padding
 from langchain_workingmem.working_memory.prompt import update_rules
 from langchain_workingmem.working_memory.schema import refusal, update_schema
 from langchain_workingmem.working_memory.store import (
-    COST,
     change_document,
     check_writable,
     find_scope_key,
     read_working_memory,
-    size_of,
 )
 
 if TYPE_CHECKING:
@@ -322,17 +311,15 @@ def _parsed(value: Any) -> Any:
 def _update_json(
     core: Core, form: JsonFormat, ids: Ids, step: Any, *, memory: Any = None, clear: list[str] | None = None
 ) -> Plan[str]:
-    size = size_of((memory, clear))
-    patch, names = yield from compute(partial(_without_padding, memory or {}, clear or []), COST * size)
+    patch, names = _without_padding(memory or {}, clear or [])
     if not patch and not names:
         raise refusal("null deletes nothing", "to delete a field, name it in `clear`") if memory else refusal(*_EMPTY)
 
     def change(text: str, seen: str | None) -> str:
         # a document of another format is replaced, and stays as a revision
-        is_foreign = bool(patch) and bool(text) and not isinstance(parse_json(text), dict)
-        return form.apply("" if is_foreign else text, patch, None, names, seen=seen)
+        return form.apply("" if patch and form.is_foreign(text) else text, patch, None, names, seen=seen)
 
-    return (yield from _changed(core, ids, step, change, size, partial(form.remark, patch, names)))
+    return (yield from _changed(core, ids, step, change, partial(form.remark, patch, names)))
 
 
 def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -365,7 +352,7 @@ def _update_text(
             raise _loses(lost)
         return after
 
-    return (yield from _changed(core, ids, step, change, len(whole)))
+    return (yield from _changed(core, ids, step, change))
 
 
 def _loses(lost: list[str]) -> WorkingMemoryValidationError:
@@ -388,7 +375,6 @@ def _changed(
     ids: Ids,
     step: Any,
     change: Callable[[str, str | None], str],
-    size: int,
     remark: Callable[[str], str] = lambda _: "",
 ) -> Plan[str]:
     """Change working memory, and describe the change; `remark` adds to it, given the document before.
@@ -399,22 +385,16 @@ def _changed(
     scope_key = yield from find_scope_key(core.state, ids.thread_id, ids.user_id)
     memo, known = core.state.shown_documents, (ids.thread_id, scope_key.key)
     seen = step.text if isinstance(step, ShownDocument) else memo.text(*known, step)
-    before, after = yield from change_document(
-        core.state, scope_key, lambda text: change(text, seen), "tool", size=size
-    )
-
-    def answer() -> str:
-        text = memo.text(*known)
-        if text is not None and isinstance(step, int):
-            try:  # of what others have written meanwhile, the model knows nothing yet
-                text = change(text, seen)
-            except WorkingMemoryValidationError:
-                text = after.text
-            memo.note(*known, text, step)
-        described = describe_change(core.state.remembering.format, before.text, after.text)
-        return "\n".join(filter(None, [described, remark(before.text)]))
-
-    return (yield from compute(answer, COST * (len(before.text) + len(after.text))))
+    before, after = yield from change_document(core.state, scope_key, lambda text: change(text, seen), "tool")
+    text = memo.text(*known)
+    if text is not None and isinstance(step, int):
+        try:  # of what others have written meanwhile, the model knows nothing yet
+            text = change(text, seen)
+        except WorkingMemoryValidationError:
+            text = after.text
+        memo.note(*known, text, step)
+    described = describe_change(core.state.remembering.format, before.text, after.text)
+    return "\n".join(filter(None, [described, remark(before.text)]))
 
 
 def reading_tool(core: Core) -> Parts:
@@ -439,7 +419,7 @@ def clearing_tool(core: Core) -> Parts:
         def empty(text: str) -> str:
             return text if state.remembering.format.is_empty(text) else ""
 
-        before, _ = yield from change_document(state, scope_key, empty, "clear", size=0)
+        before, _ = yield from change_document(state, scope_key, empty, "clear")
         if before.is_empty:
             return "Working memory was already empty. Nothing was changed."
         if step is not None and memo.text(ids.thread_id, before.key) is not None:

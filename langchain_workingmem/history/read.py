@@ -55,15 +55,13 @@ class PageOfThread:
     owner: str | None = None  # encoded; None: there is no thread
     facts: list[Facts] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)  # None for what Redis has evicted; with `times` microseconds
-    vectors: list[list[Any]] = field(default_factory=list)  # HGETALL of each
 
     @classmethod
     def read(cls, reply: Any, thread_id: str, user_id: str | None, wanted: Mapping[str, Any]) -> PageOfThread:
         """Read the reply to a `page_command`; raise what it refuses."""
         found, order = read_reply(reply, thread_id, user_id), slice(None, None, -1 if "newest" in wanted else 1)
         facts = [Facts.read(text, is_current="superseded" not in wanted) for text in found.get("shown") or ()]
-        parts = (facts[order], reply[1][order], reply[2][order])
-        return cls(thread_id, found.get("total", 0), found.get("owner"), *parts)
+        return cls(thread_id, found.get("total", 0), found.get("owner"), facts[order], reply[1][order])
 
     def rows(self) -> list[StoredMessage]:
         """Return the messages, without those that cannot be read."""

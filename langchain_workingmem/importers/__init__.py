@@ -1,6 +1,358 @@
-"""Convert threads of other programs into records for `Memory.users.load`."""
+"""Threads of other programs as records for `Memory.users.load`: exports of ChatGPT, logs of OpenAI's APIs, messages of LangChain."""
 
-from langchain_workingmem.importers.logs import from_chatgpt, from_langchain, from_openai
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+    message_to_dict,
+    messages_from_dict,
+)
+from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
+
+from langchain_workingmem._redis.codec import UNREADABLE, is_storable
+from langchain_workingmem._text.messages import KINDS
+from langchain_workingmem.checks import check_list
+from langchain_workingmem.errors import OptionError
 from langchain_workingmem.users.archive import header
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_core.messages import ToolCall
+
+    Said: TypeAlias = tuple[BaseMessage, str | None]  # a message and its time, None: that of the import
+
 __all__ = ["from_chatgpt", "from_langchain", "from_openai", "header"]
+_CITATION = re.compile("\ue200[^\ue201]*\ue201")  # as ChatGPT marks one in a text
+_LANGCHAIN = {*KINDS, "system"}  # types of its messages
+_PARTS = {
+    "message",
+    "function_call",
+    "custom_tool_call",
+}  # types of items of Responses that an answer may have several of
+_INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
+
+
+def records_of(thread: Mapping[str, Any], messages: Iterable[Said], dropped: int) -> list[dict[str, Any]]:
+    """Return the record of a thread, which counts what was `dropped`, and those of its messages."""
+    told = {"kind": "message", "thread_id": thread["id"]}
+    found = [{**told, "stored_at": at, "message": message_to_dict(message)} for message, at in messages]
+    return [{"kind": "thread", **thread, "dropped": dropped}, *found]
+
+
+def moment(time: float | str | None) -> str | None:
+    """Return a Unix time, or one in ISO 8601, as records have it; UTC unless it says another zone."""
+    if time is None:
+        return None
+    at = datetime.fromisoformat(time) if isinstance(time, str) else datetime.fromtimestamp(time, UTC)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+
+
+def message_of(given: Any) -> BaseMessage:
+    """Return a message of LangChain, from `messages_to_dict`, `dumpd` or the flat form of LangGraph's servers and streams."""
+    if isinstance(given, BaseMessage):
+        return given.model_copy()
+    one = given["kwargs"] if "lc" in given else given
+    return messages_from_dict([dict(one) if "data" in one else {"type": one["type"], "data": one}])[0]
+
+
+def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Turn messages of LangChain into records: lists by thread id, or the threads that a LangGraph server returns.
+
+    A message is an object, or a dict of `messages_to_dict`, of `dumpd`, or as LangGraph's servers and streams write it. One
+    without an id gets one from its thread and position, so that a second import adds nothing. System messages and summaries
+    are left out. Such messages have no times: each gets the time of the import. Of a server's thread (`thread_id`,
+    `values["messages"]`) the times and the metadata stay.
+    """
+    if isinstance(threads, Mapping):
+        threads = [{"thread_id": id, "values": {"messages": given}} for id, given in threads.items()]
+    check_list(threads, "threads", "a dict of thread ids and lists of messages, or threads of a LangGraph server")
+    yield header()
+    for thread in threads:
+        thread_id, given = thread["thread_id"], (thread.get("values") or {}).get("messages") or ()
+        check_list(given, f"thread {thread_id!r}", "a list of messages")
+        messages: list[BaseMessage] = []
+        for position, one in enumerate(given):
+            try:
+                messages.append(message_of(one))
+            except UNREADABLE as error:
+                seen = f"thread {thread_id!r}, message {position} is not a message of LangChain ({error!r})"
+                raise OptionError(seen, remedy="pass messages, or dicts of messages_to_dict or dumpd") from error
+            messages[-1].id = messages[-1].id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
+        stored = [(message, None) for message in messages if is_storable(message)]
+        times = {name: moment(thread[name]) for name in ("created_at", "updated_at") if thread.get(name)}
+        record = {"id": thread_id, **times, "metadata": thread.get("metadata") or {}}
+        yield from records_of(record, stored, len(messages) - len(stored))
+
+
+# ---------------------------------------------------------------------- ChatGPT
+
+
+def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Turn the `conversations.json` of a ChatGPT data export, read by `json.load`, into records.
+
+    Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that
+    ChatGPT hides (system prompts, custom instructions, thoughts) are left out, and so are marks of citations in texts. Tool
+    calls and results become those of LangChain. An image becomes a note with its name, because the export keeps images in
+    other files. A conversation that cannot be read is left out, and named in `ImportReport.unread`.
+    """
+    check_list(conversations, "conversations", "the list that json.load(file) returns")
+    yield header()
+    for number, conversation in enumerate(conversations):
+        try:
+            records = _read_chat(conversation)
+        except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
+            title = conversation.get("title") if isinstance(conversation, Mapping) else None
+            records = [
+                {"kind": "unread", "name": f"conversation {number} {title or ''}".strip(), "problem": repr(error)}
+            ]
+        yield from records
+
+
+def _read_chat(conversation: Mapping[str, Any]) -> list[dict[str, Any]]:
+    began, call = conversation.get("create_time"), None
+    thread = {
+        "id": conversation.get("conversation_id") or conversation["id"],
+        "title": conversation.get("title"),
+        "metadata": {"source": "chatgpt"},
+        "created_at": moment(began),
+        "updated_at": moment(conversation.get("update_time") or began),
+    }
+    branch, at = _branch(conversation), began
+    messages: list[Said] = []
+    for node in branch:
+        message = _message(node, call)
+        if message is not None:
+            if isinstance(message, AIMessage):
+                call = message.id if message.tool_calls else None
+            at = node.get("create_time") or at
+            messages.append((message, moment(at)))
+    return records_of(thread, messages, len(branch) - len(messages))
+
+
+def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the messages from the first to the last one that was shown."""
+    mapping = conversation["mapping"]
+    at: Any = conversation.get("current_node")
+    if at not in mapping:
+        at = next((id for id in reversed(mapping) if not mapping[id].get("children")), None)
+    branch: dict[str, Mapping[str, Any]] = {}
+    while at in mapping and at not in branch:
+        branch[at] = mapping[at]
+        at = mapping[at].get("parent")
+    return [node["message"] for node in reversed(branch.values()) if node.get("message")]
+
+
+def _message(node: Mapping[str, Any], call: str | None) -> BaseMessage | None:
+    """Convert a message, to None if ChatGPT does not show it. `call` is the open tool call."""
+    content, metadata, author = node["content"], node.get("metadata") or {}, node["author"]
+    parts = content.get("parts") or [content.get("text") or content.get("result") or ""]
+    text = _CITATION.sub("", "\n".join(filter(None, map(_part, parts))))
+    hidden = metadata.get("is_visually_hidden_from_conversation") or content.get("content_type") in _INTERNAL
+    if hidden or not text.strip():
+        return None
+    id, recipient = node["id"], node.get("recipient") or "all"
+    match author["role"]:
+        case "user":
+            return HumanMessage(text, id=id)
+        case "assistant":
+            model = {"model_name": metadata["model_slug"]} if metadata.get("model_slug") else {}
+            if recipient == "all":
+                return AIMessage(text, id=id, response_metadata=model)
+            calls = [{"name": recipient, "args": {"input": text}, "id": id, "type": "tool_call"}]
+            return AIMessage("", id=id, tool_calls=calls, response_metadata=model)
+        case "tool" if call is not None:
+            return ToolMessage(text, id=id, tool_call_id=call, name=author.get("name"))
+    return None
+
+
+def _part(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        return part if isinstance(part, str) else ""
+    if part.get("text"):  # a transcription
+        return str(part["text"])
+    kind = str(part.get("content_type") or "attachment").removesuffix("_asset_pointer")
+    return f"[{kind}: {part['asset_pointer']}]" if part.get("asset_pointer") else f"[{kind}]"
+
+
+# ---------------------------------------------------------------------- OpenAI's APIs
+
+
+def from_openai(
+    conversations: Mapping[str, Iterable[Mapping[str, Any]]] | Iterable[Any], *, user_id: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Turn logs of OpenAI's APIs into records: a dict of thread ids and lists of messages, or a list of conversations.
+
+    A conversation is a list of messages (Chat Completions, or of LangChain) or items (Responses), or a dict with `messages`
+    and `choices`, with `input` and `output`, or a line of a batch. Such a dict may have an `id`, `title`, `metadata` and
+    `created_at`; so may a message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a message gets that
+    of the import.
+
+    An id that is not given comes from the content; that of a thread also from `user_id`, the owner. So a second
+    import adds nothing, and two users may have said the same. Conversations with the same id continue each other:
+    what they repeat is stored once. System and developer messages, reasoning and calls of OpenAI's own tools are left
+    out. An error names the conversation and the message, both counted from 0.
+    """
+    if isinstance(conversations, Mapping):
+        conversations = [{"id": id, "messages": messages} for id, messages in conversations.items()]
+    check_list(conversations, "conversations", "a list of conversations, or a dict of thread ids and lists of messages")
+    yield header(user_id)
+    copies: Counter[UUID] = Counter()  # of conversations without an id
+    for number, given in enumerate(conversations):
+        conversation = _Conversation(given if isinstance(given, Mapping) else {"messages": given})
+        try:
+            records = conversation.records(user_id, copies)
+        except (*UNREADABLE, OSError, OutputParserException) as error:
+            seen = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
+            raise OptionError(seen, remedy="pass conversations: lists of messages, or dicts with messages") from error
+        yield from records
+
+
+class _Conversation:
+    """One conversation of a log."""
+
+    def __init__(self, log: Mapping[str, Any]) -> None:
+        body = log.get("body") or (log.get("response") or {}).get("body")  # of a line of a batch
+        self.log = {**body, "id": log.get("custom_id")} if body else log
+        self.where = ""  # what is read at present, for errors
+        self.dropped = 0
+
+    def records(self, owner: str | None, copies: Counter[UUID]) -> list[dict[str, Any]]:
+        """Return the thread and its messages."""
+        log, items = self.log, self._items()
+        thread_id = log.get("thread_id") or log.get("conversation_id") or log.get("id")
+        if thread_id is None:
+            same = uuid5(NAMESPACE_OID, json.dumps([owner, items], sort_keys=True))
+            thread_id = uuid5(same, str(copies[same]))
+            copies[same] += 1
+        began = at = moment(log.get("created_at") or log.get("created"))
+        messages: list[tuple[BaseMessage, str | None]] = []
+        for position, given in self._messages(items):
+            self.where = f", message {position}"
+            at = moment(given.get("created_at")) or at
+            message = _as_message(given)
+            if message is None:
+                self.dropped += 1
+                continue
+            said = given["role"], message.content, given.get("tool_calls") or [], given.get("tool_call_id")
+            content = json.dumps([str(thread_id), len(messages), *said], sort_keys=True)
+            message.id = str(given.get("id") or uuid5(NAMESPACE_OID, content))
+            messages.append((message, at))
+        thread = {"id": str(thread_id), "title": log.get("title"), "created_at": began, "updated_at": at}
+        thread["metadata"] = {**(log.get("metadata") or {}), "source": "openai"}
+        return records_of(thread, messages, self.dropped)
+
+    def _items(self) -> list[Any]:
+        if not self.log.keys() & {"messages", "choices", "input", "output"}:
+            raise LookupError("it has no messages")
+        asked = self.log.get("input") or []
+        asked = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+        chosen = (choice["message"] for choice in (self.log.get("choices") or [])[:1])
+        return [*self.log.get("messages", ()), *asked, *chosen, *(self.log.get("output") or [])]
+
+    def _messages(self, items: list[Any]) -> list[tuple[int, dict[str, Any]]]:
+        """Return messages with their positions; items of Responses between two inputs are one answer."""
+        found: list[tuple[int, dict[str, Any]]] = []
+        goes_on = False  # the last one is an answer of several items
+        for position, item in enumerate(items):
+            self.where = f", message {position}"
+            message = _from_item(item)
+            if message is None:
+                self.dropped += 1
+                continue
+            is_part = message["role"] == "assistant" and isinstance(item, Mapping) and item.get("type") in _PARTS
+            if is_part and goes_on:
+                _, answer = found[-1]
+                answer["content"] = [*_as_parts(answer["content"]), *_as_parts(message["content"])]
+                answer["tool_calls"] = [*answer.get("tool_calls", ()), *message.get("tool_calls", ())]
+            else:
+                found.append((position, message))
+            goes_on = is_part
+        return found
+
+
+def _as_message(given: Mapping[str, Any]) -> BaseMessage | None:
+    """Return the message of LangChain; None for what is not stored, and for what has no content."""
+    role, content, name = given["role"], given["content"], given.get("name")
+    calls = given.get("tool_calls") or ()
+    if role in {"system", "developer"}:
+        return None
+    if role == "tool":
+        return ToolMessage(content or "", tool_call_id=given["tool_call_id"], name=name)
+    if role == "assistant":
+        content = content or given.get("refusal") or (given.get("audio") or {}).get("transcript")
+    elif role != "user":
+        raise ValueError(f"role {role!r}")
+    if not content and not calls:
+        return None
+    if role == "user":
+        return HumanMessage(content, name=name)
+    answer = AIMessage(content or "", name=name)
+    for one in calls:
+        custom = one.get("custom")
+        function = custom and {"name": custom["name"], "arguments": {"input": custom["input"]}}
+        function = dict(function or one["function"])
+        if not isinstance(function["arguments"], str):
+            function["arguments"] = json.dumps(function["arguments"])
+        call = {"id": one["id"], "function": function}
+        try:
+            answer.tool_calls.append(cast("ToolCall", parse_tool_call(call)))
+        except OutputParserException as error:  # what the model wrote is not JSON
+            answer.invalid_tool_calls.append(make_invalid_tool_call(call, str(error)))
+    return answer
+
+
+def _from_item(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an item of Responses as a message of Chat Completions, None for what is left out; a message is kept."""
+    if isinstance(item, BaseMessage) or "lc" in item or item.get("type") in _LANGCHAIN:
+        return convert_to_openai_messages(message_of(item), include_id=True)
+    match item.get("type", "message"):
+        case "message":
+            return {**item, "content": _content(item)}
+        case "function_call":
+            call = {"id": item["call_id"], "function": {"name": item["name"], "arguments": item["arguments"]}}
+        case "custom_tool_call":
+            call = {"id": item["call_id"], "custom": item}
+        case "function_call_output" | "custom_tool_call_output":
+            output = _content({"content": item["output"]})
+            return {"role": "tool", "content": output, "tool_call_id": item["call_id"], "id": item.get("id")}
+        case _:
+            return None
+    return {"role": "assistant", "content": "", "tool_calls": [call], "id": item.get("id")}
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    """Return content in the form of Chat Completions; a single text is a str."""
+    content = message.get("content") if message.get("role") == "assistant" else message["content"]
+    if content is None or isinstance(content, str):
+        return content
+    parts = []
+    for part in content:
+        match part["type"]:
+            case "input_text" | "output_text" | "refusal":
+                parts.append({"type": "text", "text": part.get("text") or part["refusal"]})
+            case "input_image" if part.get("image_url"):
+                parts.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
+            case "input_image" | "input_file":
+                file = {name: value for name, value in part.items() if name != "type"}
+                parts.append({"type": "file", "file": file})
+            case _:
+                parts.append(dict(part))
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def _as_parts(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []

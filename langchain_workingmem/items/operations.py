@@ -13,6 +13,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
@@ -37,7 +38,7 @@ from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, pack, rows_of
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.unicode import keep_ends, to_utf8
-from langchain_workingmem._text.values import check_nesting, from_micros, shown
+from langchain_workingmem._text.values import check_nesting, from_micros, shown, to_micros
 from langchain_workingmem.checks import LARGEST, as_tuple, at_least, one_of
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError
 from langchain_workingmem.options import IndexOptions
@@ -64,8 +65,8 @@ _log = logging.getLogger("langchain_workingmem")
 to_json = json.JSONEncoder(separators=(",", ":")).encode  # writes ASCII, which can hold every str, lone surrogates too
 _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64 bits
 _DEEPEST = 1_000_000  # offset that Search takes
-_MOST_CANDIDATES = 100_000  # of a search by vector with a filter that only values decide
 _STEP = 10_000  # rows of a reply: the server allocates as many as are asked for, and crashes without memory for them
+_DEPTHS = (100, 400, 1_600, 6_400, 25_600, 102_400)  # candidates of a search by vector
 _LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" for name in FIELDS))
 
 
@@ -314,18 +315,17 @@ def millis(minutes: object, name: str) -> int:
 
 # ---------------------------------------------------------------------- searches
 # The field `within` holds a digest of each prefix of an item's namespace, so a search below a namespace matches one tag.
-# An expired item stays in the indexes until the server removes it. So every search also asks for the time and for the
-# earliest expiry among its matches, and is repeated without the expired items if there are any: pages stay exact.
+# An expired item stays in the indexes until the server removes it, so searches leave it out by its time: pages stay exact.
 
 
 def search(state: StoreState, op: SearchOp) -> Plan[list[SearchItem]]:
     """Find items below a namespace: the most similar first and those without vectors last, or the latest first.
 
-    One round trip, more as `_nearest`, `_latest` and `_alive` say, and one more to renew the TTL of items found.
+    One round trip, more as `_nearest` and `_latest` say, and one more to renew the TTL of items found.
     """
     wanted = Filter.of(op.filter)
     condition, is_decided = wanted.condition(labels_of)
-    where, unsure = _all(_below(op.namespace_prefix), condition), None if is_decided else wanted
+    where, unsure = _all(_below(op.namespace_prefix), condition, _alive()), None if is_decided else wanted
     if op.limit == 0:
         return []
     text = to_utf8(keep_ends(op.query or "", MAX_QUERY_CHARACTERS))
@@ -339,15 +339,16 @@ def search(state: StoreState, op: SearchOp) -> Plan[list[SearchItem]]:
 
 def _latest(state: StoreState, where: str, unsure: Filter | None, offset: int, limit: int) -> Plan[list[Scored]]:
     """Read a page of items, the latest first. One round trip, and one for each further 10,000 items that are read."""
-    index, found = state.keys.items_index, list[Scored]()
-    start, end, size = (offset, limit, limit) if unsure is None else (0, offset + limit, max(offset + limit, 100))
-    begin, size = start, min(size, _STEP)
-    while True:
-        rows = yield from _alive(index, where, ("SORTBY", 2, "@updated_at", "DESC", "LIMIT", start, size, *_LOAD))
+    found, skipped = list[Scored](), 0 if unsure is None else offset  # of what passes the filter
+    start, size = offset - skipped, min(limit if unsure is None else max(offset + limit, 1_000), _STEP)
+    while len(found) < skipped + limit:
+        order = "SORTBY", 2, "@updated_at", "DESC", "LIMIT", start, size, *_LOAD
+        rows = rows_of((yield from send(aggregate(state.keys.items_index, where, *order)))[0])
         found += yield from _passing(unsure, [(row, None) for row in rows if row])
-        if len(rows) < size or len(found) >= end:
-            return found[offset - begin :][:limit]
-        start, size = start + size, min(4 * size, _STEP)
+        start += size
+        if len(rows) < size:
+            break
+    return found[skipped:][:limit]
 
 
 def _nearest(
@@ -358,21 +359,19 @@ def _nearest(
     One round trip; one more to read items of which only a further vector was found, one more when the page reaches
     items without vectors, and one or two each time that the candidates hold too few items.
     """
-    index, end = state.keys.item_vectors_index, offset + limit
-    found, depth = list[Scored](), 100
-    while depth < min(2 * end, _STEP):  # pages see the same candidates, so that equal scores do not change places
-        depth = min(4 * depth, _STEP)
+    index, end, found = state.keys.item_vectors_index, offset + limit, list[Scored]()
     (query,) = yield from state.embed([text], query=True)
-    while query is not None:
-        steps = "PARAMS", 2, "vector", query, "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
-        rows = yield from _alive(index, where, steps, f"=>[KNN {depth} @vector $vector AS distance]")
+    # pages see the same candidates, so that equal scores do not change places
+    for depth in () if query is None else [one for one in _DEPTHS if one >= min(2 * end, _STEP)]:
+        near = f"({where})=>[KNN {depth} @vector $vector AS distance]"
+        steps = "PARAMS", 2, "vector", query or b"", "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
+        rows = rows_of((yield from send(aggregate(index, near, *steps)))[0])
         found = yield from _passing(unsure, (yield from _best(state, [row for row in rows if row])))
         if len(rows) < depth or len(found) >= end:
             break
-        if depth > _MOST_CANDIDATES:
+        if depth == _DEPTHS[-1]:
             seen = f"of the {depth:,} nearest items, {len(found):,} pass the filter"
             raise OptionError(seen, remedy="search in a narrower namespace, or by a filter without comparisons")
-        depth *= 4
     page = found[offset:end]
     if len(page) < limit:
         others = where if query is None else _all(where, "@vectors:{0}")
@@ -413,8 +412,8 @@ def _namespaces(state: StoreState, op: ListNamespacesOp) -> Plan[list[tuple[str,
         one_of(condition.match_type, ("prefix", "suffix"), "match_type")
         if condition.match_type == "prefix":
             where = _all(where, _below(list(takewhile(lambda part: part != "*", condition.path))))
-    rows = yield from _alive(state.keys.items_index, where, ("GROUPBY", 1, "@namespace"))
-    names = [tuple(json.loads(row[b"namespace"])) for row in rows]
+    grouped = aggregate(state.keys.items_index, _all(where, _alive()), "GROUPBY", 1, "@namespace")
+    names = [tuple(json.loads(row[b"namespace"])) for row in rows_of((yield from send(grouped))[0])]
     found = {name[: op.max_depth] for name in names if all(_fits(name, condition) for condition in conditions)}
     return sorted(found)[op.offset : op.offset + op.limit]
 
@@ -436,16 +435,6 @@ def _all(*conditions: str) -> str:
     return " ".join(dict.fromkeys(one for one in conditions if one != "*")) or "*"
 
 
-def _alive(index: str, where: str, steps: Sequence[Argument], nearest: str = "") -> Plan[list[Row]]:
-    """Search the items that have not expired. One round trip, two while the server still holds expired ones."""
-
-    def command(*conditions: str) -> Command:
-        return aggregate(index, f"({_all(where, *conditions)}){nearest}", *steps)
-
-    expiring = _all(where, "@expires_at:[-inf +inf]")
-    first = aggregate(index, expiring, "GROUPBY", 0, "REDUCE", "MIN", 1, "@expires_at", "AS", "first")
-    time, earliest, reply = yield from send(("TIME",), first, command())
-    now = int(time[0]) * 1000 + int(time[1]) // 1000
-    if any(float(row[b"first"]) < now for row in rows_of(earliest)):
-        (reply,) = yield from send(command(f"(-@expires_at:[-inf ({now}])"))
-    return rows_of(reply)
+def _alive() -> str:
+    """Write the condition of items that have not expired."""
+    return f"(-@expires_at:[-inf ({to_micros(datetime.now(UTC)) // 1000}])"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from math import inf, isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import AIMessage
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranking
 
+_log = logging.getLogger("langchain_workingmem")
 Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
 FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
 SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
@@ -42,20 +44,10 @@ _COMMON = 3  # characters of words that are everywhere
 _SAID = {"q", "a"}
 
 
-class Found(NamedTuple):
-    """A hit before its window and its size are known."""
-
-    ranked: Ranked
-    position: Position
-    said: tuple[str, str] = ("", "")  # who said what: of equal ones, one is a hit
-    relevance: float | None = None  # as a reranker has it
-
-
 def fetch_hits(state: MemoryState, query: Query, ranking: Ranking) -> Plan[RecallResult]:
     """Fetch what a search has found: the round trips of `read_hits`."""
     (hits,), page = yield from read_hits(state, query, ranking)
-    hits = yield from rerank(state.recalling, query, hits, page)
-    result = result_of(query, hits[: query.top_k], page, state.recalling.chunk_tokens)
+    result = yield from result_of(state.recalling, query, hits, page)
     shown = {*map(id, result.rows)}  # not the copies with excerpts
     yield from with_media(state, [row for row in page.rows.values() if id(row) in shown])
     return result
@@ -68,7 +60,7 @@ def messages_around(
     ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
     page = yield from read_page(state, ranked, window, user_id)
     yield from with_media(state, [*page.rows.values()])
-    return in_windows([Found(one, one[:2]) for one in ranked if one[:2] in page.rows], page, page.rows, page.rows)
+    return in_windows([one for one in ranked if one[:2] in page.rows], page, page.rows, page.rows)
 
 
 # ---------------------------------------------------------------------- reading
@@ -76,7 +68,7 @@ def messages_around(
 
 def read_hits(
     state: MemoryState, query: Query, *found: Iterable[Ranked], at_least: int = 0
-) -> Plan[tuple[list[list[Found]], Page]]:
+) -> Plan[tuple[list[list[Ranked]], Page]]:
     """Read the best of what searches have found, with what stands around them: one round trip, two more where a thread has expired."""
     picks = [picked(some, query, at_least) for some in found]
     page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
@@ -109,19 +101,23 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
     return taken
 
 
-def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Found]:
+def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Ranked]:
     """Return all hits, the best first; of messages with the same text only the newest counts, or one of a time that is asked for."""
-    found: dict[object, Found] = {}
+    found: dict[object, Ranked] = {}
     for one in ranked:
         row = page.rows.get(one[:2])
         # a vector may be one of another text: it outlives a thread that expires, and is deleted in a step behind the message
-        if row is None or count_tokens(text := words_in_row(row)) != one.tokens:
+        if row is None or count_tokens(words_in_row(row)) != one.tokens:
             continue
-        hit = Found(one, one[:2], (row.role, text.strip()))
-        known = found.setdefault(hit.said, hit)
-        if not known.ranked.timely and page.rows[known.position].record["at"] < row.record["at"]:
-            found[hit.said] = hit._replace(ranked=known.ranked)
+        known = found.setdefault(said := said_in(row), one)
+        if not known.timely and page.rows[known[:2]].record["at"] < row.record["at"]:
+            found[said] = known._replace(thread=one.thread, seq=one.seq)
     return list(found.values())
+
+
+def said_in(row: StoredMessage) -> tuple[str, str]:
+    """Return who said what in a row: of equal ones, one is a hit."""
+    return row.role, words_in_row(row).strip()
 
 
 def words_in_row(row: StoredMessage) -> str:
@@ -203,7 +199,7 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
 # ---------------------------------------------------------------------- the caller's reranker
 
 
-def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Page) -> Plan[list[Found]]:
+def _reranked(options: RecallOptions, query: Query, hits: Sequence[Ranked], page: Page) -> Plan[list[Ranked]]:
     """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns what it was not given."""
     if options.reranker is None or not hits:
         return [*hits]
@@ -211,15 +207,15 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
 
     hits = hits[: query.fetched]
     # with what was said before: an answer is understood with its question
-    found = RecallResult(hits=[as_hit(hit, page, page.windows[hit.position][0][::-1], (), page.rows) for hit in hits])
+    found = [as_hit(hit, page, page.windows[hit[:2]][0][::-1], (), page.rows) for hit in hits]
     size = sum(len(str(row.record["data"]["content"])) for row in page.rows.values())
-    documents = yield from compute(found.to_documents, size)
+    documents = yield from compute(RecallResult(hits=found).to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from calls.rerank(options.reranker, query.text, documents, seconds)
-    by_id = {(hit.thread_id, hit.message.id): one for hit, one in zip(found.hits, hits, strict=True)}
+    by_id = {(one.thread_id, one.message.id): hit for one, hit in zip(found, hits, strict=True)}
     scores: dict[Any, Any] = {}
-    for one in returned:
-        metadata = getattr(one, "metadata", {})
+    for document in returned:
+        metadata = getattr(document, "metadata", {})
         id = (metadata.get("thread_id", ""), metadata.get("message_id"))
         if id not in by_id:
             raise ModelError(
@@ -227,48 +223,62 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], page: Pa
                 remedy="return some of the documents that it was given, with their metadata",
             )
         scores.setdefault(id, metadata.get("relevance_score"))  # most rerankers of LangChain use this name
-    known = all(isinstance(score, Real) and isfinite(score) for score in scores.values())
-    return [by_id[id]._replace(relevance=float(score) if known else None) for id, score in scores.items()]
+    if all(isinstance(score, Real) and isfinite(score) for score in scores.values()):
+        return [by_id[id]._replace(score=float(score)) for id, score in scores.items()]
+    return [by_id[id] for id in scores]
 
 
 # ---------------------------------------------------------------------- the result
 
 
-def result_of(query: Query, hits: Sequence[Found], page: Page, chunk_tokens: int) -> RecallResult:
-    """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
+def result_of(
+    options: RecallOptions, query: Query, hits: Sequence[Ranked], page: Page, *, forgives: bool = False
+) -> Plan[RecallResult]:
+    """Build the result: hits, as the reranker orders them, with their windows, cut to the budget, and all messages in order of time.
+
+    A reranker that fails is logged and left out if this `forgives`.
+    """
+    try:
+        hits = (yield from _reranked(options, query, hits, page))[: query.top_k]
+    except ModelError as error:
+        if not forgives:
+            raise
+        _log.warning("%s; this turn goes on without it", error)
+        hits = hits[: query.top_k]
     if query.max_tokens is None:
         return in_windows(hits, page, page.rows, page.rows)
     sizes, cut = sized(query, hits, page)
-    hits = [hit for hit in hits if hit.position in sizes]
-    return in_windows(hits, page, _shortened(query, hits, page, cut, chunk_tokens) if cut else page.rows, sizes)
+    hits = [hit for hit in hits if hit[:2] in sizes]
+    rows = _shortened(query, hits, page, cut, options.chunk_tokens) if cut else page.rows
+    return in_windows(hits, page, rows, sizes)
 
 
 def in_windows(
-    hits: Sequence[Found], page: Page, rows: Mapping[Position, StoredMessage], kept: Collection[Position]
+    hits: Sequence[Ranked], page: Page, rows: Mapping[Position, StoredMessage], kept: Collection[Position]
 ) -> RecallResult:
     """Build the result of hits with what is `kept` of their windows; `rows` hold excerpts of the messages."""
-    windows = list[tuple["Found", list["Position"], list["Position"]]]()
     said = {at: (row.record["type"], str(row.record["data"]["content"])) for at, row in page.rows.items()}
-    known = {said[hit.position]: hit.position for hit in hits}  # no message beside a hit repeats another hit
+    known = {said[hit[:2]]: hit[:2] for hit in hits}  # no message beside a hit repeats another hit
+    found, shown = list["RecallHit"](), set["Position"]()
     for hit in hits:
-        sides = ([at for at in side if known.get(said[at], at) == at] for side in page.windows[hit.position])
+        sides = ([at for at in side if known.get(said[at], at) == at] for side in page.windows[hit[:2]])
         front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
-        windows.append((hit, front[::-1], back))
-    runs = [[*front, hit.position, *back] for hit, front, back in windows]
-    ordered = [rows[at] for _, at in sorted((page.rows[at].record["at"], at) for at in {*chain(*runs)})]
-    return RecallResult(hits=[as_hit(hit, page, front, back, rows) for hit, front, back in windows], rows=ordered)
+        found.append(as_hit(hit, page, front[::-1], back, rows))
+        shown.update((hit[:2],), front, back)
+    ordered = [rows[at] for _, at in sorted((page.rows[at].record["at"], at) for at in shown)]
+    return RecallResult(hits=found, rows=ordered)
 
 
 def as_hit(
-    hit: Found, page: Page, front: Sequence[Position], back: Sequence[Position], rows: Mapping[Position, StoredMessage]
+    hit: Ranked, page: Page, front: Sequence[Position], back: Sequence[Position], rows: Mapping[Position, StoredMessage]
 ) -> RecallHit:
     """Build a hit with its window, in order; `rows` hold excerpts of its messages."""
     return RecallHit(
-        thread_id=rows[hit.position].thread_id,
-        score=hit.ranked.score if hit.relevance is None else hit.relevance,
-        similarity=min(hit.ranked.similarity, 1.0),  # long vectors by "ip" have more
-        thread_title=page.titles[hit.position[0]],
-        rows=[rows[at] for at in (*front, hit.position, *back)],
+        thread_id=rows[hit[:2]].thread_id,
+        score=hit.score,
+        similarity=min(hit.similarity, 1.0),  # long vectors by "ip" have more
+        thread_title=page.titles[hit.thread],
+        rows=[rows[at] for at in (*front, hit[:2], *back)],
         at=len(front),
     )
 
@@ -276,14 +286,14 @@ def as_hit(
 # ---------------------------------------------------------------------- the budget
 
 
-def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
+def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
     """Return how many tokens each message may take, until nothing more fits, and those of it that are too long.
 
     A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next hit. A turn takes all hits
     first, cut as short as may be, then what stands beside them, and shares out what is left: three parts for a hit, one for another.
     """
     left = query.max_tokens or 0
-    shares = {hit.position: _WEIGHT for hit in hits}
+    shares = {hit[:2]: _WEIGHT for hit in hits}
     sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
     runs = [(at, run) for at in shares for run in ([at], *page.windows[at])]
     if query.turn:
@@ -311,19 +321,19 @@ def sized(query: Query, hits: Sequence[Found], page: Page) -> tuple[dict[Positio
 
 
 def _shortened(
-    query: Query, hits: Sequence[Found], page: Page, cuts: Mapping[Position, int], chunk_tokens: int
+    query: Query, hits: Sequence[Ranked], page: Page, cuts: Mapping[Position, int], chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
     """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, after it the beginning."""
     rows = dict(page.rows)
-    by_position = {hit.position: hit for hit in hits}
-    fronts = {position for hit in hits for position in page.windows[hit.position][0]}
+    by_position = {hit[:2]: hit for hit in hits}
+    fronts = {position for hit in hits for position in page.windows[hit[:2]][0]}
     words = [word for word in words_of(query.text) if len(word) > _COMMON or not word.isascii()]
     for position, size in cuts.items():
         row = rows[position]
         message: BaseMessage = row.message
         start = end = len(row_text(row)) if position in fronts else 0
         if hit := by_position.get(position):
-            start, end = chunk_span(words_in_row(row), chunk_tokens, hit.ranked.chunk)
+            start, end = chunk_span(words_in_row(row), chunk_tokens, hit.chunk)
         names = attachments(message)
         text = excerpt(message_text(message), size - count_tokens("\n".join(names)), start, end, words)
         text = "\n".join([text, *(name for name in names if name not in text)])

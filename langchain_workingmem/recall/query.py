@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._redis.filters import DECLARED, check_declared, labels_of, metadata_filter
+from langchain_workingmem._redis.filters import DECLARED, Filter, check_declared, labels_of
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.queries import build_filter
 from langchain_workingmem._text.values import in_zone, to_micros
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from typing import Unpack
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._redis.filters import Filter
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.question import Span
 
@@ -41,7 +40,7 @@ SHARE = 4  # a hit takes at most this fraction of a budget, another message of i
 
 def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> Filter:
     """Return a filter of metadata; `OptionError` for a wrong operator, and for a key that neither option declares."""
-    wanted = metadata_filter(metadata)
+    wanted = Filter.of(metadata, "metadata")
     check_declared(wanted.keys, (*options.filterable, *thread_filters), DECLARED)
     return wanted
 

@@ -14,8 +14,7 @@ from langchain_workingmem._engine.plan import Plan, Spawn, send
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.queries import all_words, words_of
 from langchain_workingmem._text.unicode import asks, count_tokens
-from langchain_workingmem.errors import ModelError
-from langchain_workingmem.recall.hits import Position, read_hits, rerank, result_of, words_in_row
+from langchain_workingmem.recall.hits import Position, read_hits, result_of, said_in, words_in_row
 from langchain_workingmem.recall.ranking import ORDINARY
 from langchain_workingmem.recall.search import search
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import OnError
-    from langchain_workingmem.recall.hits import Found, Page
+    from langchain_workingmem.recall.hits import Page
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Numbers, Ranked, Ranking
 
@@ -68,21 +67,14 @@ def recall_for_turn(
     own, *more = (one.passing(some, page) for one, some in zip(gates, found, strict=True))
     # half of the hits, then those of the question with what it follows up, then the others
     half = (query.fetched + 1) // 2 if more else query.fetched
-    passed = dict[object, "Found"]()
+    passed = dict[object, "Ranked"]()
     for hit in chain(own[:half], *more, own[half:]):
-        passed.setdefault(hit.said, hit)
+        passed.setdefault(said_in(page.rows[hit[:2]]), hit)
     hits = [*passed.values()][: query.fetched]
     silent = None
     if floor and best and not hits:
         silent = "far" if max(one.similarity for one in best) < floor.shown else "ordinary"
-    if hits and query.reranked:
-        try:
-            hits = yield from rerank(state.recalling, query, hits, page)
-        except ModelError as error:
-            if on_error == "raise":
-                raise
-            _log.warning("%s; this turn goes on without it", error)
-    result = result_of(query, hits[: query.top_k], page, state.recalling.chunk_tokens)
+    result = yield from result_of(state.recalling, query, hits, page, forgives=on_error == "log")
     return replace(result, silent=silent) if silent else result
 
 
@@ -115,22 +107,22 @@ class Gate:
         kept = (ranking.similarities >= bar) | (ranking.timely == 1) | (bool(self.numbers) & (ranking.words > 0))
         return filterfalse(self.is_hidden, map(ranking.make, ranking.order[kept[ranking.order]].tolist()))
 
-    def passing(self, hits: Sequence[Found], page: Page) -> list[Found]:
+    def passing(self, hits: Sequence[Ranked], page: Page) -> list[Ranked]:
         """Return the hits that pass, those with a number of the question first."""
-        exact, passed = list["Found"](), list["Found"]()
+        exact, passed = list["Ranked"](), list["Ranked"]()
         left, shown, beside = self.guaranteed, set[Position](), set[Position]()
         for hit in hits:
-            window = {*chain(*page.windows[hit.position])}
-            is_apart = hit.position not in beside and shown.isdisjoint(window)
-            worded = self.numbers and hit.ranked.worded
-            if worded and not self.numbers.isdisjoint(all_words(words_in_row(page.rows[hit.position]))):
+            window = {*chain(*page.windows[hit[:2]])}
+            is_apart = hit[:2] not in beside and shown.isdisjoint(window)
+            worded = self.numbers and hit.worded
+            if worded and not self.numbers.isdisjoint(all_words(words_in_row(page.rows[hit[:2]]))):
                 exact.append(hit)
-            elif hit.ranked.similarity >= self.bar or hit.ranked.timely or (left > 0 and is_apart):
+            elif hit.similarity >= self.bar or hit.timely or (left > 0 and is_apart):
                 passed.append(hit)
             else:
                 continue
             left -= is_apart
-            shown.add(hit.position)
+            shown.add(hit[:2])
             beside |= window
         return exact + passed
 

@@ -1,8 +1,7 @@
-"""Messages that were stored elsewhere before, written with their times: clones, backfills, and the writer of imports."""
+"""Messages that were stored elsewhere before, written with their times: of clones, imports and checkpointers."""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -10,34 +9,30 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from langchain_core.messages import messages_from_dict
-
+from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, compute, send
-from langchain_workingmem._redis.codec import as_dict, as_messages, count_characters, draft_of, drafts, is_storable
+from langchain_workingmem._redis.codec import (
+    as_messages,
+    count_characters,
+    draft_of,
+    drafts,
+    is_storable,
+    read_rows,
+)
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import change_thread, check_owner
-from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import wrong_type
-from langchain_workingmem.errors import (
-    OptionError,
-    RedisConnectionError,
-    RedisReplyError,
-    ThreadExistsError,
-    ThreadNotFoundError,
-    WorkingMemError,
-)
-from langchain_workingmem.history.read import made, read_page
-from langchain_workingmem.history.save import write
+from langchain_workingmem.history.read import made
+from langchain_workingmem.history.save import vector_names, write
 from langchain_workingmem.models import BackfillReport
-from langchain_workingmem.threads.operations import in_pairs
-from langchain_workingmem.working_memory.store import NOTHING, find_scope_key, read_working_memory, write_revision
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointTuple
@@ -52,68 +47,119 @@ if TYPE_CHECKING:
 
 Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]  # one, or by the metadata of the checkpoints
 
-_log = logging.getLogger("langchain_workingmem")
 BATCH = 200  # messages of one step
 STEP_BYTES = 4 * 2**20  # of one step; a larger message goes alone
 CHANNEL = "messages"  # of the states of a checkpointer
 MOST = 1_000_000  # checkpoints that are listed; RedisSaver lists 10,000 unless it is asked for more
 
 
+# ---------------------------------------------------------------------- reading
+
+
+class Held(NamedTuple):
+    """A message that a thread holds."""
+
+    facts: Facts
+    row: StoredMessage
+    vectors: Sequence[bytes] | None  # None: Redis has evicted some
+
+
+def read_held(
+    state: MemoryState, thread_id: str, owner: str, chosen: Sequence[Facts], *, vectors: bool = True
+) -> Plan[list[Held]]:
+    """Read messages of a thread with their vectors, without what cannot be read. One round trip, two with media."""
+    keys = state.keys.of(thread_id)
+    names = {one.seq: vector_names(keys.vector, one) if vectors else [] for one in chosen}
+    reading = (("HGET", name, "vector") for some in names.values() for name in some)
+    tag, bodies, *found = yield from send(("HGET", keys.thread, "user"), ("HMGET", keys.messages, *names), *reading)
+    if tag is None:
+        raise errors.ThreadNotFoundError(thread_id)
+    check_owner(tag, thread_id, owner)
+    places = ((one.seq, one.upto, body) for one, body in zip(chosen, bodies, strict=True))
+    rows = {row.place: row for row in (yield from made(state, read_rows(places, thread_id)))}
+    waiting, held = iter(found), list[Held]()
+    for facts in chosen:
+        some = [*islice(waiting, len(names[facts.seq]))]
+        if facts.seq in rows:
+            held.append(Held(facts, rows[facts.seq], None if None in some else some))
+    return held
+
+
 # ---------------------------------------------------------------------- writing
 
 
 class Older(NamedTuple):
-    """A message to write, with its vectors and the digest of their settings."""
+    """A message to write, with its vectors and the digest of their settings; without settings it is embedded."""
 
     draft: Draft
     settings: str = ""
     vectors: Sequence[bytes] = ()
 
+    @classmethod
+    def of(cls, draft: Draft, settings: str, vectors: Sequence[bytes] | None) -> Older:
+        """Take vectors if there is one for each chunk."""
+        is_whole = vectors is not None and len(vectors) == len(draft.chunks)
+        return cls(draft, settings, vectors or ()) if is_whole else cls(draft)
+
 
 class Written(NamedTuple):
-    """What `write_older` has done."""
+    """What was added to a thread."""
 
     seqs: dict[str, int]  # of the messages that were new, by id
-    messages: int = 0  # how many were new
-    is_new: bool = False  # the thread
-    failure: Exception | None = None  # of the embedding model
+    messages: int  # how many were new
+    is_new: bool  # the thread
 
 
-def write_older(
-    state: MemoryState,
-    thread_id: str,
-    owner: str,
-    older: Iterable[Older],
-    *,
-    fields: Mapping[str, str] | None = None,
-    deleted: Sequence[str] = (),
-    created_at: str | None = None,
-    embeds: bool = False,
-) -> Plan[Written]:
-    """Add messages to a thread, in steps; what it has, or has deleted, stays as it is, and `deleted` ids are not taken.
+@dataclass(slots=True)
+class Writer:
+    """Adds messages to threads, and embeds those without vectors, until the model fails."""
 
-    With `fields` it is created, unless it exists; with `created_at` it must be the same at each step. `embeds`: messages without vectors
-    are embedded, until the model fails. A round trip for the thread, and one per 200 messages.
-    """
-    done = Written({})
-    if fields is not None:
-        with suppress(ThreadExistsError):
-            yield from change_thread(state, thread_id, owner, "create", repeats=True, set=in_pairs(fields))
-            done = Written({}, is_new=True)
-    guard: dict[str, Any] = {} if created_at is None else {"created_at": created_at, "exists": True}
-    for step in _steps(older):
-        ready, vectors = [one.draft for one in step], [vector for one in step for vector in one.vectors]
-        # other words of edited questions have the same ids
-        head = {**guard, "skip": True, "again": {one.id: True for one in ready if one.id in done.seqs} or None}
-        head["deleted"] = None if done.messages else deleted or None
-        given = None if embeds and done.failure is None else (step[0].settings, vectors)
-        found, failure = yield from write(state, ready, thread_id, owner, given, **head)
-        if found.get("gone"):
-            raise ThreadNotFoundError(thread_id)
-        new = found.get("new") or ()
-        seqs = done.seqs | {ready[at].id: found["seqs"][at] for at in new}
-        done = Written(seqs, done.messages + len(new), done.is_new, done.failure or failure)
-    return done
+    state: MemoryState
+    failure: Exception | None = None  # of the model
+
+    def add(
+        self,
+        thread_id: str,
+        owner: str,
+        older: Iterable[Older],
+        *,
+        fields: Mapping[str, str] | None = None,
+        deleted: Sequence[str] = (),
+        created_at: str | None = None,
+    ) -> Plan[Written]:
+        """Add messages to a thread, in steps; what it has, or has deleted, stays as it is, and `deleted` ids are not taken.
+
+        With `fields` it is created, unless it exists; with `created_at` it must be the same at each step.
+        A round trip for the thread, and one per 200 messages.
+        """
+        seqs, messages, is_new = dict[str, int](), 0, False
+        if fields is not None:
+            with suppress(errors.ThreadExistsError):
+                yield from change_thread(self.state, thread_id, owner, "create", repeats=True, set=fields)
+                is_new = True
+        guard: dict[str, Any] = {} if created_at is None else {"created_at": created_at, "exists": True}
+        for step in _steps(older):
+            ready, vectors = [one.draft for one in step], [vector for one in step for vector in one.vectors]
+            # other words of edited questions have the same ids
+            head = {**guard, "skip": True, "again": {one.id: True for one in ready if one.id in seqs} or None}
+            head["deleted"] = None if messages else deleted or None
+            settings = step[0].settings
+            given = (settings, vectors) if settings or self.failure is not None else None
+            found, failure = yield from write(self.state, ready, thread_id, owner, given, **head)
+            if found.get("gone"):
+                raise errors.ThreadNotFoundError(thread_id)
+            self.failure = self.failure or failure
+            new = found.get("new") or ()
+            seqs |= {ready[at].id: found["seqs"][at] for at in new}
+            messages += len(new)
+        return Written(seqs, messages, is_new)
+
+    def end(self) -> None:
+        """Raise the failure of the model."""
+        if self.failure is not None:
+            note = "everything is stored, some messages have no vectors yet: memory.recall.reindex() adds them"
+            self.failure.add_note(note)
+            raise self.failure
 
 
 def _steps(older: Iterable[Older]) -> Iterator[list[Older]]:
@@ -136,6 +182,36 @@ def _steps(older: Iterable[Older]) -> Iterator[list[Older]]:
         yield step
 
 
+def copy_messages(
+    core: Core, source: str, copy: Thread, chosen: Sequence[Facts]
+) -> Plan[tuple[dict[str, str], dict[str, int]]]:
+    """Copy messages of a thread; return their ids with those of the copies, and where these lie.
+
+    Source and copy may be in different slots of a cluster, so the messages pass through this process.
+    """
+    state, owner, writer = core.state, copy.user_id, Writer(core.state)
+    ids, seqs = dict[str, str](), dict[str, int]()
+    for start in range(0, len(chosen), BATCH):
+        held = yield from read_held(state, source, owner, chosen[start : start + BATCH])
+        ids |= {one.facts.id: core.new_id() for one in held}
+        size = count_characters(one.row.message for one in held)
+        older = yield from compute(partial(_copied, held, ids, state.recall), size)
+        written = yield from writer.add(copy.id, owner, older, created_at=str(to_micros(copy.created_at)))
+        seqs |= written.seqs
+    return ids, seqs
+
+
+def _copied(held: Iterable[Held], ids: Mapping[str, str], recall: RecallOptions | None) -> list[Older]:
+    older = []
+    for facts, row, vectors in held:
+        message = row.message.model_copy(update={"id": ids[facts.id]})
+        draft = draft_of(message, recall, structured=facts.is_structured)
+        draft.writer, draft.at = facts.writer, row.record["at"]
+        draft.words += "!" * facts.is_refused
+        older.append(Older.of(draft, facts.settings, vectors))
+    return older
+
+
 def name_thread(state: MemoryState, thread_id: str, owner: str, title: str, seq: int) -> Plan[None]:
     """Set the title that a model has made from a message, if that is there. Two round trips."""
     (found,) = yield from send(("ZRANGE", state.keys.of(thread_id).order, seq, seq, "BYSCORE"))
@@ -143,116 +219,100 @@ def name_thread(state: MemoryState, thread_id: str, owner: str, title: str, seq:
         yield from change_thread(state, thread_id, owner, "title", title=title, facts=facts.decode())
 
 
-# ---------------------------------------------------------------------- clones
-
-
-def copy_messages(
-    core: Core, source: str, copy: Thread, wanted: Mapping[str, Any], message_ids: Collection[str] | None
-) -> Plan[list[tuple[Facts, str, int]]]:
-    """Copy the messages of a thread that can be read; return what is known of each, and id and seq of its copy.
-
-    Source and copy may be in different slots of a cluster, so the messages pass through this process.
-    """
-    state, owner = core.state, copy.user_id
-    done: list[tuple[Facts, str, int]] = []
-    wanted = {**wanted, "limit": BATCH, "vectors": True}
-    while True:
-        page, _ = yield from read_page(state, source, owner, wanted)
-        if page.owner is None:
-            raise ThreadNotFoundError(source)
-        stored = {
-            facts.seq: (facts, [as_dict(one)[b"vector"] for one in vectors if one])  # some may be evicted
-            for facts, vectors in zip(page.facts, page.vectors, strict=True)
-            if message_ids is None or facts.id in message_ids
-        }
-        rows = yield from made(state, [row for row in page.rows() if row.place in stored])
-        copies = [(row, *stored[row.place], core.new_id()) for row in rows]
-        size = count_characters(row.message for row in rows)
-        older = yield from compute(partial(_copied, copies, state.recall), size)
-        created_at = str(to_micros(copy.created_at))
-        written = yield from write_older(state, copy.id, owner, older, created_at=created_at)
-        done += [(facts, id, written.seqs[id]) for _, facts, _, id in copies]
-        if len(page.facts) < BATCH:
-            return done
-        wanted["above"] = page.facts[-1].seq
-
-
-def _copied(
-    copies: Iterable[tuple[StoredMessage, Facts, list[bytes], str]], recall: RecallOptions | None
-) -> list[Older]:
-    older = []
-    for row, facts, vectors, id in copies:
-        draft = draft_of(row.message.model_copy(update={"id": id}), recall, structured=facts.is_structured)
-        draft.writer, draft.at = facts.writer, row.record["at"]
-        draft.words += "!" * facts.is_refused
-        is_whole = len(vectors) == len(draft.chunks)
-        older.append(Older(draft, facts.settings, vectors) if is_whole else Older(draft))
-    return older
-
-
-def copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -> Plan[None]:
-    """Copy the working memory of a thread, unless the copy was deleted meanwhile. Two round trips."""
-    current = yield from read_working_memory(state, source, owner)
-    if current.text:
-        scope_key = yield from find_scope_key(state, id, owner)
-        kept = current.kept and wing("keeping").moved(current.kept, source, id)
-        beside = ["kept", kept] if kept else None
-        yield from write_revision(state, scope_key, NOTHING, "clone", current.text, beside=beside, makes_thread=False)
-
-
 # ---------------------------------------------------------------------- checkpointers
 
 
+def own_method(saver: object, name: str) -> Any:
+    """Return a method of a checkpointer, None if it has none of its own."""
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    if not isinstance(saver, BaseCheckpointSaver):
+        raise wrong_type(saver, "checkpointer", "pass the checkpointer of your graph, such as InMemorySaver()")
+    return None if getattr(type(saver), name) is getattr(BaseCheckpointSaver, name) else getattr(saver, name)
+
+
+def check_saver(saver: object, method: str) -> Plan[None]:
+    """Raise `OptionError` for what is no checkpointer, and for sync callers if only async code can call the method.
+
+    Async callers need no async twin: without one, the method runs in a thread.
+    """
+    if own_method(saver, method) is None and own_method(saver, f"a{method}") is not None:
+
+        def refuse() -> None:
+            raise errors.OptionError(
+                f"{type(saver).__name__} has no {method}()", remedy="await the async twin of this call"
+            )
+
+        async def accept() -> None: ...
+
+        yield Call(refuse, accept)
+
+
+def _each(saver: Any, take: Callable[[CheckpointTuple], None], config: Any, **options: Any) -> Plan[None]:
+    """Give each checkpoint of a listing to `take`."""
+    alist = own_method(saver, "alist")
+
+    def listed() -> None:
+        for one in saver.list(config, **options):
+            take(one)
+
+    async def alisted() -> None:
+        async for one in alist(config, **options):
+            take(one)
+
+    yield Call(listed, alist and alisted)
+
+
 def backfill(
-    core: Core, saver: Saver, thread_ids: Iterable[str] | None, user_id: Owner, advance: Callable[[int, int], object]
+    state: MemoryState,
+    saver: Any,
+    thread_ids: Iterable[str] | None,
+    user_id: Owner,
+    advance: Callable[[int, int], object],
 ) -> Plan[BackfillReport]:
     """Plan `Threads.backfill`, and tell how many threads are done. A thread that cannot be stored is left."""
+    yield from check_saver(saver, "list")
     if not callable(user_id):
         check_id(user_id, "user_id")
     names = [*thread_ids] if thread_ids is not None else (yield from _threads_in(saver))
-    counts, left = Counter[str](), dict[str, str]()
-    failure: Exception | None = None  # of the embedding model, which is not asked again
+    counts, left, writer = Counter[str](), dict[str, str](), Writer(state)
     for number, name in enumerate(names):
         advance(number, len(names))
         found = Conversation(str(name))
         try:
-            yield from saver.each(found.add, {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
+            yield from _each(saver, found.add, {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
             about = {**found.metadata, "thread_id": found.thread_id}
             owner = user_id(about) if callable(user_id) and found.messages else user_id
             if owner is None or not found.messages:
                 counts["skipped"] += 1
                 continue
-            done = yield from _store(core.state, found, check_id(owner, "user_id"), embeds=failure is None)
-        except (RedisConnectionError, RedisReplyError):
+            new = yield from _store(writer, found, check_id(owner, "user_id"))
+        except (errors.RedisConnectionError, errors.RedisReplyError):
             raise
-        except WorkingMemError as error:
+        except errors.WorkingMemError as error:
             left[found.thread_id] = str(error)
             continue
-        failure = failure or done.failure
-        counts.update({"threads" if done.messages else "known": 1, "messages": done.messages})
+        counts.update({"threads" if new else "known": 1, "messages": new})
     advance(len(names), len(names))
-    if failure is not None:
-        note = "everything is stored, some messages have no vectors yet: memory.recall.reindex() adds them"
-        if core.on_error == "raise":
-            failure.add_note(note)
-            raise failure
-        _log.warning("%s; %s", failure, note)
+    writer.end()
     return BackfillReport(left=left, **counts)
 
 
-def _threads_in(saver: Saver) -> Plan[list[Any]]:
+def _threads_in(saver: Any) -> Plan[list[Any]]:
     """Return the ids of the threads of all checkpoints, without those of subgraphs; the one that was used last first."""
     found: list[Any] = []
-    yield from saver.each(lambda one: found.append(one.config["configurable"]), None, limit=MOST)
+    yield from _each(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST)
     if len(found) >= MOST:
-        raise OptionError(f"the checkpointer has {MOST:,} checkpoints or more", remedy="pass thread_ids, in parts")
+        raise errors.OptionError(
+            f"the checkpointer has {MOST:,} checkpoints or more", remedy="pass thread_ids, in parts"
+        )
     return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
 
 
-def _store(state: MemoryState, found: Conversation, owner: str, *, embeds: bool) -> Plan[Written]:
-    """Store what the thread lacks, at its end. A round trip, one for a new thread, and one per 200 messages."""
+def _store(writer: Writer, found: Conversation, owner: str) -> Plan[int]:
+    """Store what the thread lacks, at its end; return how many messages. As `Writer.add`, and one round trip more."""
     id, ids = check_id(found.thread_id, "thread_id"), [check_id(one.id, "message id") for one in found.messages]
-    keys = state.keys.of(id)
+    keys, recall = writer.state.keys.of(id), writer.state.recall
     (tag, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
     check_owner(tag, id, owner)
     held = [one is not None for one in stored]  # or deleted
@@ -260,16 +320,17 @@ def _store(state: MemoryState, found: Conversation, owner: str, *, embeds: bool)
     if not all(held[:known]) or (int(next_seq or 0) and not known):
         seen = f"of {len(held):,} messages memory lacks {len(held) - known:,}, which belong elsewhere or were deleted"
         remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
-        raise OptionError(seen, remedy=remedy)
+        raise errors.OptionError(seen, remedy=remedy)
     rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
-    began, older = found.times[ids[0]], list[Older]()
+    older = list[Older]()
     for start in range(0, len(rest), BATCH):
         some = rest[start : start + BATCH]
-        for draft in (yield from compute(partial(drafts, some, state.recall, str, answers), count_characters(some))):
+        for draft in (yield from compute(partial(drafts, some, recall, str, answers), count_characters(some))):
             draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
             older.append(Older(draft))
-    fields = {"created_at": str(began), "updated_at": str(began)} if rest else None
-    return (yield from write_older(state, id, owner, older, fields=fields, embeds=embeds))
+    began = str(found.times[ids[0]])
+    fields = {"created_at": began, "updated_at": began} if rest else None
+    return (yield from writer.add(id, owner, older, fields=fields)).messages
 
 
 @dataclass(slots=True)
@@ -296,60 +357,18 @@ class Conversation:
             self.messages = held
         first = self.messages[0].id if self.messages else None
         trimmed = next((at for at, message in enumerate(held) if message.id == first), 0)
-        if trimmed:
-            known = {message.id for message in self.messages}
-            self.messages[:0] = [message for message in held[:trimmed] if message.id not in known]
+        known = {message.id for message in self.messages}
+        self.messages[:0] = [message for message in held[:trimmed] if message.id not in known]
 
     def _messages_in(self, one: CheckpointTuple) -> list[BaseMessage]:
         """Return the messages of a state, each with an id."""
         try:
-            messages = as_messages([_revived(item) for item in one.checkpoint["channel_values"].get(CHANNEL) or []])
-        except (OptionError, ValueError) as error:
-            raise OptionError(f"its channel {CHANNEL!r} holds no messages ({error})", remedy="leave it out") from error
+            messages = as_messages(one.checkpoint["channel_values"].get(CHANNEL) or [])
+        except (errors.OptionError, ValueError) as error:
+            seen = f"its channel {CHANNEL!r} holds no messages ({error})"
+            raise errors.OptionError(seen, remedy="leave it out") from error
         for position, message in enumerate(messages):
             if not message.id:  # as in states that add_messages does not make
                 said = f"{self.thread_id}\0{position}\0{message.type}\0{message.content}"
                 message.id = sha256(said.encode(errors="surrogatepass")).hexdigest()[:32]
         return [*{message.id: message for message in messages if is_storable(message)}.values()]
-
-
-def _revived(item: Any) -> Any:
-    """Return the message that RedisSaver lists as LangChain's JSON of it; other items as they are."""
-    if isinstance(item, dict) and item.get("lc") == 1 and isinstance(item.get("kwargs"), dict):
-        return messages_from_dict([{"type": item["kwargs"].get("type"), "data": item["kwargs"]}])[0]
-    return item
-
-
-class Saver:
-    """A method of a checkpointer as plans use it, or its async twin. Its errors are raised in the plan."""
-
-    def __init__(self, saver: object, method: str, callers: tuple[str, str], *, is_async: bool) -> None:
-        """Raise `OptionError` for what is no checkpointer, and if it has the method only for the other of the callers."""
-        from langgraph.checkpoint.base import BaseCheckpointSaver
-
-        if not isinstance(saver, BaseCheckpointSaver):
-            raise wrong_type(saver, "checkpointer", "pass the checkpointer of your graph, such as InMemorySaver()")
-        names = method, f"a{method}"
-        has = [getattr(type(saver), name) is not getattr(BaseCheckpointSaver, name) for name in names]
-        if has[not is_async] and not has[is_async]:
-            other = f"call {callers[0]} in a thread" if is_async else f"await {callers[1]} in async code"
-            raise OptionError(f"{type(saver).__name__} has no {names[is_async]}()", remedy=other)
-        self._call: Any = getattr(saver, names[is_async])
-
-    def call(self, *arguments: Any) -> Plan[Any]:
-        """Call the method, and return what it returns."""
-        call = partial(self._call, *arguments)
-        return (yield from Call(call, call))
-
-    def each(self, take: Callable[[CheckpointTuple], None], config: Any, **options: Any) -> Plan[None]:
-        """Give each checkpoint of a listing to `take`."""
-
-        def listed() -> None:
-            for one in self._call(config, **options):
-                take(one)
-
-        async def alisted() -> None:
-            async for one in self._call(config, **options):
-                take(one)
-
-        yield from Call(listed, alisted)

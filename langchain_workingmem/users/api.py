@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
+from langchain_workingmem._engine.plan import Call, Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
-from langchain_workingmem._redis.scripts import DELETE, SWEEP, Script, sweep
+from langchain_workingmem._redis.scripts import Script, delete_from
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,
-    OptionError,
-    RedisCapabilityError,
-    RedisReplyError,
     ThreadNotFoundError,
     ThreadOwnershipError,
     UserDeletedError,
@@ -32,16 +29,16 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall.question import Authors
-from langchain_workingmem.threads.copies import Saver
-from langchain_workingmem.threads.operations import CURSOR, transfer
+from langchain_workingmem.threads.api import CURSOR, transfer
+from langchain_workingmem.threads.copies import check_saver, own_method
 from langchain_workingmem.usage.counting import count_command, read_usage
 from langchain_workingmem.users import archive
-from langchain_workingmem.working_memory.document import joined
+from langchain_workingmem.working_memory.document import parse_document
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
 TOMBSTONE = Script("tombstone")
 
 MOST = 10_000  # users of a page
-BATCH = 100  # threads that one round trip deletes
 LOOKS = 100  # at all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between looks
 
@@ -101,29 +97,22 @@ class Users(Operations):
 
     alist = twin(list)  # noqa: A003 - the method
 
-    def delete(self, user_id: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None) -> DeletionReport:
+    @operation
+    def delete(self, user_id: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Plan[DeletionReport]:
         """Delete the threads, messages, vectors, working memory and revisions of a user, and its files.
 
-        Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without
-        the indexes, until no key names the user: `verified`. The counts are of this call. During a deletion, every
-        write for the user raises `UserDeletedError`, in all processes. If it is interrupted, writes stay refused
-        until you call it again; a note on the error says so.
+        Memory looks through all keys, on every node and without the indexes, until no key names the user: `verified`.
+        Each thread disappears in one atomic step. The counts are of this call. During a deletion, every write for the
+        user raises `UserDeletedError`, in all processes. If it is interrupted, writes stay refused until you call it
+        again; a note on the error says so.
 
         `checkpointer`, that of your graphs: its checkpoints of the user's threads go first, each thread before its
-        memory. `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100
-        threads, two with `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database.
+        memory. `report.checkpoints` says "not implemented" if it cannot delete threads. For each look, two round trips
+        per 1,000 keys of the database; one per thread, two with `checkpointer`, and one per 500 vectors.
         """
-        return self._core.run(self._deletion(user_id, checkpointer, is_async=False))
+        return delete(self._core.state, user_id, self._core.new_id(), checkpointer)
 
-    async def adelete(self, user_id: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None) -> DeletionReport:
-        """Async twin of `delete`."""
-        return await self._core.arun(self._deletion(user_id, checkpointer, is_async=True))
-
-    def _deletion(self, user_id: str, checkpointer: Any, *, is_async: bool) -> Plan[DeletionReport]:
-        saver = None
-        if checkpointer is not None:
-            saver = Saver(checkpointer, "delete_thread", ("users.delete()", "users.adelete()"), is_async=is_async)
-        return delete(self._core.state, user_id, self._core.new_id(), saver)
+    adelete = twin(delete)
 
     @operation
     def merge(self, source: str, *, into: str) -> Plan[MergeReport]:
@@ -181,8 +170,9 @@ class Users(Operations):
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is
         missing, but no message that the thread has forgotten. A message that is older than the end of its thread is
         stored after it, with a time just after it. Vectors are used if this memory would make the same; other
-        messages are embedded at the end, if recall is on. One round trip per 200 threads, up to two per thread, one
-        per 200 messages, up to two per working memory.
+        messages are embedded, if recall is on; if the model fails, the rest is stored without vectors, then
+        `EmbeddingError` is raised. One round trip, and up to two per thread, one per 200 messages, up to two per
+        working memory.
         """
         return self._core.run(archive.load(self._core.state, records, user_id))
 
@@ -204,13 +194,14 @@ def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
     return TOMBSTONE.call(state.keys.of_user(user_id)[:1], *arguments)
 
 
-def delete(state: MemoryState, user_id: str, token: str, saver: Saver | None = None) -> Plan[DeletionReport]:
-    """Delete what a user has, then look through all keys until a look finds nothing; a tombstone refuses writers until then."""
+def delete(state: MemoryState, user_id: str, token: str, saver: Any = None) -> Plan[DeletionReport]:
+    """Look through all keys, and delete what a user has, until a look finds nothing; a tombstone refuses writers until then."""
     this = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
+    if saver is not None:
+        yield from check_saver(saver, "delete_thread")
     verified = False
     try:
         yield from send(_tombstone(state, user_id, "claim", "", token))
-        yield from this.delete_listed()
         for _ in range(LOOKS):
             verified = not (yield from this.look())
             if verified:
@@ -233,73 +224,44 @@ class _Deletion:
 
     state: MemoryState
     user_id: str
-    saver: Saver | None  # of the checkpoints that go with the threads
+    saver: Any  # of the checkpoints that go with the threads
     checkpoints: CheckpointsOutcome
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
 
-    def delete_listed(self) -> Plan[None]:
-        """Delete the threads that the index lists."""
-        try:
-            threads = yield from self.state.indexes.threads(self.user_id)
-        except (OptionError, RedisCapabilityError, RedisReplyError):  # no index, or no answer: `look` finds them
-            return
-        ids = [thread.id for thread in threads]
-        for start in range(0, len(ids), BATCH):
-            yield from self.delete_threads(ids[start : start + BATCH])
-
     def look(self) -> Plan[int]:
-        """Delete what names the user, without an index; return how much it was. Two round trips per 1,000 keys."""
+        """Delete what names the user, without an index; return how much it was."""
         keys, found, cursors = self.state.keys, 0, None
-        thread, vector = keys.thread_prefix.encode(), keys.vector_prefix.encode()
+        own, thread, vector = (one.encode() for one in (encode(self.user_id), keys.thread_prefix, keys.vector_prefix))
         while cursors != {}:
             seen, cursors = yield from scan(f"{keys.prefix}:*:{{*", cursors)
             # prefixes are compared whole: the pattern also takes keys of a Memory whose `key_prefix` begins with ours
-            named = yield from self.owned([key for key in seen if key.startswith((thread, vector))])
-            yield from self.delete_threads(list({keys.thread_of(key): None for key in named}))
+            asked = [key for key in seen if key.startswith((thread, vector))]
+            owners = (yield from attempt(*(("HGET", key, "user") for key in asked))) if asked else []
+            named = [key for key, owner in zip(asked, owners, strict=True) if owner == own]
+            for id in dict.fromkeys(map(keys.thread_of, named)):
+                yield from self.delete_thread(id, own)
             left = [("DEL", key) for key in named if key.startswith(vector)]  # of threads that have expired
             self.counts["vectors"] += sum((yield from send(*left))) if left else 0
             found += len(named)
-        return found + (yield from self.delete_beside_threads())
-
-    def owned(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
-        """Return those keys of threads and vectors that name the user. One round trip, none without keys."""
-        owners = (yield from attempt(*(("HGET", key, "user") for key in keys))) if keys else []
-        own = encode(self.user_id).encode()
-        return [key for key, owner in zip(keys, owners, strict=True) if owner == own]
-
-    def delete_threads(self, ids: Sequence[str]) -> Plan[None]:
-        """Delete threads, each in one atomic step, unless they have another owner by now."""
-        if not ids:
-            return
-        keys, owner = self.state.keys, encode(self.user_id)
-        if self.saver is not None:  # first: a deletion that is called again still knows the threads
-            try:
-                for key in (yield from self.owned([keys.of(id).thread.encode() for id in ids])):
-                    yield from self.saver.call(keys.thread_of(key))
-            except NotImplementedError:
-                self.checkpoints = "not implemented"
-        most = max(1, SWEEP // len(ids))
-        calls = [DELETE.on(keys.of(id), user=owner, what="thread", most=most, noted=True) for id in ids]
-        unfinished = []
-        for id, reply in zip(ids, (yield from send(*calls)), strict=True):
-            found = orjson.loads(reply[0])
-            if "deleted" in found:
-                named = {"messages": "deleted", "working_memories": "memories", "revisions": "revisions"}
-                self.counts.update(threads=1, **{name: found[reported] for name, reported in named.items()})
-            self.counts["vectors"] += found.get("vectors", 0)
-            if found.get("is_left"):
-                unfinished.append(id)
-        self.counts["vectors"] += yield from sweep(self.state, *unfinished)
-
-    def delete_beside_threads(self) -> Plan[int]:
-        """Delete the keys that are the user's own, also those of wings; return how many there were."""
-        keys = self.state.keys
         _, memory, revisions = keys.of_user(self.user_id)
         counting = ("EXISTS", memory), ("XLEN", revisions), ("ZCARD", keys.files_of_user(self.user_id)[1])
-        deleting = ("UNLINK", *keys.all_of_user(self.user_id))
-        *counted, number = yield from send(*counting, deleting, in_order=True)
+        *counted, number = yield from send(*counting, ("UNLINK", *keys.all_of_user(self.user_id)), in_order=True)
         self.counts.update(dict(zip(("working_memories", "revisions", "files"), counted, strict=True)))
-        return int(number)
+        return found + int(number)
+
+    def delete_thread(self, id: str, own: bytes) -> Plan[None]:
+        """Delete a thread in one atomic step, and before that its checkpoints, unless it has another owner by now."""
+        thread = self.state.keys.of(id).thread
+        if self.saver is not None and (yield from send(("HGET", thread, "user"))) == [own]:
+            call, acall = (own_method(self.saver, name) for name in ("delete_thread", "adelete_thread"))
+            try:
+                yield from Call(partial(call or self.saver.delete_thread, id), acall and partial(acall, id))
+            except NotImplementedError:
+                self.checkpoints = "not implemented"
+        with suppress(ThreadOwnershipError):
+            gone = yield from delete_from(self.state, id, self.user_id, what="thread", repeats=True, noted=True)
+            self.counts.update(threads="deleted" in gone, messages=gone.get("deleted", 0))
+            self.counts.update({name: gone.get(name, 0) for name in ("vectors", "working_memories", "revisions")})
 
 
 # ---------------------------------------------------------------------- merges
@@ -342,21 +304,28 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
 
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
     """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips."""
-    if state.working_memory is None:  # the stored one is merged all the same
-        state = copy(state)
-        state.working_memory = WorkingMemoryOptions(template="")
     _, memory, revisions = state.keys.of_user(source)
     usage = state.keys.usage_of_user(source)[1]
     (document, kept), taken = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
     if document and kept:  # values of rows come with these
         document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
+        guest = document.decode()
+        if state.working_memory is None:  # the stored one is merged all the same
+            is_text = not parse_document(guest)
+            state = copy(state)
+            state.working_memory = WorkingMemoryOptions(
+                template="" if is_text else None, schema=None if is_text else {"type": "object"}
+            )
+        form = state.remembering.format
         where = ScopeKey(state.keys.of_user(into), None, into)
 
         def join(text: str) -> str:
-            return joined(state.remembering.format, text, document.decode())
+            if form.is_empty(guest) or form.is_empty(text):
+                return guest if form.is_empty(text) else text
+            return text if form.is_foreign(text) or form.is_foreign(guest) else form.joined(text, guest)
 
-        yield from change_document(state, where, join, "merge", size=len(document))
+        yield from change_document(state, where, join, "merge")
         counts["working_memories"] += 1
     numbers = {name.decode(): int(number) for name, number in as_dict(taken).items()}
     counting = [count_command(state, into, numbers)] if numbers else []

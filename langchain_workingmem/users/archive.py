@@ -30,21 +30,19 @@ from pydantic import (
 )
 
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
-from langchain_workingmem._redis.codec import UNREADABLE, as_dict, drafts, is_storable
+from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_characters, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, decode, encode
+from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem._text.values import LATEST, from_micros, to_micros
 from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived.rows import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
-from langchain_workingmem.history.read import PageOfThread, made, page_command
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.recall.api import reindex_messages
-from langchain_workingmem.threads.copies import Older, name_thread, write_older
-from langchain_workingmem.threads.operations import read_thread, thread_fields
+from langchain_workingmem.threads.api import read_thread, thread_fields
+from langchain_workingmem.threads.copies import Older, Writer, name_thread, read_held
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
@@ -52,8 +50,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Step
     from langchain_workingmem._redis.codec import Draft
-    from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.threads.copies import Held
 
     # A part of an export: it gives records, and the parts that come next, before all others.
     Part: TypeAlias = "Plan[tuple[list[dict[str, Any]], list[Part]]]"
@@ -62,7 +60,7 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "langchain-workingmem", 1
 END = "end"  # kind of the last record, which says how many there are of each other one
 KEEP_ORDER, CUT = "keep the order of the export", "the archive is not whole"
-BATCH = 200  # messages or owners of one round trip
+BATCH = 200  # messages of one round trip
 
 
 def header(user_id: str | None = None) -> dict[str, Any]:
@@ -112,42 +110,38 @@ class _Export:
         """Return a thread and its working memory; nothing if it is deleted or has another owner by now."""
         keys = self.state.keys.of(id)
         hashes = (("HGETALL", key) for key in (keys.thread, keys.ids, keys.memory))
-        fields, ids, *stored = yield from send(*hashes, ("XRANGE", keys.revisions, "-", "+"))
+        sets = (("ZRANGE", key, 0, -1) for key in (keys.order, keys.superseded))
+        fields, ids, memory, order, others, revisions = yield from send(
+            *hashes, *sets, ("XRANGE", keys.revisions, "-", "+")
+        )
         thread = read_thread(id, fields)
         if thread is None or thread.user_id != self.user_id:
             return [], []
+        facts = sorted(
+            Facts.read(text.decode(), is_current=is_current)
+            for some, is_current in ((order, True), (others, False))
+            for text in some
+        )
         record: dict[str, Any] = {"kind": "thread", "id": id, "title": thread.title}
         record |= {"metadata": thread.metadata, "source_id": thread.source_id}
         record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
-        seqs = as_dict(ids)
         if source := as_dict(fields).get(b"title_source"):  # the seq of the message that a model has made it from
-            record["title_source"] = next((id.decode() for id, value in seqs.items() if source in value.split()), None)
-        if deleted := [id.decode() for id, value in seqs.items() if value.startswith(b"x")]:
+            record["title_source"] = next((one.id for one in facts if one.seq == int(source)), None)
+        if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
             record["deleted"] = deleted
-        return [record, *_memory_records(id, *stored)], [self.messages(id)]
+        return [record, *_memory_records(id, memory, revisions)], [self.messages(id, facts)]
 
-    def messages(self, id: str, above: int | None = None) -> Part:
-        """Return about 200 messages, the superseded ones where they were. One or two round trips."""
-        wanted = {"limit": BATCH, "above": above, "vectors": self.vectors}
-        wanted_too = {**wanted, "superseded": True}
-        replies = yield from send(*(page_command(self.state, id, None, one) for one in (wanted, wanted_too)))
-        pairs = zip(replies, (wanted, wanted_too), strict=True)
-        pages = [PageOfThread.read(reply, id, None, one) for reply, one in pairs]
-        if pages[0].owner != encode(self.user_id):  # deleted or transferred meanwhile
-            return [], []
-        end = min((page.facts[-1].seq for page in pages if len(page.facts) == BATCH), default=None)
-        rows = [row for page in pages for row in page.rows() if end is None or row.place <= end]
-        rows = yield from made(self.state, rows)
-        facts = {one.seq: one for page in pages for one in page.facts}
-        vectors = {one.seq: them for page in pages for one, them in zip(page.facts, page.vectors, strict=False)}
-
-        def records() -> list[dict[str, Any]]:
-            rows.sort(key=lambda row: row.place)
-            return [_message(row, facts[row.place], vectors.get(row.place, ())) for row in rows]
-
-        size = sum(len(str(row.record["data"]["content"])) for row in rows)
-        next_part = self.rows(id) if end is None else self.messages(id, end)
-        return (yield from compute(records, size)), [next_part]
+    def messages(self, id: str, facts: Sequence[Facts]) -> Part:
+        """Return 200 messages, the superseded ones where they were; nothing if the thread was given away or deleted."""
+        held: list[Held] = []
+        if facts:
+            try:
+                held = yield from read_held(self.state, id, self.user_id, facts[:BATCH], vectors=self.vectors)
+            except (ThreadNotFoundError, ThreadOwnershipError):
+                return [], []
+        size = count_characters(one.row.message for one in held)
+        records = yield from compute(lambda: [_message(one, vectors=self.vectors) for one in held], size)
+        return records, [self.messages(id, facts[BATCH:]) if facts[BATCH:] else self.rows(id)]
 
     def rows(self, id: str) -> Part:
         """Return what models have made of the messages. One round trip, two if there is something."""
@@ -155,7 +149,8 @@ class _Export:
         return [{"kind": "rows", "thread_id": id, "rows": found}] if found else [], []
 
 
-def _message(row: StoredMessage, facts: Facts, stored: Sequence[Any]) -> dict[str, Any]:
+def _message(held: Held, *, vectors: bool) -> dict[str, Any]:
+    facts, row, found = held
     # stored messages may hold NaN, which is not JSON
     message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
     record = {"kind": "message", "thread_id": row.thread_id, "stored_at": row.stored_at.isoformat(), "message": message}
@@ -166,10 +161,8 @@ def _message(row: StoredMessage, facts: Facts, stored: Sequence[Any]) -> dict[st
         "writer": facts.writer,
     }
     record |= {name: value for name, value in optional.items() if value}
-    vectors = [as_dict(one) for one in stored]
-    if facts.settings and all(vectors) and len(vectors) == int(facts.vectors.rpartition("/")[2]):  # none is evicted
-        data = [b64encode(vector[b"vector"]).decode() for vector in vectors]
-        record["vectors"] = {"settings": facts.settings, "data": data}
+    if vectors and facts.settings and found is not None:
+        record["vectors"] = {"settings": facts.settings, "data": [b64encode(one).decode() for one in found]}
     return record
 
 
@@ -195,9 +188,9 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
-    """Check all records, then write what is not stored yet, and embed messages without vectors."""
+    """Check all records, then write what is not stored yet."""
     check_list(source, "records", "dicts, such as map(json.loads, file)")
-    this = Import(state, "" if user_id is None else check_id(user_id, "user_id"))
+    this = Import(state, Writer(state), "" if user_id is None else check_id(user_id, "user_id"))
     records = yield from this.read_all(source)
     yield from this.check_owners()
     if this.files:
@@ -206,14 +199,8 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
         yield from state.indexes.setup()
     for record in records:
         yield from record.write(this)
-    try:
-        for thread_id in this.threads if state.recall is not None else ():
-            with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
-                yield from reindex_messages(state, this.owner, thread_id)
-    except NO_VECTORS as error:
-        error.add_note("everything is imported, some messages have no vectors yet: memory.recall.reindex() adds them")
-        raise
-    return ImportReport(user_id=this.owner, files_left=this.files_left, **this.counts)
+    this.writer.end()
+    return ImportReport(user_id=this.owner, files_left=this.files_left, unread=this.unread, **this.counts)
 
 
 @dataclass(slots=True)
@@ -221,6 +208,7 @@ class Import:
     """Checks records one by one, and has what they need to be written; it is the context of their models."""
 
     state: MemoryState
+    writer: Writer
     owner: str  # empty: the user whom the header names
     ends: bool | None = False  # there is a last record; None: it has come
     number: int = 0  # of the record that was read last
@@ -230,6 +218,7 @@ class Import:
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
+    unread: dict[str, str] = field(default_factory=dict)  # why an importer has left something out, by its name
 
     def read_all(self, source: Iterable[Any]) -> Plan[list[Any]]:
         """Check all records, and return them."""
@@ -268,6 +257,8 @@ class Import:
             if (promised := given.get("records")) != self.kinds:
                 raise OptionError(f"{CUT}: it had {promised}, there are {dict(self.kinds)}", remedy="export again")
             self.ends = None
+        elif kind == "unread":  # what an importer could not read
+            self.unread[str(given.get("name"))] = str(given.get("problem"))
         elif kind not in KINDS:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
@@ -283,16 +274,13 @@ class Import:
         return []
 
     def check_owners(self) -> Plan[None]:
-        """Raise `ThreadOwnershipError` when a thread has another owner. A round trip per 200 threads."""
-        names = list(self.threads)
-        for start in range(0, len(names), BATCH):
-            some = names[start : start + BATCH]
-            owners = yield from send(*(("HGET", self.state.keys.of(name).thread, "user") for name in some))
-            for name, owner in zip(some, owners, strict=True):
-                if owner is not None and decode(owner) != self.owner:
-                    error = ThreadOwnershipError(name, self.owner)
-                    error.add_note(f"record {self.threads[name]} names it; nothing was imported")
-                    raise error
+        """Raise `ThreadOwnershipError` when a thread has another owner. One round trip, none without threads."""
+        calls = [("HGET", self.state.keys.of(name).thread, "user") for name in self.threads]
+        for name, owner in zip(self.threads, (yield from send(*calls)) if calls else [], strict=True):
+            if owner is not None and decode(owner) != self.owner:
+                error = ThreadOwnershipError(name, self.owner)
+                error.add_note(f"record {self.threads[name]} names it; nothing was imported")
+                raise error
 
 
 def _refusal(number: int, error: Any) -> OptionError:
@@ -357,7 +345,7 @@ class _Thread(Record):
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         fields |= {name: str(one) for name, one in named.items()}
         older = [one.older(state) for one in self._messages]
-        done = yield from write_older(state, self.id, load.owner, older, fields=fields, deleted=self.deleted)
+        done = yield from load.writer.add(self.id, load.owner, older, fields=fields, deleted=self.deleted)
         load.counts.update(threads=int(done.is_new), dropped=self.dropped)
         load.counts.update(messages=done.messages, skipped=len(older) - done.messages)
         if made_title and (seq := done.seqs.get(self.title_source or "")) is not None:
@@ -408,10 +396,10 @@ class _Message(Record):
 
     def older(self, state: MemoryState) -> Older:
         """Return it for the writer, with its vectors if they are those that this memory would make."""
-        given, draft = self.vectors, self.message
+        given = self.vectors
         if given is None or self.superseded or given.settings != state.indexes.digest:
-            return Older(draft)
-        return Older(draft, given.settings, given.data) if len(given.data) == len(draft.chunks) else Older(draft)
+            return Older(self.message)
+        return Older.of(self.message, given.settings, given.data)
 
 
 class _Revision(Record):

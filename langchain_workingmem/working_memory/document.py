@@ -9,26 +9,12 @@ import json
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+import langchain_workingmem.working_memory.patch as patches
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem._text.values import TOO_DEEP, check_depth, parse_json, shown
+from langchain_workingmem._text.values import check_depth, parse_json, shown
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
-from langchain_workingmem.working_memory.patch import (
-    MOST_CHANGES,
-    append_patch,
-    append_text,
-    changed_fields,
-    changed_lines,
-    has_values,
-    is_same,
-    merge_patch,
-    merge_text,
-    patch_between,
-    paths,
-    shorten,
-    without_null,
-    without_path,
-)
-from langchain_workingmem.working_memory.schema import dump, plain, refusal, shaped
+from langchain_workingmem.working_memory.patch import is_same, named, shorten, without_path
+from langchain_workingmem.working_memory.schema import dump, plain, refusal, update_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +24,7 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["replace", "merge", "append"]
 
 MOST_QUOTED = 5  # lines that a refusal quotes
+MOST_CHANGES = 20  # that a description shows
 DEFAULT_TEMPLATE = """\
 # User information
 - **First name**:
@@ -65,32 +52,34 @@ class Read(NamedTuple):
 class TextFormat:
     """Markdown along a template, or, with an empty one, free text."""
 
-    def __init__(self, template: str, default_mode: Mode | None = None) -> None:
-        _check_mode(default_mode)
+    def __init__(self, template: str, default_mode: Mode | None = None, max_bytes: int | None = None) -> None:
         self.template = template
         self.name: Literal["markdown", "text"] = "markdown" if template.strip() else "text"
-        self.default_mode: Mode = default_mode or ("replace" if template.strip() else "append")
+        self.default_mode: Mode = self._mode(default_mode or ("replace" if template.strip() else "append"))
+        self._max_bytes = max_bytes
         self._blank = {"", *map(_squeezed, template.splitlines())}
 
     def read(self, document: str) -> Read:
         """Read a document."""
-        return Read(document, all("".join(line.split()) in self._blank for line in document.splitlines()))
+        return Read(document, self.is_empty(document))
 
     def is_empty(self, document: str) -> bool:
         """Tell whether a document holds nothing, or only lines of the template."""
-        return self.read(document).is_empty
+        return all(_squeezed(line) in self._blank for line in document.splitlines())
+
+    def is_foreign(self, document: str) -> bool:
+        """Tell whether a document was written along a schema; free text takes anything."""
+        return self.name == "markdown" and isinstance(parse_json(document), dict)
 
     def apply(self, current: str, content: Any, mode: Mode | None, *, seen: str | None = None) -> str:
         """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased.
 
         `seen`: the older version for which a whole text was made. What it changes of that is applied to the document, line by line.
         """
-        _check_mode(mode)
-        chosen = mode or self.default_mode
+        chosen = self._mode(mode or self.default_mode)
         if not isinstance(content, str):
-            raise refusal(
-                f"working memory is text here, and the update is of type {type(content).__name__}", "pass a str"
-            )
+            seen_type = type(content).__name__
+            raise refusal(f"working memory is text here, and the update is of type {seen_type}", "pass a str")
         if mode != "replace" and not content.strip():
             raise refusal("the update is empty", "send its whole text, or clear it on purpose")
         if mode != "replace" and self.is_empty(content):
@@ -101,11 +90,18 @@ class TextFormat:
                 "send the template filled with all of it, or clear it on purpose",
             )
         if chosen == "append":
-            return append_text(current, content)
-        return content if seen is None else merge_text(self._or_template(seen), self._or_template(current), content)
+            content = patches.append_text(current, content)
+        elif seen is not None:
+            content = patches.merge_text(self._or_template(seen), self._or_template(current), content)
+        return check_size(content, self._max_bytes)
 
     def _or_template(self, document: str) -> str:
         return document if document.strip() else self.template
+
+    def _mode(self, mode: Mode) -> Mode:
+        if mode == "merge":
+            raise OptionError("mode='merge' needs a schema", remedy="use 'replace' or 'append' for Markdown and text")
+        return mode
 
     def edit(self, current: str, edits: Iterable[tuple[str, str]], *, erases: bool = False) -> str:
         """Replace each `find`, which must occur exactly once; an empty memory is edited as its template.
@@ -116,27 +112,48 @@ class TextFormat:
         before = text = self._or_template(current)
         for find, replace in edits:
             at = text.find(find) if find else -1
-            if at < 0 or text.find(find, at + 1) >= 0:  # `count` misses overlaps
-                raise _misquoted(find, 0 if at < 0 else max(2, text.count(find)), before)
+            if at < 0:
+                raise refusal(f"{shown(find)} does not stand in working memory", "quote the text exactly as it is")
+            if at != text.rfind(find):
+                lines = [f"\n    {shorten(line)}" for line in before.splitlines() if find.splitlines()[0] in line]
+                remedy = "quote more of the text around it, so that it is unique. It stands in:"
+                raise refusal(
+                    f"{shown(find)} stands more than once in working memory", remedy + "".join(lines[:MOST_QUOTED])
+                )
             is_whole = replace.endswith("\n") or text[at + len(replace) :][:1] in ("", "\n")
             if not (is_whole and replace.startswith(find) and text.startswith(replace, at)):
                 text = text[:at] + replace + text[at + len(find) :]
         if not erases and self.is_empty(text) and not self.is_empty(before):
             raise refusal("the edit would erase everything that is known", "clear it on purpose instead")
-        return current if text == before else text
+        return current if text == before else check_size(text, self._max_bytes)
 
     def lost(self, before: str, after: str) -> list[str]:
         """Return the lines that an update would take away, if they are more than half of those that are known.
 
         A line stays if another one with its label has a value.
         """
-        lines = after.splitlines()
-        kept, labels = {*map(_squeezed, lines)}, {_label(line) for line in lines if _value(line)}
+        kept = {_squeezed(line) for line in after.splitlines()}
+        labels = {label for label, value in map(_labelled, after.splitlines()) if value}
         known = [line for line in before.splitlines() if _squeezed(line) not in self._blank]
-        gone = [
-            line for line in known if _squeezed(line) not in kept and (not _label(line) or _label(line) not in labels)
-        ]
+        gone = [line for line in known if _squeezed(line) not in kept and _labelled(line)[0] not in labels]
         return gone if len(gone) > max(1, len(known) / 2) else []
+
+    def changes(self, before: str, after: str) -> list[str]:
+        """Describe what an update has changed; an empty memory is compared as its template, whose lines are not stored."""
+        lines = patches.changed_lines(before or self.template, after)
+        return [line for line in lines if before or line[0] == "+"]
+
+    def joined(self, user: str, guest: str) -> str:
+        """Return the user's document with the lines that only the guest's has; a label without a value takes the guest's."""
+        if self.name == "text":
+            return self.apply(user, guest, "append")
+        theirs = {_labelled(line)[0]: line for line in guest.splitlines()}
+        lines = []
+        for line in user.splitlines():
+            label, value = _labelled(line)
+            other = theirs.pop(label, line)
+            lines.append(line if value else other)
+        return check_size("\n".join([*lines, *theirs.values()]), self._max_bytes)
 
 
 class JsonFormat:
@@ -152,7 +169,7 @@ class JsonFormat:
     @cached_property
     def described(self) -> str:
         """The schema of an update, as JSON for a prompt."""
-        return json.dumps(shaped(self.schema.json_schema, is_tool=False), ensure_ascii=False)
+        return json.dumps(update_schema(self.schema.json_schema), ensure_ascii=False)
 
     def read(self, document: str) -> Read:
         """Read a document."""
@@ -167,6 +184,10 @@ class JsonFormat:
         """Tell whether a document holds nothing."""
         return not document
 
+    def is_foreign(self, document: str) -> bool:
+        """Tell whether a document was written in another format."""
+        return bool(document) and not isinstance(parse_json(document), dict)
+
     def apply(
         self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = (), *, seen: str | None = None
     ) -> str:
@@ -174,42 +195,47 @@ class JsonFormat:
         chosen = mode or self.default_mode
         patch = self.schema.patch(_as_object(content))
         if chosen == "replace" and patch and seen is not None and seen != current:  # what it changes of that one
-            chosen, patch = "merge", patch_between(reduce(without_path, clear, parse_document(seen)), patch)
+            patch = patches.patch_between(reduce(without_path, clear, parse_document(seen)), patch)
+            chosen = "merge"
         if chosen == "replace" and (patch or not clear):
             after = patch
         else:
-            merge = append_patch if chosen == "append" else merge_patch
+            merge = patches.append_patch if chosen == "append" else patches.merge_patch
             after = merge(reduce(without_path, clear, _load(current)), patch)
         # a single null deletes one field, which is fine unless the schema has only one
         is_wide = len(patch) != 1 or len(self.schema.fields) == 1
-        if mode != "replace" and current and not clear and is_wide and not has_values(after):
+        has_values = any(value not in (None, {}) for _, value in named(after))
+        if mode != "replace" and current and not clear and is_wide and not has_values:
             raise refusal(
                 "the update would set everything that is known to null",
                 "send only the fields that are new or different, or clear it on purpose",
             )
+        if not after:
+            return ""
+        text = check_size(dump(after), self._max_bytes)  # before it is validated, which may take long
         if current and is_same(after, parse_json(current)):
             return current  # `after` may have another order of keys
-        return self._store(after)
+        self.schema.validate(after)
+        return text
 
     def remark(self, patch: Mapping[str, Any], clear: Iterable[str], before: str) -> str:
-        """Report what an update could not do: fields to clear that do not exist, and fields that the schema does not have."""
-        remarks, document = [], parse_document(before)
-        missing = [repr(name) for name in dict.fromkeys(clear) if name and without_path(document, name) is document]
-        if missing:
-            fields = shorten(", ".join(paths(document)))
-            rest = f"; the fields were {fields}" if fields else ""
-            remarks.append(f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}")
-        if unknown := [repr(key) for key in patch if not self.schema.patch({key: 0})]:
-            known, names = shorten(", ".join(self.schema.fields)), shorten(", ".join(unknown))
-            remarks.append(f"The schema has no {names}, so nothing was stored of it; its fields are {known}")
-        return "\n".join(remarks)
+        """Name the fields of an update that the schema does not have, or under which nothing is stored that could be cleared."""
+        document = parse_document(before)
+        absent = [f"the schema has no {key!r}" for key in patch if not self.schema.patch({key: 0})]
+        absent += [
+            f"nothing is stored under {one!r}" for one in clear if one and without_path(document, one) is document
+        ]
+        known = dict.fromkeys([*self.schema.fields, *(name for name, _ in named(document))])
+        return f"But {shorten(', '.join(absent))}; the fields are {shorten(', '.join(known))}" if absent else ""
 
-    def _store(self, document: dict[str, Any]) -> str:
-        if not document:
-            return ""
-        text = check_size(dump(document), self._max_bytes)  # before it is validated, which may take long
-        self.schema.validate(document)
-        return text
+    def changes(self, before: str, after: str) -> list[str]:
+        """Describe what an update has changed."""
+        return patches.changed_fields(parse_document(before), parse_document(after))
+
+    def joined(self, user: str, guest: str) -> str:
+        """Return the user's document with the fields that only the guest's has, or that are null in the user's."""
+        ours = patches.without_padding(parse_document(user))
+        return self.apply(user, patches.merge_patch(parse_document(guest), ours), "replace")
 
 
 Format: TypeAlias = TextFormat | JsonFormat
@@ -219,45 +245,11 @@ def describe_change(form: Format, before: str, after: str) -> str:
     """Tell a model what its update has changed, one line for each field or line."""
     if before == after:
         return "The update holds nothing new, so nothing was changed."
-    if isinstance(form, JsonFormat):
-        lines = changed_fields(parse_document(before), parse_document(after))
-    else:  # an empty memory is compared as its template, whose lines are not stored
-        lines = [line for line in changed_lines(before or form.template, after) if before or line[0] == "+"]
+    lines = form.changes(before, after)
     if not lines:
         return "Working memory is updated; only blanks or the order of its parts are different."
     more = [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
     return "\n".join(["Working memory is updated:", *map(shorten, lines[:MOST_CHANGES]), *more])
-
-
-def joined(form: Format, user: str, guest: str) -> str:
-    """Return the user's document with what only the guest's has; one of another kind than the user's adds nothing.
-
-    Fields are merged, and those of the user win unless they are null. Raises `WorkingMemoryValidationError` if a schema refuses the result.
-    """
-    if form.is_empty(guest) or form.is_empty(user):
-        return guest if form.is_empty(user) else user
-    ours, theirs = parse_json(user), parse_json(guest)
-    if isinstance(ours, dict) != isinstance(theirs, dict):
-        return user
-    if not isinstance(ours, dict):
-        return _joined_text(user, guest)
-    found = merge_patch(theirs, without_null(ours))
-    if is_same(found, ours):
-        return user
-    return form.apply("", found, "replace") if isinstance(form, JsonFormat) else dump(found)
-
-
-def _joined_text(user: str, guest: str) -> str:
-    """Add the lines that the user's text lacks; a label without a value takes that of the guest."""
-    lines, fresh = user.splitlines(), list[str]()
-    places = {_label(line): at for at, line in enumerate(lines) if _label(line)}
-    for line in guest.splitlines():
-        at = places.get(_label(line))
-        if at is not None and not _value(lines[at]):
-            lines[at] = line
-        elif at is None and line.strip() and line not in lines:
-            fresh.append(line)
-    return "\n".join([*lines, *fresh]) if places or not fresh else append_text(user, "\n".join(fresh))
 
 
 def unwrapped(text: str) -> str:
@@ -313,41 +305,19 @@ def _load(text: str) -> dict[str, Any]:
 
 def _as_object(content: Any) -> dict[str, Any]:
     try:
-        found = plain(json.loads(check_depth(content)) if isinstance(content, str) else content)
-    except (ValueError, RuntimeError) as error:  # of JSON, of Pydantic, and of Python where it has no end
-        reason = TOO_DEEP if isinstance(error, RecursionError) else error
-        raise refusal(f"the update is not JSON ({reason})", "send JSON values") from error
+        found = json.loads(check_depth(content)) if isinstance(content, str) else plain(content)
+    except (ValueError, RuntimeError) as error:  # of JSON, and of Pydantic
+        raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
     if not isinstance(found, dict):
-        raise refusal(
-            f"working memory is an object here, and the update is of type {type(content).__name__}", "pass a dict"
-        )
+        seen = f"working memory is an object here, and the update is of type {type(content).__name__}"
+        raise refusal(seen, "pass a dict")
     return found
-
-
-def _check_mode(mode: Mode | None) -> None:
-    if mode == "merge":
-        raise OptionError("mode='merge' needs a schema", remedy="use 'replace' or 'append' for Markdown and text")
-
-
-def _misquoted(find: str, times: int, text: str) -> WorkingMemoryValidationError:
-    seen, remedy, quoted = "`find` is empty", "quote the text that is to be replaced", ""
-    if times:
-        seen, remedy = f"{shown(find)} stands {times} times in working memory", "quote more of the text around it"
-        lines = [line for line in text.splitlines() if find.splitlines()[0] in line][:MOST_QUOTED]
-        quoted = ", so that it is unique. It stands in:" + "".join(f"\n    {shorten(line)}" for line in lines)
-    elif find:
-        seen, remedy = f"{shown(find)} does not stand in working memory", "quote the text exactly as it is"
-    return refusal(f"{seen}: {remedy}{quoted}", remedy)
 
 
 def _squeezed(line: str) -> str:
     return "".join(line.split())
 
 
-def _label(line: str) -> str:
-    label, colon, _ = line.partition(":")
-    return label.strip() if colon else ""
-
-
-def _value(line: str) -> str:
-    return line.partition(":")[2].strip("*_ \t")
+def _labelled(line: str) -> tuple[str, str]:
+    label, _, value = line.partition(":")
+    return label.strip(), value.strip("*_ \t")

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 MOST_CONFLICTS = 5  # that a refusal shows
-MOST_CHANGES = 20  # that a description shows
 
 
 def shorten(text: str, width: int = 200) -> str:
@@ -63,17 +62,12 @@ def patch_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, An
     return found
 
 
-def without_padding(patch: dict[str, Any]) -> dict[str, Any]:
-    """Remove what a model fills a form with: null, empty texts, lists and objects; inside of lists only null of a field."""
-    lean = {key: without_padding(value) if isinstance(value, dict) else value for key, value in patch.items()}
-    return {key: without_null(value) for key, value in lean.items() if value not in (None, "", [], {})}
-
-
-def without_null(value: Any) -> Any:
-    """Remove fields that are null."""
+def without_padding(value: Any) -> Any:
+    """Remove fields that a model fills a form with: null, empty texts, lists and objects."""
     if isinstance(value, dict):
-        return {key: without_null(item) for key, item in value.items() if item is not None}
-    return [without_null(item) for item in value] if isinstance(value, list) else value
+        lean = {key: without_padding(one) for key, one in value.items()}
+        return {key: one for key, one in lean.items() if one not in (None, "", [], {})}
+    return [without_padding(one) for one in value] if isinstance(value, list) else value
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -81,17 +75,13 @@ def is_same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def has_values(document: Any) -> bool:
-    """Tell whether an object holds anything but null and empty objects."""
-    return any(map(has_values, document.values())) if isinstance(document, dict) else document is not None
-
-
-def paths(document: Any, parents: str = "") -> list[str]:
-    """List the dotted names of all values in an object, nested objects included."""
-    found = []
+def named(document: Any, parents: str = "") -> Iterator[tuple[str, Any]]:
+    """List the values of an object by their dotted names, in nested objects those that have none inside."""
     for key, value in document.items() if isinstance(document, dict) else ():
-        found += [f"{parents}{key}", *paths(value, f"{parents}{key}.")]
-    return found
+        if isinstance(value, dict) and value:
+            yield from named(value, f"{parents}{key}.")
+        else:
+            yield f"{parents}{key}", value
 
 
 def without_path(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -151,10 +141,10 @@ def merge_text(seen: str, current: str, sent: str) -> str:
         one, other = now.get(place, before), own.get(place, before)
         if one in (before, other):
             merged += other
-        elif other == before:
-            merged += one
         elif place % 2 == 0:
             merged += [*one, *(line for line in other if line not in one or not line.strip())]
+        elif other == before:
+            merged += one
         else:
             conflicts.append(("\n".join(one), "\n".join(other)))
     if conflicts:
@@ -166,13 +156,13 @@ def _changes(base: Sequence[str], text: list[str]) -> dict[int, list[str]]:
     """Return the lines that a text has instead: of line n at 2 * n + 1, and those that are inserted before it at 2 * n."""
     found: dict[int, list[str]] = {}
     for kind, start, end, first, last in SequenceMatcher(None, base, text).get_opcodes():
+        if kind == "equal":
+            continue
         if kind == "insert":
             found[2 * start] = text[first:last]
-        elif (
-            end - start == last - first and kind != "equal"
-        ):  # line by line, so that others may change the lines beside one
+        elif end - start == last - first:  # line by line, so that others may change the lines beside one
             found |= {2 * (start + at) + 1: [line] for at, line in enumerate(text[first:last])}
-        elif kind != "equal":
+        else:
             found |= {place: [] for place in range(2 * start + 1, 2 * end, 2)}
             found[2 * start + 1] = text[first:last]
     return found
@@ -192,16 +182,14 @@ def changed_lines(before: str, after: str) -> list[str]:
     return [f"{line[0]} {line[1:]}" for line in found if line[0] in "+-" and line[1:].strip()]
 
 
-def changed_fields(before: dict[str, Any], after: dict[str, Any], parents: str = "") -> list[str]:
+def changed_fields(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """Describe what has changed in an object, one line for each value."""
-    found = []
-    for key in {**after, **before}:
-        old, new = before.get(key), after.get(key)
-        if old != new and {type(old), type(new)} <= {dict, type(None)}:
-            found += changed_fields(old or {}, new or {}, f"{parents}{key}.")
-        elif not is_same(old, new):
-            found.append(f"{parents}{key}: {_as_text(new)} (was {_as_text(old)})")
-    return found
+    old, new = dict(named(before)), dict(named(after))
+    return [
+        f"{name}: {_as_text(new.get(name))} (was {_as_text(old.get(name))})"
+        for name in {**new, **old}
+        if not is_same(old.get(name), new.get(name))
+    ]
 
 
 def _as_text(value: Any) -> str:

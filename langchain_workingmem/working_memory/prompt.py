@@ -10,7 +10,7 @@ import orjson
 
 from langchain_workingmem._text.messages import opening_tag
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem._text.values import from_micros, parse_json, to_minute
+from langchain_workingmem._text.values import from_micros, to_minute
 from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:
@@ -76,13 +76,7 @@ def working_memory_block(
     ]
     if options.show_since and current.kept:
         lines += ["<known_since>", escape(visible(_days(current.kept, zone)), quote=False), "</known_since>"]
-    may_be_foreign = isinstance(current.value, str) if form.name == "json" else text.startswith("{")
-    if (
-        update
-        and may_be_foreign
-        and form.name != "text"
-        and isinstance(parse_json(text), dict) != (form.name == "json")
-    ):
+    if update and form.is_foreign(text):
         lines.append(_OTHER_FORM)
     return "\n".join([*lines, "</working_memory>"])
 

@@ -1,16 +1,20 @@
-"""Plans of working memory: read it, compute the change, and write it once, unless another writer was faster."""
+"""Working memory: the facts that an agent keeps about its user or task.
+
+A plan reads the document, computes the change, and writes it, unless another writer was faster. Then it begins again.
+"""
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import orjson
 
-from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep, compute, jittered, send
+from langchain_workingmem._engine.plan import Plan, Sleep, compute, jittered, send
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.scripts import (
     READING,
@@ -24,24 +28,25 @@ from langchain_workingmem._redis.scripts import (
 )
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.values import from_micros, to_micros
-from langchain_workingmem.checks import at_least
+from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import (
     IdError,
-    OutcomeUnknownError,
     ReadOnlyError,
+    RevisionNotFoundError,
     ThreadExistsError,
     ThreadNotFoundError,
     UserDeletedError,
     WorkingMemoryConflictError,
 )
 from langchain_workingmem.models import WorkingMemoryState
-from langchain_workingmem.working_memory.document import check_size
+from langchain_workingmem.working_memory.document import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import KeeperReport
     from langchain_workingmem.options import WorkingMemoryOptions
 
 _log = logging.getLogger("langchain_workingmem")
@@ -145,12 +150,11 @@ def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str 
 
 
 def revisions_of(
-    state: MemoryState, thread_id: str | None, user_id: str | None, limit: int
+    state: MemoryState, scope_key: ScopeKey, limit: int, *, newest: str = "+", oldest: str = "-"
 ) -> Plan[list[WorkingMemoryState]]:
-    """Read the kept revisions, the newest first. One round trip."""
-    at_least(limit, 1, "limit")
-    scope_key = yield from find_scope_key(state, thread_id, user_id)
-    replies = yield from send(*read_commands(scope_key, "XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit))
+    """Read kept revisions, the newest first. One round trip."""
+    asked = read_commands(scope_key, "XREVRANGE", scope_key.keys[-1], newest, oldest, "COUNT", limit)
+    replies = yield from send(*asked)
     if scope_key.thread_id is not None:
         _check_owner(scope_key, replies)
     return [state_of(state, scope_key, as_dict(fields)) for _, fields in replies[0]]
@@ -160,44 +164,40 @@ def revisions_of(
 
 
 def change_document(
-    state: MemoryState, scope_key: ScopeKey, make: Change, origin: str, *, size: int, expected: int | None = None
+    state: MemoryState, scope_key: ScopeKey, make: Change, origin: str, *, expected: int | None = None
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
-    """Change working memory, and return the states before and after; `size`: characters of the update.
+    """Change working memory, and return the states before and after.
 
-    Two round trips without concurrent writers. When another writer was faster, the change is made again on what the refusal returned,
-    or on what is read after a pause; after `ATTEMPTS` times, and at once with `expected`: `WorkingMemoryConflictError`.
+    Two round trips without concurrent writers, two more to make a missing thread. When another writer was faster, the change is made again
+    on what the refusal returned, or on what is read after a pause; after `ATTEMPTS` times, and at once with `expected`:
+    `WorkingMemoryConflictError`.
     """
     before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
     seen = before.revision
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
             raise WorkingMemoryConflictError(expected=expected, actual=before.revision)
-        document = yield from make_document(state, partial(make, before.text), size + len(before.text))
+        document = yield from compute(partial(make, before.text), COST * len(before.text))
         if document == before.text:
             return before, before
-        is_written, row = yield from write_revision(state, scope_key, version_of(before), origin, document)
-        if is_written:
-            if b"kept" in row:  # so that what was set now has its own time
+        head = {"expected": version_of(before), "keep": state.remembering.revisions}
+        try:
+            status, row = yield from run_memory(state, scope_key, **head, origin=origin, document=document)
+        except ThreadNotFoundError as error:
+            # the thread's first message is still to come; a thread without an owner owns itself
+            with suppress(ThreadExistsError):  # a concurrent first message created it
+                yield from change_thread(state, error.thread_id, scope_key.user_id or error.thread_id, "create")
+            continue
+        after = state_of(state, scope_key, row)
+        if status == "written":
+            if after.kept is not None:  # so that what was set now has its own time
                 yield from wing("keeping").renew_later(state, scope_key)
-            return before, state_of(state, scope_key, row)
-        seen, before = before.revision, state_of(state, scope_key, row)
+            return before, after
+        seen, before = before.revision, after
         if expected is None and attempt % 2 == 0:
             yield pause_after(attempt)
             before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
     raise WorkingMemoryConflictError(expected=seen, actual=before.revision)
-
-
-def size_of(content: Any) -> int:
-    """Return about how many characters an update has."""
-    try:
-        return len(content if isinstance(content, str) else repr(content))
-    except (RecursionError, ValueError):  # it is no JSON, as the update will say
-        return 0
-
-
-def make_document(state: MemoryState, make: Callable[[], str], size: int) -> Plan[str]:
-    """Make a document, of `size` characters, without blocking an event loop; `WorkingMemoryValidationError` if it is too large."""
-    return check_size((yield from compute(make, COST * size)), state.remembering.max_bytes)
 
 
 def pause_after(attempt: int) -> Sleep:
@@ -216,73 +216,171 @@ def check_writable(state: MemoryState) -> WorkingMemoryOptions:
     return options
 
 
-# ---------------------------------------------------------------------- writing
-
-
 def version_of(found: WorkingMemoryState) -> str:
     """Return what the script compares: the revision and its time, since revisions restart when a memory is deleted."""
     return f"{found.revision}@{to_micros(found.updated_at) if found.updated_at else ''}"
 
 
-def write_revision(
-    state: MemoryState,
-    scope_key: ScopeKey,
-    expected: str | None,
-    origin: str,
-    document: str,
-    *,
-    beside: list[str] | None = None,
-    makes_thread: bool = True,
-) -> Plan[tuple[bool, Row]]:
-    """Write working memory unless it is another version than `expected`; return whether it is written, and what there is now.
-
-    One round trip, two more to make a missing thread. A call with `expected` whose reply was lost is sent again, because the script finds
-    what it has written; `OutcomeUnknownError` when that is not kept any more. `beside` is another field, and its value.
-    """
-    keep, failures = state.remembering.revisions, 0
-    head: Any = {"expected": expected, "keep": keep, "origin": origin, "document": document, "beside": beside}
-    while True:
-        try:
-            status, row = yield from run_memory(
-                state, scope_key, **head, is_repeated=failures > 0 or None, at_most_once=True
-            )
-            break
-        except OutcomeUnknownError as error:
-            if expected is None or failures >= error.repeats:
-                raise
-            yield Sleep(PAUSES[failures])
-            failures += 1
-        except ThreadNotFoundError as error:
-            if not document:
-                return True, {}
-            if not makes_thread:
-                raise
-            # the thread's first message is still to come; a thread without an owner owns itself
-            with suppress(ThreadExistsError):  # a concurrent first message created it
-                yield from change_thread(state, error.thread_id, scope_key.user_id or error.thread_id, "create")
-            makes_thread = False
-    if status == "unknown":
-        raise OutcomeUnknownError(
-            "the reply to an update of working memory was lost, and the revision that it may have made is not kept any more",
-            remedy="read working memory, and repeat the update if it is missing",
-        )
-    return status == "written", row
-
-
-def run_memory(
-    state: MemoryState, scope_key: ScopeKey, *, at_most_once: bool = False, **head: Any
-) -> Plan[tuple[str, Row]]:
+def run_memory(state: MemoryState, scope_key: ScopeKey, **head: Any) -> Plan[tuple[str, Row]]:
     """Run `memory.lua`; return its status, and the memory. One round trip. Raises `ThreadNotFoundError`, `UserDeletedError`."""
     thread_id, user_id = scope_key.thread_id, scope_key.user_id
     call = MEMORY.on(scope_key.keys, user=owner_tag(user_id), ttl=state.ttl_ms, **head)
     if thread_id is None:
-        ((found, row),) = yield from send(call, at_most_once=at_most_once)
+        ((found, row),) = yield from send(call)
         status = orjson.loads(found)["status"]
         if status == "deleted":
             raise UserDeletedError(user_id or "")
         return status, as_dict(row)
     # a deletion of the owner finds what is written here: the thread goes with all that it has
-    (reply, row), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=at_most_once)
+    (reply, row), deleted = yield from guarded_write(state, thread_id, [user_id], call)
     if deleted is not None:
         raise deleted
     return reply["status"], as_dict(row)
+
+
+# ---------------------------------------------------------------------- what programs call
+
+
+class WorkingMemory(Operations):
+    """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
+
+    The scope of the options says which id counts: `user_id` for the memory of a user, `thread_id` for that of a
+    conversation. In user scope, a call with only a thread_id costs one more round trip, to find the thread's owner.
+    In thread scope, a thread of another user raises `ThreadOwnershipError`.
+    """
+
+    @property
+    def format(self) -> Literal["markdown", "json", "text"]:
+        """Return the format: Markdown along a template, JSON along a schema, or free text."""
+        return self._core.state.remembering.format.name
+
+    @property
+    def template(self) -> str | None:
+        """Return the Markdown template; None with a schema or free text."""
+        return getattr(self._core.state.remembering.format, "template", None) or None
+
+    @property
+    def schema(self) -> Any:
+        """Return the schema as it was passed, None without one."""
+        return self._core.state.remembering.schema
+
+    @operation
+    def get(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
+        """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip.
+
+        With a keeper the state also tells of each value since when it holds, by which messages, and what held before: `since(path)`,
+        `sources(path)`, `history(path)`. Three round trips then.
+        """
+        state = self._core.state
+        if state.remembering.keeper is None:
+            return read_working_memory(state, thread_id, user_id)
+        reading: Plan[WorkingMemoryState] = wing("keeping").read(state, thread_id, user_id)
+        return reading
+
+    aget = twin(get)
+
+    @operation
+    def update(
+        self,
+        content: Any,
+        *,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        mode: Mode | None = None,
+        expected_revision: int | None = None,
+    ) -> Plan[WorkingMemoryState]:
+        """Update working memory and return its new state; an update that changes nothing makes no revision.
+
+        With a schema `content` is a dict, an instance of the schema or JSON; else text. Modes: "merge" (RFC 7396: null
+        deletes, arrays are replaced), "append" (arrays grow without repetitions, text grows by a block), "replace";
+        None takes the mode of the options. The result is validated before it is stored. Unless "replace" is passed, an
+        update that would erase everything (the bare template, empty text, nulls only) is refused.
+        Atomic: a concurrent write is merged, not lost. Two round trips without concurrent writers. Errors:
+        `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or
+        after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. An update whose reply was lost is sent
+        again: it changes nothing if it was stored. If another writer followed meanwhile, it is made again on what there is now.
+        """
+        state = self._core.state
+        check_writable(state)
+        if mode is not None:
+            one_of(mode, get_args(Mode), "mode")
+        if expected_revision is not None:
+            at_least(expected_revision, 0, "expected_revision")
+
+        def change(text: str) -> str:
+            return state.remembering.format.apply(text, content, mode)
+
+        scope_key = yield from find_scope_key(state, thread_id, user_id)
+        _, after = yield from change_document(state, scope_key, change, "update", expected=expected_revision)
+        return after
+
+    aupdate = twin(update)
+
+    @operation
+    def clear(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
+        """Empty working memory; `revert` restores it. Two round trips, one if it is empty."""
+        state = self._core.state
+        check_writable(state)
+        scope_key = yield from find_scope_key(state, thread_id, user_id)
+        _, after = yield from change_document(state, scope_key, lambda _: "", "clear")
+        return after
+
+    aclear = twin(clear)
+
+    @operation
+    def revisions(
+        self, *, thread_id: str | None = None, user_id: str | None = None, limit: int = 20
+    ) -> Plan[list[WorkingMemoryState]]:
+        """Return the kept revisions, the present one first, with time and origin. One round trip."""
+        at_least(limit, 1, "limit")
+        scope_key = yield from find_scope_key(self._core.state, thread_id, user_id)
+        return (yield from revisions_of(self._core.state, scope_key, limit))
+
+    arevisions = twin(revisions)
+
+    @operation
+    def revert(
+        self, revision: int, *, thread_id: str | None = None, user_id: str | None = None
+    ) -> Plan[WorkingMemoryState]:
+        """Store an old revision, byte for byte, as a new one. Three round trips. Raises `RevisionNotFoundError`.
+
+        One of another format, from before the options changed, is the document again: `value` is its text, and agents are
+        asked to bring it into the present format.
+        """
+        state = self._core.state
+        check_writable(state)
+        at_least(revision, 1, "revision")
+        scope_key = yield from find_scope_key(state, thread_id, user_id)
+        found = yield from revisions_of(state, scope_key, 1, newest=f"{revision}-0", oldest=f"{revision}-0")
+        if not found:
+            raise RevisionNotFoundError(revision)
+        _, after = yield from change_document(state, scope_key, lambda _: found[0].text, "revert")
+        return after
+
+    arevert = twin(revert)
+
+    @operation
+    def undo(self, path: str, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
+        """Take back what was said last about one value, and return the new state: what was said before holds again, to any depth.
+
+        It needs a keeper; `OptionError` names the paths that exist. About nine round trips.
+        """
+        check_writable(self._core.state)
+        undoing: Plan[WorkingMemoryState] = wing("keeping").undo(self._core.state, thread_id, user_id, path)
+        return undoing
+
+    aundo = twin(undo)
+
+    @operation
+    def keep(self, thread_id: str, *, user_id: str | None = None) -> Plan[KeeperReport]:
+        """Let the keeper read now what it has not read of a thread, and return working memory with what the keeper has taken.
+
+        It needs `WorkingMemoryOptions(keeper=...)`. It is safe to call this anywhere, at the same time, and again: while another process
+        reads the thread, it waits. It also reads a turn that has no answer yet. Each call of the model is about at most 10,000 tokens of
+        messages. If the model fails, or gives no usable answer in three attempts, this is logged, the messages wait, and `last_error`
+        says why. About eight round trips for each call of the model, and eight more.
+        """
+        keeping: Plan[KeeperReport] = wing("keeping").keep(self._core.state, thread_id, user_id)
+        return keeping
+
+    akeep = twin(keep)

@@ -168,7 +168,7 @@ PARTS = (
     "langchain_workingmem.threads.api.Threads",
     "langchain_workingmem.history.api.History",
     "langchain_workingmem.recall.api.Recall",
-    "langchain_workingmem.working_memory.api.WorkingMemory",
+    "langchain_workingmem.working_memory.store.WorkingMemory",
     "langchain_workingmem.files.api.Files",
     "langchain_workingmem.observations.api.Observations",
 )

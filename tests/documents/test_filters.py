@@ -50,7 +50,6 @@ VALUE: dict[str, Any] = {
         {"age": {"$gt": 29, "$lt": 30.5}},
         {"score": {"$gt": "4.4"}},
         {"day": {"$gt": "2026-11-19", "$lt": "2027"}},
-        {"age": {"$lt": 10**400}},
         {"tags": {"$eq": ("a", 1)}},
         {"$or": [{"name": "x"}, {"$not": {"age": {"$in": [1, 2]}}}]},
     ],
@@ -73,7 +72,6 @@ def test_a_value_passes(wanted: dict[str, Any]) -> None:
         {"age": {"$ne": 30}},
         {"missing": {"$gt": 0}},
         {"name": {"$gt": 5}},
-        {"age": {"$gt": math.nan}},
         {"age": {"$gt": 29, "$lt": 30}},
     ],
 )
@@ -117,9 +115,8 @@ def test_an_unknown_operator_is_refused_with_those_that_exist(wanted: dict[str, 
         ({"a": {"$lte": [1]}}, "use a number or a text"),
         ({"a": {"$not": 5}}, r"use operators, such as \{'\$gt': 3\}"),
         ({"a": {"$not": {}}}, r"use operators, such as \{'\$gt': 3\}"),
-        ({"a": {"$not": {"b": 1}}}, r"use one of \$eq, \$ne"),
+        ({"a": {"$gt": math.nan}}, "use strings, numbers, booleans"),
         ({"a": {"$eq": b"1"}}, "use strings, numbers, booleans"),
-        ({"a": {"$eq": {1: 1}}}, "use strings, numbers, booleans"),
     ],
 )
 def test_a_wrong_operand_is_refused_with_the_right_one(wanted: dict[str, Any], remedy: str) -> None:
@@ -128,41 +125,30 @@ def test_a_wrong_operand_is_refused_with_the_right_one(wanted: dict[str, Any], r
     assert "metadata" in str(caught.value)
 
 
-def nested(levels: int, value: Any) -> Any:
-    return value if levels == 0 else {"a": nested(levels - 1, value)}
-
-
 ENDLESS: dict[str, Any] = {}
 ENDLESS["a"] = ENDLESS
 
 
 @pytest.mark.parametrize(
-    ("largest", "larger", "seen"),
+    ("wanted", "seen"),
     [
-        ({str(key): 1 for key in range(1000)}, {str(key): 1 for key in range(1001)}, "1,000 values: name fewer"),
-        ({"a": {"$in": [1] * 1000}}, {"a": {"$in": [1] * 1001}}, "1,000 values: name fewer"),
-        ({"a": {"$nin": [[]] * 500}, "b": [{}] * 500}, {"a": {"$nin": [[]] * 500}, "b": [{}] * 501}, "1,000 values"),
-        (nested(8, 1), nested(9, 1), "8 levels: put fewer dicts and lists inside each other"),
-        ({"a.b.c.d.e.f.g": {"$gt": 1}}, {"a.b.c.d.e.f.g.h": {"$gt": 1}}, "8 levels"),
-        ({"a": {"$eq": [[[[[[[1]]]]]]]}}, {"a": {"$eq": [[[[[[[[1]]]]]]]]}}, "8 levels"),
-        ({"$not": nested(7, 1)}, {"$not": {"$not": nested(7, 1)}}, "8 levels"),
-        ({}, ENDLESS, "8 levels"),
-        ({}, {"." * 10**7: 1}, "8 levels"),
-        ({}, {"$or": [{}] * 10**5}, "1,000 values"),
-        ({}, {"a": {f"${at}": 1 for at in range(10**6)}}, "1,000 values"),
-        ({}, {"a": {"$not": dict.fromkeys(range(10**6))}}, "key of type int"),
+        ({"a": {"$in": ["x" * 50_000]}}, "metadata has more than 50,000 characters as JSON: name fewer values"),
+        ({str(key): 1 for key in range(10**6)}, "name fewer values"),
+        ({"." * 10**7: 1}, "name fewer values"),
+        ({"$or": [{}] * 10**5}, "name fewer values"),
+        (ENDLESS, "metadata is not JSON"),
+        ({"a": {"$not": dict.fromkeys(range(10**6))}}, "name fewer values"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_a_filter_has_limits_and_costs_no_more_beyond_them(largest: Any, larger: Any, seen: str) -> None:
-    Filter.of(largest)
+def test_a_filter_has_a_limit_and_costs_no_more_beyond_it(wanted: Any, seen: str) -> None:
     began = time.thread_time()
     with pytest.raises(OptionError, match=seen):
-        Filter.of(larger, "metadata")
-    assert time.thread_time() - began < 0.05
+        Filter.of(wanted, "metadata")
+    assert time.thread_time() - began < 0.1
 
 
-@pytest.mark.parametrize("wanted", ["a", [("a", 1)], {1: "a"}])
+@pytest.mark.parametrize("wanted", ["a", [("a", 1)], [], ""])
 def test_what_is_no_filter_is_refused(wanted: Any) -> None:
     with pytest.raises(OptionError, match=r"filter"):
         Filter.of(wanted)

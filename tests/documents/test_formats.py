@@ -119,8 +119,6 @@ class Names(RootModel[list[str]]):
         {"type": "string"},
         {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
         {"name": "string"},
-        {"type": "object", "properties": {}},
-        {"type": "object", "additionalProperties": False},
         Empty,
         Nothing,
         Hollow,
@@ -234,7 +232,7 @@ def test_an_edit_of_what_stands_twice_quotes_the_lines_and_asks_for_more(markdow
     with pytest.raises(WorkingMemoryValidationError) as caught:
         markdown.edit(FILLED, [("- **", "x")])
     message = str(caught.value)
-    assert "2 times" in message
+    assert "more than once" in message
     assert "quote more" in message
     assert "- **Name**: Ann" in message
     assert "- **City**: Ulm" in message
@@ -302,7 +300,7 @@ def test_fields_are_deleted_by_their_dotted_names(person: JsonFormat) -> None:
 def test_clearing_what_is_not_there_changes_nothing_and_names_what_is(person: JsonFormat, path: str) -> None:
     document = json.dumps(ANN)
     assert person.apply(document, {}, None, [path]) == document
-    assert ("name, home, home.city, home.street, pets" in person.remark({}, ["name", path], document)) is bool(path)
+    assert ("name, home, pets, home.city, home.street" in person.remark({}, ["name", path], document)) is bool(path)
 
 
 @pytest.mark.parametrize("stored", ["# User\n- Ann", "[1]", "3"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langchain_workingmem import LocalEmbeddings, Memory, OptionError, RecallOptions, embeddings
-from langchain_workingmem.embeddings import embeddings_by_name
+from langchain_workingmem.embeddings import embedding_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +113,7 @@ def test_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "Local", "openai", "openai:", "text-embedding-3-small"])
 def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
     with pytest.raises(OptionError, match="'local', 'multilingual' or 'provider:model'"):
-        embeddings_by_name(name)
+        embedding_model(name)
 
 
 def test_an_unknown_name_is_refused_when_the_memory_is_made() -> None:
@@ -123,7 +123,7 @@ def test_an_unknown_name_is_refused_when_the_memory_is_made() -> None:
 
 def test_openai_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    made = embeddings_by_name("openai:text-embedding-3-large")
+    made = embedding_model("openai:text-embedding-3-large")
     assert type(made).__name__ == "OpenAIEmbeddings"
     assert getattr(made, "model", None) == "text-embedding-3-large"
 

@@ -255,9 +255,9 @@ OPERATIONS: dict[str, Operation] = {
     "threads.backfill": Operation(_backfill, start_from_nothing),
     "working_memory.update": Operation(lambda c: c.memory.working_memory.update(f"likes {c.secret}", **c.ids), note),
     "working_memory.get": Operation(lambda c: c.memory.working_memory.get(**c.ids), note),
-    "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note, at_most_once=True),
+    "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note),
     "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
-    "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note, at_most_once=True),
+    "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note),
     "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, user_id=c.user), talk),
     "working_memory.undo": Operation(
         lambda c: c.memory.working_memory.undo(kept_path(c), **c.ids),

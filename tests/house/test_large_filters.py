@@ -20,7 +20,7 @@ MANY, LONG = 60, 900
 DOCUMENT = {"x": ["1"] * LONG, "y": "z"}
 FILTERS: dict[str, dict[str, Any]] = {
     "many operators in a list": {"x": [{"$gte": 1}] * (LONG - 1) + [{"$gt": 1}]},
-    "many texts": {"y": {"$nin": [f"{at:0100}" for at in range(999)]}, "x": {"$gt": 1}},
+    "many texts": {"y": {"$nin": [f"{at:040}" for at in range(999)]}, "x": {"$gt": 1}},
     "many numbers": {"y": {"$nin": [*range(999)]}, "x": {"$gt": 1}},
 }
 

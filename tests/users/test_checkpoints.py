@@ -15,7 +15,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, UserDeletedError
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.threads.copies import Saver
 from langchain_workingmem.users import api
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
@@ -78,12 +77,12 @@ def test_a_checkpointer_that_fails_half_way_leaves_what_a_second_call_needs(benc
     with pytest.raises(OSError, match="database of the checkpoints") as failure:
         delete(memory, "maya", checkpointer=saver)
     assert "not finished" in failure.value.__notes__[0]
-    assert memory.threads.list(user_id="maya").total == 3
+    assert memory.threads.list(user_id="maya").total == 2
     with pytest.raises(UserDeletedError):
         memory.history.append([HumanMessage("x")], thread_id="maya 0", user_id="maya")
     saver.left = 9
     report = delete(memory, "maya", checkpointer=saver)
-    assert (report.threads, report.verified, report.checkpoints) == (3, True, "deleted")
+    assert (report.threads, report.verified, report.checkpoints) == (2, True, "deleted")
     assert set(saver.storage) == {"jonas 0", "jonas 1", "jonas 2"}
 
 
@@ -91,12 +90,7 @@ def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: 
     for after in count():
         saver = InMemorySaver()
         memory, _, _ = talk(bench, saver, threads=2, key_prefix=f"{bench.prefix}-{after}")
-        plan = api.delete(
-            memory._core.state,
-            "maya",
-            "a deletion",
-            Saver(saver, "delete_thread", ("", ""), is_async=False),
-        )
+        plan = api.delete(memory._core.state, "maya", "a deletion", saver)
         try:
             memory._core.run(cut(plan, after))
         except CrashError:
@@ -117,19 +111,22 @@ def test_the_checkpoints_of_a_thread_that_was_handed_over_stay(bench: Bench) -> 
     assert set(saver.storage) == {"maya 1", "jonas 0", "jonas 1", "jonas 2"}
 
 
-def test_a_checkpointer_of_the_other_kind_of_code_is_refused_before_anything_is_deleted(bench: Bench) -> None:
+def test_a_checkpointer_of_async_code_is_refused_in_sync_code_before_anything_is_deleted(bench: Bench) -> None:
     class OnlyAsync(BaseCheckpointSaver[str]):
         async def adelete_thread(self, thread_id: str) -> None: ...
 
     class OnlySync(BaseCheckpointSaver[str]):
-        def delete_thread(self, thread_id: str) -> None: ...
+        def delete_thread(self, thread_id: str) -> None:
+            gone.append(thread_id)
 
+    gone: list[str] = []
     memory, _, _ = talk(bench, None, threads=1)
-    with pytest.raises(OptionError, match=r"OnlyAsync has no delete_thread.*await users.adelete"):
+    with pytest.raises(OptionError, match=r"OnlyAsync has no delete_thread.*await the async twin"):
         memory.users.delete("maya", checkpointer=OnlyAsync())
-    with pytest.raises(OptionError, match=r"OnlySync has no adelete_thread.*call users.delete\(\) in a thread"):
-        asyncio.run(memory.users.adelete("maya", checkpointer=OnlySync()))
     anything: Any = True
     with pytest.raises(OptionError, match="checkpointer is of type bool: pass the checkpointer of your graph"):
         memory.users.delete("maya", checkpointer=anything)
     assert memory.threads.list(user_id="maya").total == 1
+    memory.history.append([HumanMessage("x")], thread_id="maya 0", user_id="maya")
+    asyncio.run(memory.users.adelete("maya", checkpointer=OnlySync()))  # in a thread
+    assert gone == ["maya 0"]

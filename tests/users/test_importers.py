@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -16,7 +17,7 @@ from langchain_core.messages import (
 )
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem.importers import from_chatgpt, from_langchain
+from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
 
 
 def node(id: str, parent: str | None, *children: str, role: str = "user", at: float | None = None, **more: Any) -> Any:
@@ -115,20 +116,32 @@ def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
     assert plain.users.load(from_chatgpt([CONVERSATION]), user_id="u").messages == 0
 
 
-@pytest.mark.parametrize(
-    "conversations",
-    [
-        [{}],
-        [None],
-        ["x"],
-        [{"id": "c"}],
-        [{"id": "c", "mapping": {}, "current_node": "a"}],
-        [{**CONVERSATION, "create_time": "x"}],
-    ],
-)
-def test_what_is_no_conversation_is_refused_by_its_number(conversations: Any) -> None:
-    with pytest.raises(OptionError, match="conversation 1 is not a valid"):
-        list(from_chatgpt([CONVERSATION, *conversations]))
+BAD: list[Any] = [{}, None, "x", {"id": "c"}, {**CONVERSATION, "create_time": "x", "title": "Old"}]
+
+
+def test_a_conversation_that_cannot_be_read_is_named_and_the_others_are_imported(plain: Memory) -> None:
+    report = plain.users.load(from_chatgpt([*BAD, CONVERSATION]), user_id="u")
+    assert (report.threads, report.messages) == (1, 6)
+    assert [*report.unread] == [
+        "conversation 0",
+        "conversation 1",
+        "conversation 2",
+        "conversation 3",
+        "conversation 4 Old",
+    ]
+    assert report.unread["conversation 3"] == "KeyError('mapping')"
+
+
+def test_a_damaged_conversation_keeps_what_can_be_read(plain: Memory) -> None:
+    nodes = [
+        node("q", "lost", "a", text="Where is \ue200cite\ue202turn0\ue201Oslo?"),
+        node("a", "q", "n", role="assistant", text="In Norway."),
+        node("n", "a", role="assistant", content={"content_type": "text", "parts": None}),
+    ]
+    damaged = {"id": "c", "mapping": {one["id"]: one for one in nodes}, "current_node": "gone"}
+    report = plain.users.load(from_chatgpt([damaged]), user_id="u")
+    assert (report.messages, report.dropped, report.unread) == (2, 1, {})
+    assert plain.history.messages("c") == [HumanMessage("Where is Oslo?", id="q"), AIMessage("In Norway.", id="a")]
 
 
 @pytest.mark.parametrize("given", ["text", b"text", {"mapping": {}}, None])
@@ -153,9 +166,61 @@ def test_lists_of_langchain_become_threads(plain: Memory) -> None:
     assert plain.users.load(from_langchain(threads), user_id="u").skipped == 3
 
 
+TALK = [
+    HumanMessage("look", id="1"),
+    AIMessage("", id="2", tool_calls=[{"name": "see", "args": {"at": 1}, "id": "c", "type": "tool_call"}]),
+    ToolMessage("a dog", tool_call_id="c", id="3"),
+    AIMessage("A dog.", id="4", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}),
+]
+FORMS: dict[str, Any] = {
+    "objects": TALK,
+    "dumpd": [dumpd(one) for one in TALK],
+    "flat": [one.model_dump() for one in TALK],
+    "to_dict": messages_to_dict(TALK),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_langchain_is_read(plain: Memory, form: str) -> None:
+    report = plain.users.load(from_langchain({"t": FORMS[form]}), user_id="u")
+    assert (report.messages, report.dropped) == (4, 0)
+    assert plain.history.messages("t") == TALK
+
+
+@pytest.mark.parametrize("form", ["objects", "dumpd", "flat"])
+def test_messages_of_langchain_may_stand_in_a_log_of_openai(plain: Memory, form: str) -> None:
+    plain.users.load(from_openai({"t": FORMS[form]}), user_id="u")
+    found = plain.history.messages("t")
+    assert [(one.type, one.id, one.text) for one in found] == [(one.type, one.id, one.text) for one in TALK]
+    assert isinstance(found[1], AIMessage)
+    assert found[1].tool_calls == FORMS["objects"][1].tool_calls
+
+
+def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) -> None:
+    thread = {
+        "thread_id": "t",
+        "created_at": "2026-01-02T03:04:05+00:00",
+        "updated_at": "2026-01-03T03:04:05+00:00",
+        "metadata": {"graph_id": "agent"},
+        "status": "idle",
+        "values": {"messages": FORMS["flat"], "other": 1},
+    }
+    empty: dict[str, Any] = {
+        "thread_id": "new",
+        "created_at": "2026-01-02T03:04:05+00:00",
+        "metadata": {},
+        "values": None,
+    }
+    report = plain.users.load(from_langchain([thread, empty]), user_id="u")
+    assert (report.threads, report.messages) == (2, 4)
+    found = plain.threads.get("t")
+    assert found is not None
+    assert (found.metadata, found.created_at.isoformat()) == ({"graph_id": "agent"}, "2026-01-02T03:04:05+00:00")
+
+
 def test_what_is_no_list_of_langchain_is_refused() -> None:
     with pytest.raises(OptionError, match="thread ids"):
-        list(from_langchain([]))  # type: ignore[arg-type]
+        list(from_langchain("x"))  # type: ignore[arg-type]
     for broken in ({}, {"type": "human"}, {"type": "human", "data": {}}, "x", 5):
         with pytest.raises(OptionError, match="thread 't', message 1"):
-            list(from_langchain({"t": [*messages_to_dict([HumanMessage("x")]), broken]}))  # type: ignore[list-item]
+            list(from_langchain({"t": [*messages_to_dict([HumanMessage("x")]), broken]}))

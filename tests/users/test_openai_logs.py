@@ -38,6 +38,23 @@ def items(*made: Any) -> list[BaseMessage]:
     return [message.model_copy(update={"id": None}) for message in made]
 
 
+def test_lines_of_a_batch_become_threads(plain: Memory) -> None:
+    asked = {"custom_id": "one", "url": "/v1/chat/completions", "body": {"model": "m", "messages": CHAT[7:8]}}
+    answer = {"role": "assistant", "content": "Thirteen."}
+    answered = {"id": "r", "custom_id": "one", "response": {"body": {"id": "x", "choices": [{"message": answer}]}}}
+    plain.users.load(from_openai([asked, answered]), user_id="u")
+    assert [one.text for one in plain.history.messages("one")] == ["Add six and seven", "Thirteen."]
+
+
+def test_arguments_of_a_call_may_be_a_dict(plain: Memory) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"at": 1}}}
+    log = [{"role": "user", "content": "look"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    plain.users.load(from_openai({"t": log}), user_id="u")
+    message = plain.history.messages("t")[1]
+    assert isinstance(message, AIMessage)
+    assert message.tool_calls[0]["args"] == {"at": 1}
+
+
 def test_chat_completions_become_a_thread(plain: Memory) -> None:
     report = plain.users.load(from_openai(json.loads(json.dumps({"t": CHAT})), user_id="u"))
     assert (report.user_id, report.threads, report.messages, report.dropped) == ("u", 1, 7, 3)

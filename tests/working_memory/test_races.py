@@ -32,7 +32,7 @@ from langchain_workingmem import (
 from langchain_workingmem._engine.plan import Plan, Send, Sleep
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.working_memory import store as plans
-from langchain_workingmem.working_memory.api import WorkingMemory
+from langchain_workingmem.working_memory.store import WorkingMemory
 from tests.helpers.plans import plan_of
 from tests.helpers.programs import Forked
 

@@ -5,7 +5,7 @@
 --          'after' (supersedes what stands behind the id `after`), 'undo' (a write that met the deletion of its user:
 --          the thread goes if it is new and as `version` says, else the messages of `ids`)
 --   noted  the user knows that a thread with rows goes: without it {rows = owner}, and nothing is done
--- Reply {deleted, vectors, memories, revisions, is_left}; {vectors, is_left} if there is no thread
+-- Reply {deleted, vectors, working_memories, revisions, is_left}; {vectors, is_left} if there is no thread
 local owner, ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no, what = refusal(head.user, owner), head.what
 local is_rest = no == 'damaged' and what == 'thread' and head.user == ''
@@ -57,7 +57,7 @@ elseif what == 'after' then
   for at = 2, #behind, 2 do supersede(message_at(behind[at])) end
   reply.deleted = #behind / 2
 else
-  reply.memories, reply.revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
+  reply.working_memories, reply.revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
   reply.deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
   redis.call('ZUNIONSTORE', KEYS[7], 2, KEYS[7], KEYS[2], 'AGGREGATE', 'MAX')
   redis.call('PERSIST', KEYS[7])

@@ -1,13 +1,13 @@
 -- Reads messages of a thread.
 -- ARGV  1 {user, limit (without it: all), newest (read backwards), before, after (ids, exclusive), above, below (a cursor:
 --       seqs, exclusive), since, until (us, inclusive), roles (,human,ai,), superseded (instead of current ones),
---       total (count all), vectors, times}
--- Reply {total, shown, owner}, bodies of the messages `shown` (facts); with `times` only their times; vectors of each,
---       empty without `vectors`; {refused = 'message', missing}
+--       total (count all), times}
+-- Reply {total, shown, owner}, bodies of the messages `shown` (facts), with `times` only their times;
+--       {refused = 'message', missing}
 -- The cost follows the number of returned messages; with roles, of those between them too, and with total of all.
 local owner = redis.call('HGET', KEYS[1], 'user')
 local no = refusal(head.user, owner)
-if no or not owner then return {cjson.encode({refused = no, total = 0}), {}, {}} end
+if no or not owner then return {cjson.encode({refused = no, total = 0}), {}} end
 local set = head.superseded and KEYS[3] or KEYS[2]
 
 -- Returns the first seq whose message was stored at a time or later, by bisection: times rise with the seqs.
@@ -62,12 +62,8 @@ end
 if head.total then found.total = counts and number or redis.call('ZCOUNT', set, low, below(high)) end
 
 found.shown = shown
-local bodies, vectors = values_of(KEYS[4], seqs), {}
+local bodies = values_of(KEYS[4], seqs)
 for at, body in ipairs(head.times and bodies or {}) do
   bodies[at] = body and tonumber(string.match(body, '^[-!]?{"at":(%d+)')) or body
 end
-for at, facts in ipairs(head.vectors and shown or {}) do
-  vectors[at] = {}
-  for chunk, key in ipairs(vector_keys(facts)) do vectors[at][chunk] = redis.call('HGETALL', key) end
-end
-return {cjson.encode(found), bodies, vectors}
+return {cjson.encode(found), bodies}

@@ -1,14 +1,14 @@
 -- Creates a thread, or changes one.
--- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most, is_own}
---   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`),
---          'update' (`set`, `unset`: field and value pairs, fields),
+-- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most}
+--   what   'create' (with the fields `set`; {refused = 'exists'}),
+--          'update' (sets the fields `set`, and deletes those of `unset`),
 --          'title' (unless it has one; made from the message of these `facts`),
 --          'refuse' (the ids `refused`, which no model is shown any more),
 --          'transfer' (to the owner `to`; vectors of `most` messages from the seq `after` on)
 -- Reply {is_left: the seq to go on with, has_rows}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
-if head.what == 'create' then no = no == 'damaged' and no or owner and not head.is_own and 'exists' or nil end
+if head.what == 'create' then no = no == 'damaged' and no or owner and 'exists' or nil end
 if no then return {cjson.encode({refused = no})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 local at, is_left = whole(now), nil
@@ -44,15 +44,17 @@ for _, id in ipairs(head.refused or {}) do
 end
 if head.what == 'create' or head.what == 'update' then
   local known, labels = {}, {} -- a tag for each pair of the metadata, so that the index can filter on any of them
-  for _, row in ipairs({redis.call('HGETALL', KEYS[1]), head.set or {}}) do
-    for position = 1, #row, 2 do known[row[position]] = row[position + 1] end
+  local row = redis.call('HGETALL', KEYS[1])
+  for position = 1, #row, 2 do known[row[position]] = row[position + 1] end
+  for name, value in pairs(head.set or {}) do
+    known[name] = value
+    add({name, value})
   end
   for _, name in ipairs(head.unset or {}) do known[name] = nil end
   for name, value in pairs(known) do
     local key = string.match(name, '^metadata:(.*)$')
     if key then labels[#labels + 1] = redis.sha1hex(key .. '=' .. value) end
   end
-  add(head.set or {})
   add({'labels', table.concat(labels, ',')})
 end
 finish(fields, head.ttl or tonumber(own_ttl))
