@@ -21,7 +21,7 @@ from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument, ShownMessages
 from langchain_workingmem._text.messages import unescape, words_in
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.unicode import in_texts, visible
 from langchain_workingmem._text.values import aware, check_depth, check_nesting, problems_in, shown, zone_name
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
