@@ -90,15 +90,12 @@ _MODULES = {
 }
 
 
-def _is_installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except (ImportError, ValueError):  # something keeps it from being imported
-        return False
-
-
 if not TYPE_CHECKING:  # else a name that does not exist would pass type checks
-    if not _is_installed("langchain"):  # `import *` needs no extra; the name itself says which one it needs
+    try:
+        _agents = find_spec("langchain")
+    except (ImportError, ValueError):  # something keeps it from being imported
+        _agents = None
+    if _agents is None:  # `import *` needs no extra; the name itself says which one it needs
         __all__.remove("MemoryMiddleware")  # noqa: PYI056
 
     def __getattr__(name: str) -> Any:

@@ -59,20 +59,17 @@ def check_list(value: object, name: str, wanted: str) -> None:
         raise wrong_type(value, name, f"pass {wanted}")
 
 
-def check_time(value: object, name: str) -> None:
-    """Check that a value is a positive timedelta."""
-    if not isinstance(value, timedelta) or value <= timedelta(0):
-        raise OptionError(f"{name}={shown(value)}", remedy="use a positive timedelta, such as timedelta(seconds=10)")
+def check_time(value: object, name: str) -> int:
+    """Return a timedelta of at least a millisecond in milliseconds."""
+    if not isinstance(value, timedelta) or value < timedelta(milliseconds=1):
+        remedy = "use a positive timedelta of at least a millisecond, such as timedelta(seconds=10)"
+        raise OptionError(f"{name}={shown(value)}", remedy=remedy)
+    return value // timedelta(milliseconds=1)
 
 
 def check_ttl(ttl: timedelta | None) -> int | None:
-    """Return a time to live in milliseconds."""
-    if ttl is None:
-        return None
-    if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
-        remedy = "use a timedelta of at least a millisecond, or None for what stays"
-        raise OptionError(f"ttl={shown(ttl)}", remedy=remedy)
-    return ttl // timedelta(milliseconds=1)
+    """Return a time to live in milliseconds; None: what stays."""
+    return None if ttl is None else check_time(ttl, "ttl")
 
 
 def check_now(now: object) -> datetime:
@@ -137,9 +134,8 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
     return before, after
 
 
-def check_threshold(threshold: float | None) -> float | None:
-    """Check that a threshold is a similarity."""
-    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if threshold is not None and not (is_number and 0 <= threshold <= 1):
-        raise OptionError(f"threshold={shown(threshold)}", remedy="use a similarity from 0 to 1, or None")
-    return threshold
+def check_share(value: object, name: str) -> float:
+    """Check that a value is a number from 0 to 1."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise OptionError(f"{name}={shown(value)}", remedy="use a number from 0 to 1")
+    return value

@@ -78,8 +78,8 @@ class ThreadNotFoundError(WorkingMemError, LookupError):
     """No thread has this id."""
 
     def __init__(self, thread_id: str) -> None:
-        seen = f"no thread {thread_id!r}"
-        super().__init__(seen, remedy="create it with threads.create(), or append a message to it")
+        remedy = "create it with threads.create(), or append a message to it"
+        super().__init__(f"no thread {thread_id!r}", remedy=remedy)
         self.thread_id = thread_id
 
 
@@ -87,10 +87,8 @@ class MessageNotFoundError(WorkingMemError, LookupError):
     """The thread holds no message with this id."""
 
     def __init__(self, message_id: str, thread_id: str) -> None:
-        seen = f"no message {message_id!r} in thread {thread_id!r}"
-        super().__init__(seen, remedy="history.page() lists the ids")
-        self.message_id = message_id
-        self.thread_id = thread_id
+        super().__init__(f"no message {message_id!r} in thread {thread_id!r}", remedy="history.page() lists the ids")
+        self.message_id, self.thread_id = message_id, thread_id
 
 
 class ThreadExistsError(WorkingMemError, ValueError):
@@ -122,8 +120,7 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
         if user_id == thread_id:  # as when a run names a thread and no user
             remedy = "it has an owner, so pass the owner's user_id as well, or use a thread of your own"
         super().__init__(f"thread {thread_id!r} does not belong to user {user_id!r}", remedy=remedy)
-        self.thread_id = thread_id
-        self.user_id = user_id
+        self.thread_id, self.user_id = thread_id, user_id
 
 
 class UserDeletedError(WorkingMemError, RuntimeError):
@@ -160,8 +157,7 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
     def __init__(self, *, expected: int, actual: int) -> None:
         seen = f"working memory is at revision {actual}, the update was made for revision {expected}"
         super().__init__(seen, remedy="read it again, and repeat the update")
-        self.expected = expected
-        self.actual = actual
+        self.expected, self.actual = expected, actual
 
 
 class RevisionNotFoundError(WorkingMemError, LookupError):
@@ -176,8 +172,8 @@ class ObservationNotFoundError(WorkingMemError, LookupError):
     """No observation has this id."""
 
     def __init__(self, observation_id: str) -> None:
-        seen = f"no observation has the id {observation_id!r}"
-        super().__init__(seen, remedy="use an id from memory.observations.get()")
+        remedy = "use an id from memory.observations.get()"
+        super().__init__(f"no observation has the id {observation_id!r}", remedy=remedy)
         self.observation_id = observation_id
 
 
@@ -194,8 +190,7 @@ class EmbeddingSizeError(WorkingMemError, ValueError):
 
     def __init__(self, message: str, *, expected: int, actual: int, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)
-        self.expected = expected
-        self.actual = actual
+        self.expected, self.actual = expected, actual
 
 
 class RedisConnectionError(WorkingMemError, ConnectionError):
@@ -207,8 +202,7 @@ class RedisConnectionError(WorkingMemError, ConnectionError):
 
     def __init__(self, message: str, *, remedy: str | None = None, repeats: int = 0, timed_out: bool = False) -> None:
         super().__init__(message, remedy=remedy)
-        self.repeats = repeats
-        self.timed_out = timed_out
+        self.repeats, self.timed_out = repeats, timed_out
 
 
 class OutcomeUnknownError(RedisConnectionError):
@@ -263,8 +257,7 @@ class FilePathError(WorkingMemError, ValueError):
 
     def __init__(self, path: object, problem: str, *, remedy: str) -> None:
         super().__init__(f"path {path!r} {problem}", remedy=remedy)
-        self.path = path
-        self.problem = problem
+        self.path, self.problem = path, problem
 
 
 class FileMissingError(WorkingMemError, LookupError):
@@ -273,13 +266,10 @@ class FileMissingError(WorkingMemError, LookupError):
     def __init__(self, path: str, revision: int | None = None) -> None:
         seen, remedy = f"there is no file {path!r}", "look for its path in a list of the files"
         if revision is not None:
-            seen, remedy = (
-                f"revision {revision} of {path!r} is not kept",
-                "the history of the file lists those that are",
-            )
+            seen = f"revision {revision} of {path!r} is not kept"
+            remedy = "the history of the file lists those that are"
         super().__init__(seen, remedy=remedy)
-        self.path = path
-        self.revision = revision
+        self.path, self.revision = path, revision
 
 
 class FileEditError(WorkingMemError, ValueError):
@@ -290,8 +280,7 @@ class FileEditError(WorkingMemError, ValueError):
 
     def __init__(self, path: str, problem: str, *, remedy: str, lines: tuple[int, ...] = ()) -> None:
         super().__init__(f"{path!r}: {problem}, so nothing was changed", remedy=remedy)
-        self.path = path
-        self.lines = lines
+        self.path, self.lines = path, lines
 
 
 class FileConflictError(WorkingMemError, RuntimeError):
@@ -304,9 +293,7 @@ class FileConflictError(WorkingMemError, RuntimeError):
         now = f"is at revision {revision} now" if revision else "does not exist"
         remedy = "read it again, and change what it says now"
         super().__init__(f"{path!r} has changed since you read it, and {now}, so nothing was written", remedy=remedy)
-        self.path = path
-        self.revision = revision
-        self.stored = stored
+        self.path, self.revision, self.stored = path, revision, stored
 
 
 class FileQuotaError(WorkingMemError, ValueError):

@@ -61,10 +61,6 @@ WINGS.update(
 )
 
 
-def _new_id() -> str:
-    return str(uuid4())
-
-
 class Memory(SetUpOnEntry):
     """The memory of agents on one Redis.
 
@@ -169,9 +165,8 @@ class Memory(SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
-        self._core = core = Core(
-            state=state, runner=runner, async_runner=async_runner, new_id=_new_id, on_error=on_error
-        )
+        runs: Any = {"runner": runner, "async_runner": async_runner}
+        self._core = core = Core(state=state, new_id=lambda: str(uuid4()), on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
         self.threads = Threads(core)
@@ -354,18 +349,9 @@ class Memory(SetUpOnEntry):
         which narrows what the filter of the retriever passes.
         """
         from langchain_workingmem.faces.runnables import SemanticRecallRetriever
-        from langchain_workingmem.recall.query import check_argument_names
 
-        check_argument_names(arguments)
-        fields: dict[str, Any] = {**arguments}
-        return SemanticRecallRetriever(
-            memory=self,
-            thread_id=thread_id,
-            user_id=user_id,
-            trust_client_ids=trust_client_ids,
-            metadata_filter=fields.pop("metadata", None),
-            **fields,
-        )
+        fields: Any = {"thread_id": thread_id, "user_id": user_id, "trust_client_ids": trust_client_ids, **arguments}
+        return SemanticRecallRetriever(memory=self, metadata_filter=fields.pop("metadata", None), **fields)
 
     def chat_history(self, session_id: str, user_id: str | None = None) -> RedisChatMessageHistory:
         """Return a thread as a `BaseChatMessageHistory`; `session_id` is the thread's id.

@@ -28,18 +28,7 @@ from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.faces.config import (
-    WRITING,
-    Owner,
-    finder,
-    forbidden,
-    kind_of,
-    limits_of,
-    outer_run,
-    outer_run_of,
-    required_ids,
-    within,
-)
+from langchain_workingmem.faces import config as run_config
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.memory import Memory
@@ -58,7 +47,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.history.follow import Kind, Known
-    from langchain_workingmem.options import Ids, OnError, PerCall
+    from langchain_workingmem.options import OnError, PerCall
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -71,8 +60,8 @@ class HookCall:
     """The facts of one hook call: the conversation as it is now, its ids, and what the config of the run says."""
 
     messages: Sequence[BaseMessage]  # of the state: middleware around this one may show the model something else
-    ids: Ids  # with the owner that the program has fixed
-    key: tuple[Ids, str]  # of the run: also LangGraph's name for the agent within it
+    ids: tuple[str, str]  # thread and user, with the owner that the program has fixed
+    key: tuple[tuple[str, str], str]  # of the run: also LangGraph's name for the agent within it
     limits: PerCall
     kind: Kind
     is_nested: bool  # the agent runs inside a tool of another agent, whose conversation is no history of its own
@@ -146,7 +135,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         read_only: bool = False,
         persist: bool = True,
         tools: Sequence[str] | None = None,
-        user_id: str | Owner | None = None,
+        user_id: str | run_config.Owner | None = None,
         on_error: OnError | None = None,
         trust_client_ids: bool = False,
         name: str | None = None,
@@ -156,7 +145,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         core = replace(turn.core, on_error=one_of(on_error or turn.core.on_error, ("raise", "log"), "on_error"))
         self._core, self._turn = core, Turn(core, turn.history)
         self._read_only, self._persist = read_only, persist and not read_only
-        self._find_ids, self._trust = finder(user_id, trust_client_ids=trust_client_ids), trust_client_ids
+        self._find_ids, self._trust = run_config.finder(user_id, trust_client_ids=trust_client_ids), trust_client_ids
         self.tools = memory_tools(core, self._find_ids, include=tools, name=name, read_only=read_only)
         self._memory_name = name
         self._runs: Recent[tuple[Any, str | None], Run] = Recent(MOST_RUNS)  # by question; and the last of a key
@@ -217,7 +206,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         while monotonic() < until and not all(map(self._done.get, earlier)):  # LangGraph runs them side by side
             yield Sleep(PAUSE_SECONDS)
         try:
-            with outer_run_of(config, trust_client_ids=self._trust):
+            with run_config.outer_run_of(config, trust_client_ids=self._trust):
                 return (yield from Call(called, called))
         except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
@@ -238,7 +227,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         copies = {id(answer): copy for answer, copy in run.answers}
         found = ((one, copies[id(one)]) for one in call.messages if id(one) in copies)
         changed = [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
-        self._core.state.shown_messages.pop(call.ids.thread_id)
+        self._core.state.shown_messages.pop(call.ids[0])
         if call.saves:
             try:
                 yield from self._save(call, run, is_over=True)
@@ -251,14 +240,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------------ which run it is
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
-        config, outer = get_config(), outer_run.get()
-        ids = self._find_ids(config, runtime=runtime)
-        limits, namespace = limits_of(config), config.get("configurable", {}).get("checkpoint_ns", "")
+        config, outer = get_config(), run_config.outer_run.get()
+        ids = run_config.required_ids(self._find_ids(config, runtime=runtime))
+        limits, namespace = run_config.limits_of(config), config.get("configurable", {}).get("checkpoint_ns", "")
         if outer is not None:
-            is_nested = outer.ids.thread_id == ids.thread_id
+            is_nested = outer.ids.thread_id == ids[0]
         else:  # the outer agent may have no memory: this is LangGraph's usual name for the node of its tools
             is_nested = any(part.startswith("tools:") for part in namespace.split("|")[:-1])
-        kind: Kind = "part" if is_nested else kind_of(config)
+        kind: Kind = "part" if is_nested else run_config.kind_of(config)
         key = (ids, namespace.rpartition("|")[0])
         return HookCall(
             state["messages"], ids, key, limits, kind, is_nested, self._persist and limits.saves and not is_nested
@@ -298,7 +287,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             raise  # a mistake of the program or of the client: it fails the same way every time
         except WorkingMemError as error:
             self._raise_or_log(error, "the agent answers without memory")
-            run.gathered, run.is_failed = run.gathered or Gathered(*required_ids(call.ids)), True
+            run.gathered, run.is_failed = run.gathered or Gathered(*call.ids), True
         if not run.saved and call.saves and not run.is_failed:  # now, as the run may be abandoned
             try:
                 yield from self._save(call, run, only_question=True)
@@ -309,7 +298,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 self._raise_or_log(error, "the question is saved after the answer")
 
     def _read(self, call: HookCall, run: Run) -> Plan[None]:
-        state, ids, found = self._core.state, required_ids(call.ids), run.gathered
+        state, ids, found = self._core.state, call.ids, run.gathered
         if found is None or run.is_failed:
             # as other middleware has redacted them by now; those that it has trimmed away count, too
             present = {one.id: one for one in call.messages}
@@ -317,7 +306,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             new = yield from self._turn.opened(messages, *ids, call.kind)
             asked = question(new)
             run.question = asked.id if asked else None
-            found = yield from self._turn.gather(new, ids, within(call.limits, self._turn), kind=call.kind)
+            found = yield from self._turn.gather(new, ids, run_config.within(call.limits, self._turn), kind=call.kind)
             run.gathered, run.known, run.is_failed = found, found.known, False
             if call.is_nested:
                 found.history, found.begins, found.covered, found.limit = [], -inf, (), None
@@ -347,16 +336,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                     remedy="rename that one, pass MemoryMiddleware(memory, name='team'), or leave the tool to it with "
                     "MemoryMiddleware(memory, tools=[...])",
                 )
-        hidden, ids = {name for name in own if forbidden(call.limits, name)}, required_ids(call.ids)
+        hidden = {name for name in own if run_config.forbidden(call.limits, name)}
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
-        messages = [self._core.state.marks(*ids).original(message) for message in request.messages]
+        messages = [self._core.state.marks(*call.ids).original(message) for message in request.messages]
         shown = Shown(
             read_only=self._read_only or call.limits.read_only,
             for_model=True,
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
         )
-        context = assemble(self._core.state, self._turn.history, run.gathered or Gathered(*ids), messages, shown)
+        context = assemble(self._core.state, self._turn.history, run.gathered or Gathered(*call.ids), messages, shown)
         prompt = request.system_message
         if context.system:  # behind the unchanged blocks of the agent's own prompt
             before: Any = prompt.content if prompt else []
@@ -407,7 +396,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             yield from self._save(call, run)
             refused = [one.id for one in turn_of(call.messages) if one.id in run.stored]
             if error is not None and is_refusal(error) and refused:
-                marking = change_thread(self._core.state, *required_ids(call.ids), "refuse", refused=refused)
+                marking = change_thread(self._core.state, *call.ids, "refuse", refused=refused)
                 yield from self._core.with_breaker(marking)
         except WorkingMemError as failure:
             _log.warning("a run that has failed is not saved: %s", failure)
@@ -420,9 +409,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         _log.warning("%s: %s", note, error)
 
     def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
-        ids, begun = required_ids(call.ids), {one.id for one in run.begun}
+        begun = {one.id for one in run.begun}
         appeared = [one.id for one in call.messages if one.id not in begun]
-        messages = yield from self._turn.opened(_all_messages(call, run), *ids, call.kind, appeared)
+        messages = yield from self._turn.opened(_all_messages(call, run), *call.ids, call.kind, appeared)
         storable = [one for one in messages if is_storable(one)]
         structured = structured_answers(storable, is_over=is_over)
         if only_question:  # with what stands in front of it
@@ -431,7 +420,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         plan = save_turn(
             self._core,
             storable,
-            *ids,
+            *call.ids,
             kind=call.kind,
             known=run.known,
             asked=run.question if run.saved and run.question in run.stored else None,
@@ -453,6 +442,6 @@ def _own_and_earlier(request: Any) -> list[str]:
     messages, own = request.state["messages"], request.tool_call["id"]
     answer = next((one for one in reversed(messages) if isinstance(one, AIMessage)), AIMessage(""))
     answered = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
-    ids = [call["id"] for call in answer.tool_calls if call["name"].startswith(WRITING)]
+    ids = [call["id"] for call in answer.tool_calls if call["name"].startswith(run_config.WRITING)]
     earlier = [id for id in ids[: ids.index(own)] if id not in answered] if own in ids else []
     return [f"{answer.id}\0{id}" for id in (own, *earlier)]

@@ -46,9 +46,6 @@ class Shown:
         return drawing.draw(records.picture_of(self))
 
 
-# ---------------------------------------------------------------------- threads and messages
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Thread:
     """A thread, without its messages."""
@@ -155,9 +152,6 @@ class StoredMessage:
 
     def __str__(self) -> str:
         return f"{to_minute(self.stored_at)} {line(self.message)}"
-
-
-# ---------------------------------------------------------------------- recall
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -267,9 +261,6 @@ class RecallResult(Shown):
         return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
 
-# ---------------------------------------------------------------------- working memory
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingMemoryValue:
     """One value of working memory, with the messages that it comes from."""
@@ -334,9 +325,6 @@ def unknown_path(path: str, known: Iterable[str]) -> OptionError:
     return OptionError(f"working memory has no value at {path!r}", remedy=remedy)
 
 
-# ---------------------------------------------------------------------- a turn
-
-
 class _Counted(Shown):
     __slots__ = ("counting",)  # how tokens are counted: no field, because it cannot be stored with a graph's state
 
@@ -366,9 +354,6 @@ class MemoryContext(_Counted):
 
     def __str__(self) -> str:
         return "\n\n".join([*(f"system: {text}" for text in self.system), *map(line, self.messages)])
-
-
-# ---------------------------------------------------------------------- users, reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,9 +450,7 @@ class KeeperReport:
 
     memory: WorkingMemoryState
     operations: int = 0  # that have changed a value
-    left_out: int = (
-        0  # operations that could not be taken: of a path or value that the schema lacks, or without a source
-    )
+    left_out: int = 0  # operations of a path or value that the schema lacks, or without a source
     last_error: str | None = None  # why the model has failed; what it has not read waits
 
 

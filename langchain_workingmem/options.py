@@ -8,23 +8,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
+from langchain_workingmem import checks
 from langchain_workingmem._text.values import shown
-from langchain_workingmem.checks import (
-    as_tuple,
-    at_least,
-    check_keys,
-    check_model,
-    check_range,
-    check_roles,
-    check_threshold,
-    check_time,
-    check_ttl,
-    check_type,
-    check_zone,
-    is_named,
-    one_of,
-    wrong_type,
-)
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.working_memory.document import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
 from langchain_workingmem.working_memory.schema import schema_of
@@ -64,20 +49,26 @@ _CHOICES: dict[str, Any] = {
 
 
 def check_fields(options: Any, **least: int) -> None:
-    """Check choices, flags, texts and numbers by the types of fields; a number is at least 1, or as named here."""
+    """Check fields by their types; an int is at least 1, or as named here, a float is from 0 to 1."""
     for one in fields(options):
         name, kind, value = one.name, str(one.type), getattr(options, one.name)
         if value is None and kind.endswith("None"):
             continue
         match kind.removesuffix(" | None"):
             case _ if name in _CHOICES:
-                one_of(value, get_args(_CHOICES[name]), name)
+                checks.one_of(value, get_args(_CHOICES[name]), name)
             case "int":
-                at_least(value, least.get(name, 1), name)
+                checks.at_least(value, least.get(name, 1), name)
+            case "BaseChatModel | str":
+                checks.check_model(value, name)
+            case "float":
+                checks.check_share(value, name)
+            case "timedelta":
+                checks.check_time(value, name)
             case "bool" if not isinstance(value, bool):
-                raise wrong_type(value, name, "pass True or False")
+                raise checks.wrong_type(value, name, "pass True or False")
             case "str" if not isinstance(value, str):
-                raise wrong_type(value, name, "pass a str, or None")
+                raise checks.wrong_type(value, name, "pass a str, or None")
 
 
 class ThreadIds(TypedDict):
@@ -126,11 +117,9 @@ class RecallArguments(TypedDict, total=False):
 class ContextArguments(RecallArguments, total=False):
     """The arguments of `Memory.context` beside the messages and the ids; the others limit recall."""
 
-    read_only: (
-        bool  # working memory comes without the instructions to update it, and no branch is noted; default: False
-    )
+    read_only: bool  # working memory comes without the instructions to update it, and no branch is noted
     recall: Literal[False] | None  # False: nothing is recalled
-    working_memory: bool  # False: working memory is not shown; default: True
+    working_memory: bool  # False: working memory is not shown
     last_messages: int | None  # instead of `HistoryOptions.last_messages`; 0: no history
 
 
@@ -162,7 +151,7 @@ class PerCall:
     def __post_init__(self) -> None:
         check_fields(self, last_messages=0)
         if self.timezone is not None:
-            check_zone(self.timezone, "timezone")
+            checks.check_zone(self.timezone, "timezone")
         if self.recall is not None and self.recall is not False and not isinstance(self.recall, Mapping):
             raise OptionError(f"recall={shown(self.recall)}", remedy="use False, or a dict of top_k, scope, metadata")
 
@@ -209,19 +198,19 @@ class HistoryOptions:
     def __post_init__(self) -> None:
         check_fields(self, last_messages=0)
         if isinstance(self.media, str):
-            one_of(self.media, ("all", "last"), "media")
+            checks.one_of(self.media, ("all", "last"), "media")
         else:
-            at_least(self.media, 1, "media")
+            checks.at_least(self.media, 1, "media")
         if self.last_messages is None and self.has_default_limit:
             object.__setattr__(self, "max_tokens", None)
         if self.token_counter != "approximate" and not callable(self.token_counter):
             remedy = "use 'approximate' or a function of a list of messages"
             raise OptionError(f"token_counter={shown(self.token_counter)}", remedy=remedy)
         if not isinstance(self.exclude_tools, bool) and self.exclude_tools != "memory":
-            names = as_tuple(self.exclude_tools, "exclude_tools", "tool names, 'memory', or a bool")
+            names = checks.as_tuple(self.exclude_tools, "exclude_tools", "tool names, 'memory', or a bool")
             object.__setattr__(self, "exclude_tools", names)
         if self.roles is not None:
-            object.__setattr__(self, "roles", check_roles(self.roles))
+            object.__setattr__(self, "roles", checks.check_roles(self.roles))
 
     @property
     def has_default_limit(self) -> bool:
@@ -259,7 +248,7 @@ class IndexOptions:
         if self.dtype == "int8" and self.distance != "cosine":
             raise OptionError(f"dtype='int8' with distance={self.distance!r}", remedy="use distance='cosine'")
         for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
-            at_least(getattr(self, name), 1, name, most)
+            checks.at_least(getattr(self, name), 1, name, most)
 
     def attributes(self, dims: int, existing: NumberType = "float16") -> dict[str, Any]:
         """Describe the vector field in terms of redisvl; its number type is the `existing` one unless one was passed."""
@@ -287,10 +276,7 @@ class HybridWeights:
     length: float = 0.17
 
     def __post_init__(self) -> None:
-        for weight in fields(self):
-            value = getattr(self, weight.name)
-            if not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise OptionError(f"{weight.name}={shown(value)}", remedy="use a weight from 0 to 1")
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -338,25 +324,25 @@ class RecallOptions:
 
     def __post_init__(self) -> None:
         check_fields(self, embedding_cache_size=0)
-        at_least(self.top_k, 1, "top_k", MOST_HITS)
-        check_range(self.message_range)
-        check_threshold(self.threshold)
-        check_type(self.weights, HybridWeights, "weights")
-        check_type(self.index, IndexOptions, "index")
-        check_time(self.embedding_timeout, "embedding_timeout")
+        checks.at_least(self.top_k, 1, "top_k", MOST_HITS)
+        checks.check_range(self.message_range)
+        checks.check_type(self.weights, HybridWeights, "weights")
+        checks.check_type(self.index, IndexOptions, "index")
         if not (self.reranker is None or hasattr(self.reranker, "compress_documents")):
-            raise wrong_type(self.reranker, "reranker", "pass a document compressor of LangChain")
+            raise checks.wrong_type(self.reranker, "reranker", "pass a document compressor of LangChain")
         if not (self.when is None or callable(self.when)):
-            raise wrong_type(self.when, "when", "pass a function of a text and the time now")
-        object.__setattr__(self, "roles", check_roles(self.roles))
-        object.__setattr__(self, "filterable", check_keys(self.filterable, "filterable"))
+            raise checks.wrong_type(self.when, "when", "pass a function of a text and the time now")
+        object.__setattr__(self, "roles", checks.check_roles(self.roles))
+        object.__setattr__(self, "filterable", checks.check_keys(self.filterable, "filterable"))
 
 
 def thread_filter_keys(keys: Any, recall: RecallOptions) -> tuple[str, ...]:
     """Return the keys of thread metadata that filters may name; none is one of messages, too."""
-    found = check_keys(keys, "thread_filters")
+    found = checks.check_keys(keys, "thread_filters")
     if twice := [
-        one for one in (*found, *recall.filterable) if is_named(one, found) and is_named(one, recall.filterable)
+        one
+        for one in (*found, *recall.filterable)
+        if checks.is_named(one, found) and checks.is_named(one, recall.filterable)
     ]:
         raise OptionError(
             f"thread_filters and RecallOptions(filterable=...) both name {sorted({*twice})}",
@@ -414,21 +400,16 @@ class WorkingMemoryOptions:
             raise OptionError("template and schema", remedy="pass one of them, working memory has one format")
         check_fields(self, keep_after=0)
         tools = () if self.keeper is not None and self.tools is DEFAULT_TOOLS else self.tools
-        object.__setattr__(self, "tools", as_tuple(tools, "tools", "'get', 'update', 'clear'"))
+        object.__setattr__(self, "tools", checks.as_tuple(tools, "tools", "'get', 'update', 'clear'"))
         for tool in self.tools:
-            one_of(tool, ("get", "update", "clear"), "tools")
-        self._check_keeper()
+            checks.one_of(tool, ("get", "update", "clear"), "tools")
+        object.__setattr__(self, "trust", checks.check_roles(self.trust, "trust"))
         self.format  # noqa: B018 - a mistake in template, schema or mode shows here
-
-    def _check_keeper(self) -> None:
-        if self.keeper is not None:
-            check_model(self.keeper, "keeper")
-            if self.read_only:
-                raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
+        if self.keeper is not None and self.read_only:
+            raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
         if self.keeper is None and (self.keep_after or not self.background):
             seen = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
             raise OptionError(f"{seen} without a keeper", remedy="pass keeper=..., a model")
-        object.__setattr__(self, "trust", check_roles(self.trust, "trust"))
 
     @cached_property
     def format(self) -> Format:
@@ -461,8 +442,6 @@ class TitleOptions:
 
     def __post_init__(self) -> None:
         check_fields(self, max_chars=8)
-        if self.model is not None:
-            check_model(self.model, "model")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -485,4 +464,3 @@ class FileOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_ttl(self.ttl)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import socket
 from threading import Timer
 from typing import TYPE_CHECKING
@@ -20,29 +19,23 @@ _REFUSED = "Refused: the host or the origin is not this machine. Open the addres
 _GRACE_SECONDS = 2  # for requests that are under way when the server stops
 
 
-class LoopbackOnly:
-    """Refuses requests that name another host than this machine, and those of pages of other origins.
+def loopback_only(app: ASGIApp) -> ASGIApp:
+    """Refuse requests that name another host than this machine, and those of pages of other origins.
 
     A page of the web that gives its own host name the address 127.0.0.1 (DNS rebinding) still sends its own name.
     The port of the host is free, because a tunnel may have another one.
     """
+    from starlette.responses import PlainTextResponse
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        named = [(name, value.decode("latin-1")) for name, value in scope.get("headers", ())]
+        hosts = [value for name, value in named if name == b"host"]
+        origins = {value for name, value in named if name == b"origin"}
+        is_own = len(hosts) == 1 and _HOST.fullmatch(hosts[0]) and origins <= {f"http://{hosts[0]}"}
+        is_refused = scope["type"] == "http" and not is_own
+        await (PlainTextResponse(_REFUSED, 403) if is_refused else app)(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 403, or pass the request on."""
-        from starlette.responses import PlainTextResponse
-
-        is_refused = scope["type"] == "http" and not _is_own(scope)
-        await (PlainTextResponse(_REFUSED, 403) if is_refused else self._app)(scope, receive, send)
-
-
-def _is_own(scope: Scope) -> bool:
-    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    origins = {value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"}
-    known = len(hosts) == 1 and _HOST.fullmatch(hosts[0]) is not None
-    return known and origins <= {f"http://{hosts[0]}"}
+    return guarded
 
 
 def listen(port: int | None) -> socket.socket:
@@ -67,11 +60,11 @@ def leave_soon(*, at_once: bool = False) -> None:
 
 
 def run(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM. To be called in the main thread; the handlers of these signals are put back."""
+    """Serve until Ctrl-C or SIGTERM; to be called in the main thread."""
     import uvicorn
 
     config = uvicorn.Config(
-        LoopbackOnly(app),
+        loopback_only(app),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -85,12 +78,6 @@ def run(app: ASGIApp, listener: socket.socket) -> None:
         server.should_exit = True
         logging.getLogger("uvicorn.error").disabled = True  # it would report the requests that are cut off
 
-    # uvicorn hears signals only once its loop runs, and would call the handlers of others at the end
     server.handle_exit = end  # type: ignore[assignment, method-assign]
-    kept = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with listener:
-            server.run([listener])
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
+    with listener:
+        server.run([listener])

@@ -36,7 +36,7 @@ _METHODS = {
         "stat glob grep usage download_files export search_messages prepare load_memory search_memory "
         "get_working_memory"
     ),
-    "create_memory": ("save_turn append create clone load backfill write upload_files after_agent save_memory"),
+    "create_memory": "save_turn append add_messages create clone load backfill write upload_files after_agent save_memory",
     "update_memory": (
         "update transfer merge edit insert rename revert undo keep observe reindex reindex_messages recover update_working_memory title "
         "ttl vectors sweep"

@@ -17,8 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_workingmem.checks import LARGEST, check_zone
-from langchain_workingmem.display.pictures import shown_in
-from langchain_workingmem.display.safe import clean
+from langchain_workingmem.display.pictures import clean, shown_in
 from langchain_workingmem.errors import OptionError, WorkingMemError
 
 if TYPE_CHECKING:

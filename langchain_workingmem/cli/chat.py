@@ -13,7 +13,7 @@ import typer
 from langchain_workingmem.cli.base import KEEP_ALL, Model, Target, ThreadId, UserId, complain, tell
 from langchain_workingmem.cli.streams import show
 from langchain_workingmem.cli.working_memory import is_object
-from langchain_workingmem.display.safe import clean
+from langchain_workingmem.display.pictures import clean
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import WorkingMemoryOptions
 

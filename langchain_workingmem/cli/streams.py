@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from langchain_workingmem.display.safe import clean
+from langchain_workingmem.display.pictures import clean
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from langchain_workingmem.display.pictures import WIDE, Block, Picture, Table
-from langchain_workingmem.display.safe import clean
+from langchain_workingmem.display.pictures import WIDE, Block, Picture, Table, clean
 
 if TYPE_CHECKING:
     from langchain_workingmem.display.pictures import Row

@@ -1,4 +1,4 @@
-"""What a record shows of itself, as plain text. `html` and `terminal` draw it."""
+"""What a record shows of itself, as plain text that is safe to show. `html` and `terminal` draw it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
+from langchain_workingmem._text.unicode import picture, replace_hidden
 from langchain_workingmem._text.values import to_minute, zone_name
-from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = Mapping[str, str]  # cells by column
 
-BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff or working memory
 WIDE = frozenset({"message"})  # columns of text, which may take many lines
 
 # A record knows no user, so its times are UTC. Terminal and browser have one who looks: they say in which zone.
@@ -38,7 +37,7 @@ class Block:
     """A text as it is."""
 
     def __init__(self, text: str, caption: str = "") -> None:
-        self.text, self.caption = cut(text.rstrip("\n"), **BLOCK), caption
+        self.text, self.caption = whole(text.rstrip("\n")), caption
 
 
 class Picture:
@@ -49,9 +48,33 @@ class Picture:
         self.facts = {name: value for name, value in facts.items() if value is not None}
 
 
+def clean(text: str) -> str:
+    """Show visible signs for characters that control a terminal, change the reading direction or are invisible."""
+    return replace_hidden(text.replace("\r\n", "\n"), _sign)
+
+
+def _sign(one: str) -> str:
+    return picture(one) if one <= "\xff" else f"\\u{ord(one):04x}"
+
+
+def cut(text: str, characters: int, lines: int = 1) -> str:
+    """Cut a long text, between two words if a space is near, and state how many characters are missing."""
+    kept = "\n".join(text.split("\n", lines)[:lines])
+    if len(kept) > characters:
+        head, _, tail = kept[:characters].rpartition(" ")
+        kept = head if len(tail) < characters / 5 else kept[:characters]
+    missing = len(text) - len(kept)
+    return f"{kept} … [{missing:,} more]" if missing else text
+
+
 def label(text: str) -> str:
     """Shorten an id, a title or a name."""
     return cut(text, 80)
+
+
+def whole(text: str) -> str:
+    """Shorten only what is very long, such as a system block."""
+    return cut(text, 10_000, 200)
 
 
 def excerpt(text: str) -> str:

@@ -6,21 +6,11 @@ import json
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem import models
 from langchain_workingmem._text.messages import ROLES, message_text
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem._text.values import parse_json
-from langchain_workingmem.display.pictures import BLOCK, Block, Picture, Table, clock, counted, excerpt, label, minutes
-from langchain_workingmem.display.safe import cut
-from langchain_workingmem.models import (
-    Diagnosis,
-    MemoryContext,
-    Page,
-    RecallResult,
-    StoredMessage,
-    Thread,
-    UserSummary,
-    WorkingMemoryState,
-)
+from langchain_workingmem.display.pictures import Block, Picture, Table, clock, counted, excerpt, label, minutes, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +30,8 @@ def picture_of(record: object) -> Picture:
     raise NotImplementedError(type(record).__name__)
 
 
-@picture_of.register(Page)
-def _(page: Page[Any]) -> Picture:
+@picture_of.register(models.Page)
+def _(page: models.Page[Any]) -> Picture:
     more = {"more": None if page.next_cursor is None else "pass next_cursor"}
     if not page.items:
         return Picture(f"Nothing on this page, {page.total:,} in all", more)
@@ -50,8 +40,8 @@ def _(page: Page[Any]) -> Picture:
     return Picture(f"{len(page):,} of {page.total:,} {noun}", more, Table(rows))
 
 
-@picture_of.register(RecallResult)
-def _(result: RecallResult) -> Picture:
+@picture_of.register(models.RecallResult)
+def _(result: models.RecallResult) -> Picture:
     if not result.hits:
         return Picture("Nothing was recalled", {})
     ranks = {(hit.thread_id, hit.message.id): rank for rank, hit in enumerate(result.hits, 1)}
@@ -65,8 +55,8 @@ def _(result: RecallResult) -> Picture:
     return Picture(counted(len(result.hits), "hit"), {}, Table(rows))
 
 
-@picture_of.register(MemoryContext)
-def _(context: MemoryContext) -> Picture:
+@picture_of.register(models.MemoryContext)
+def _(context: models.MemoryContext) -> Picture:
     state, count = context.working_memory, len(context.system)
     facts = {
         "system blocks": str(count),
@@ -75,13 +65,13 @@ def _(context: MemoryContext) -> Picture:
         "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
         "left out": counted(context.omitted, "message") if context.omitted else None,
     }
-    rows = [{**_spoken(one), "message": cut(message_text(one, whole=True), **BLOCK)} for one in context.messages]
+    rows = [{**_spoken(one), "message": whole(message_text(one, whole=True))} for one in context.messages]
     blocks = (Block(text, f"System block {at} of {count}") for at, text in enumerate(context.system, 1))
     return Picture("What the model is shown", facts, *blocks, *([Table(rows, "Messages")] if rows else []))
 
 
-@picture_of.register(WorkingMemoryState)
-def _(state: WorkingMemoryState) -> Picture:
+@picture_of.register(models.WorkingMemoryState)
+def _(state: models.WorkingMemoryState) -> Picture:
     facts = {
         "revision": str(state.revision),
         "updated": None if state.updated_at is None else f"{minutes(state.updated_at)} {clock()}",
@@ -91,8 +81,8 @@ def _(state: WorkingMemoryState) -> Picture:
     return Picture(title, facts, *([Block(pretty(state.text))] if state.text.strip() else []))
 
 
-@picture_of.register(Diagnosis)
-def _(diagnosis: Diagnosis) -> Picture:
+@picture_of.register(models.Diagnosis)
+def _(diagnosis: models.Diagnosis) -> Picture:
     rows = []
     for one in diagnosis.findings:
         message = excerpt("\n".join(filter(None, (one.message, one.remedy))))
@@ -100,7 +90,7 @@ def _(diagnosis: Diagnosis) -> Picture:
     return Picture(f"Diagnosis: {diagnosis.level}", {}, Table(rows))
 
 
-def _thread_row(thread: Thread) -> dict[str, str]:
+def _thread_row(thread: models.Thread) -> dict[str, str]:
     return {
         "title": label(thread.title) if thread.title else "(no title)",
         "id": label(thread.id),
@@ -110,21 +100,21 @@ def _thread_row(thread: Thread) -> dict[str, str]:
     }
 
 
-def _message_row(row: StoredMessage) -> dict[str, str]:
+def _message_row(row: models.StoredMessage) -> dict[str, str]:
     cells = {"thread": label(row.thread_id), "number": str(row.seq)}
     return cells | {f"time ({clock()})": minutes(row.stored_at)} | _spoken(row.message)
 
 
-def _user_row(user: UserSummary) -> dict[str, str]:
+def _user_row(user: models.UserSummary) -> dict[str, str]:
     counts = {"threads": f"{user.threads:,}", "messages": f"{user.messages:,}"}
     return {"user": label(user.user_id)} | counts | {f"updated ({clock()})": minutes(user.updated_at)}
 
 
 # what a page holds, and how a row shows it
 _KINDS: dict[type, tuple[str, Callable[[Any], dict[str, str]]]] = {
-    Thread: ("threads", _thread_row),
-    StoredMessage: ("messages", _message_row),
-    UserSummary: ("users", _user_row),
+    models.Thread: ("threads", _thread_row),
+    models.StoredMessage: ("messages", _message_row),
+    models.UserSummary: ("users", _user_row),
 }
 
 

@@ -7,8 +7,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from langchain_workingmem.display.pictures import WIDE, Block, Picture, Table
-from langchain_workingmem.display.safe import clean
+from langchain_workingmem.display.pictures import WIDE, Block, Picture, Table, clean
 
 
 def _text(text: str, style: str = "") -> Text:

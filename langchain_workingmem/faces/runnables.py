@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
+from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import replace
-from datetime import datetime  # noqa: TC003 - likewise
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +14,17 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_conf
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.core import operation, plan_of, twin
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
-from langchain_workingmem.faces.config import kind_of, limits_of, required_ids, resolve, scoped_ids, within
+from langchain_workingmem.faces.config import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within
+from langchain_workingmem.history.api import History
 from langchain_workingmem.history.save import save_turn
-from langchain_workingmem.options import Ids, RecallArguments, Scope
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.query import Query, check_argument_names
 from langchain_workingmem.recall.search import search_messages
 from langchain_workingmem.turn.api import Notes
 from langchain_workingmem.turn.assemble import Shown, assemble
@@ -32,6 +32,8 @@ from langchain_workingmem.turn.fit import question
 from langchain_workingmem.turn.gather import Gathered, read_history
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
 
@@ -39,11 +41,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import MemoryContext, RecallResult
+    from langchain_workingmem.options import Ids
     from langchain_workingmem.turn.api import Turn
-
-
-# in a LangChain retriever, `metadata` belongs to its runs
-_FIELDS = {name: "metadata_filter" if name == "metadata" else name for name in RecallArguments.__annotations__}
 
 
 class SemanticRecallRetriever(BaseRetriever):
@@ -52,26 +51,20 @@ class SemanticRecallRetriever(BaseRetriever):
     One document per hit, the best first. `page_content` is the window with its speakers. No message is in two
     documents: a hit in the window of a better one belongs to that document, unless `top_k` needs it. The metadata holds
     thread_id, thread_title, message_id, role, similarity, score and stored_at. Two round trips, sync or async.
+    Further fields are the arguments of `memory.recall.search`, such as `top_k` and `max_tokens`.
     """
 
     memory: Any = Field(repr=False)
     thread_id: str | None = None
-    user_id: str | Callable[[Ids], str] | None = None  # a function gets the ids that the run names
-    # as in `memory.recall.search`
-    scope: Scope | None = None
-    top_k: int | None = None
-    message_range: int | tuple[int, int] | None = None
-    threshold: float | None = None
-    max_tokens: int | None = None
-    roles: Sequence[str] | str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    now: datetime | None = None
-    exclude_message_ids: Collection[str] = ()
-    metadata_filter: Mapping[str, Any] | None = None
+    user_id: str | Owner | None = None  # a function gets the ids that the run names
+    metadata_filter: Mapping[str, Any] | None = None  # in a LangChain retriever, `metadata` belongs to its runs
     trust_client_ids: bool = False  # as in `Memory.tools`
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="allow")
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Raise `TypeError` for an argument that recall does not take."""
+        check_argument_names(self.model_extra or {})
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Find documents; ids that are not bound come from the config.
@@ -97,10 +90,10 @@ class SemanticRecallRetriever(BaseRetriever):
     def _plan(self, query: str, run: RunnableConfig, **asked: Any) -> Plan[RecallResult]:
         # the public search would add a second retriever run to the trace
         state = self.memory._core.state
-        arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | asked
+        arguments = {**(self.model_extra or {}), **asked}
         arguments["metadata"] = both(self.metadata_filter, asked.get("metadata"))
-        bound: Any = {name: getattr(self, name) for name in ("thread_id", "user_id", "trust_client_ids")}
-        ids = scoped_ids(resolve(run, **bound), arguments["scope"] or state.recalling.scope)
+        ids = resolve(run, thread_id=self.thread_id, user_id=self.user_id, trust_client_ids=self.trust_client_ids)
+        ids = scoped_ids(ids, arguments.get("scope") or state.recalling.scope)
         arguments |= {"thread_id": ids.thread_id, "user_id": ids.user_id, "thread_filters": state.thread_filters}
         found = Query.of(state.recalling, query, **arguments)
         return search_messages(state, replace(found, timezone=limits_of(run).timezone))
@@ -135,26 +128,20 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         """Async twin of `messages`."""
         return await self._core.arun(self._read())
 
-    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+    @operation
+    def add_messages(self, messages: Sequence[BaseMessage]) -> Plan[None]:
         """Save messages at the end. One round trip, two without a `user_id`."""
-        thread_id, user_id = self._core.run(self._ids())
-        self._memory.history.append(messages, thread_id=thread_id, user_id=user_id)
+        thread_id, user_id = yield from owner_of(self._core.state, self.session_id, self.user_id)
+        yield from plan_of(History.append)(self._memory.history, messages, thread_id=thread_id, user_id=user_id)
 
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Async twin of `add_messages`."""
-        thread_id, user_id = await self._core.arun(self._ids())
-        await self._memory.history.aappend(messages, thread_id=thread_id, user_id=user_id)
+    aadd_messages = twin(add_messages)
 
-    def clear(self) -> None:
+    @operation
+    def clear(self) -> Plan[None]:
         """Delete all messages; the thread stays."""
-        self._memory.history.clear(self.session_id, user_id=self.user_id)
+        yield from plan_of(History.clear)(self._memory.history, self.session_id, user_id=self.user_id)
 
-    async def aclear(self) -> None:
-        """Async twin of `clear`."""
-        await self._memory.history.aclear(self.session_id, user_id=self.user_id)
-
-    def _ids(self) -> Plan[tuple[str, str]]:
-        return owner_of(self._core.state, self.session_id, self.user_id)
+    aclear = twin(clear)
 
     def _read(self) -> Plan[list[BaseMessage]]:
         return read_history(self._core.state, self.session_id, self.user_id, self._memory._turn.history)

@@ -24,21 +24,15 @@ from langchain_workingmem._text.messages import unescape, words_in
 from langchain_workingmem._text.unicode import in_texts, visible
 from langchain_workingmem._text.values import aware, check_depth, check_nesting, problems_in, shown, zone_name
 from langchain_workingmem.checks import as_tuple
-from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.faces.config import WORKING, WRITING, forbidden, limits_of, required_ids, scoped_ids
 from langchain_workingmem.options import Ids
 from langchain_workingmem.recall.query import Query, checked_filter
 from langchain_workingmem.recall.search import search_as_run
+from langchain_workingmem.working_memory import store
 from langchain_workingmem.working_memory.document import TextFormat, describe_change, unwrapped
 from langchain_workingmem.working_memory.patch import shorten, without_padding
 from langchain_workingmem.working_memory.prompt import update_rules
 from langchain_workingmem.working_memory.schema import refusal, update_schema
-from langchain_workingmem.working_memory.store import (
-    change_document,
-    check_writable,
-    find_scope_key,
-    read_working_memory,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,7 +63,7 @@ def memory_tools(
     """Build the tools that `Memory.tools` describes; `read_only`: none that writes."""
     if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
         remedy = "use 1 to 40 letters, digits, - and _, as providers want them in names of tools"
-        raise OptionError(f"name={name!r}", remedy=remedy)
+        raise errors.OptionError(f"name={name!r}", remedy=remedy)
     if metadata is not None:
         checked_filter(core.state.recalling, metadata, core.state.thread_filters)
     options = core.state.working_memory
@@ -81,9 +75,9 @@ def memory_tools(
         chosen = [*as_tuple(include, "include", "tool names")]
     for one in chosen:
         if one not in MAKERS:
-            raise OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(MAKERS)}")
+            raise errors.OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(MAKERS)}")
         if one in WORKING and core.state.remembering.read_only and one in WRITING:  # an error where it is off
-            raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
+            raise errors.ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
     return [_tool(core, one, name, find_ids, metadata) for one in chosen if not (read_only and one in WRITING)]
 
 
@@ -94,7 +88,7 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
         limits, ids = limits_of(config), find_ids(config)
         if why := forbidden(limits, tool):
-            raise ReadOnlyError(f"{name} was not called, because {why}", remedy="go on without it")
+            raise errors.ReadOnlyError(f"{name} was not called, because {why}", remedy="go on without it")
         if tool == "search_memory":  # which checks the owner itself
             asked = (limits.recall or {}).get("metadata")
             arguments |= {"timezone": limits.timezone, "metadata": both(metadata, asked)}
@@ -119,7 +113,7 @@ def as_tool(
     def told(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
         try:
             return (yield from core.with_breaker(plan(config, arguments)))
-        except WorkingMemError as error:  # other errors are bugs
+        except errors.WorkingMemError as error:  # other errors are bugs
             raise ToolException(for_model(error, name)) from error
 
     def run(config: RunnableConfig, **arguments: Any) -> Any:
@@ -155,7 +149,7 @@ _TOLD = (  # what a model can do something about
 )
 
 
-def for_model(error: WorkingMemError, tool: str) -> str:
+def for_model(error: errors.WorkingMemError, tool: str) -> str:
     """Say an error of a tool to a model; that memory is away if nothing that it can call helps."""
     if isinstance(error, _TOLD):
         return shortened(str(error))
@@ -355,7 +349,7 @@ def _update_text(
     return (yield from _changed(core, ids, step, change))
 
 
-def _loses(lost: list[str]) -> WorkingMemoryValidationError:
+def _loses(lost: list[str]) -> errors.WorkingMemoryValidationError:
     lines = [*map(shorten, lost[:_MOST_LOST]), *([f"and {len(lost) - _MOST_LOST} more"] if lost[_MOST_LOST:] else [])]
     remedy = "send only what is new by `edits`, or a text with all that still holds; if these lines are to go, send the same text again"
     reason = f"this text would take away more than half of working memory; {remedy}:"
@@ -381,16 +375,16 @@ def _changed(
 
     `change` takes the document, and the document as the model was shown it.
     """
-    check_writable(core.state)
-    scope_key = yield from find_scope_key(core.state, ids.thread_id, ids.user_id)
+    store.check_writable(core.state)
+    scope_key = yield from store.find_scope_key(core.state, ids.thread_id, ids.user_id)
     memo, known = core.state.shown_documents, (ids.thread_id, scope_key.key)
     seen = step.text if isinstance(step, ShownDocument) else memo.text(*known, step)
-    before, after = yield from change_document(core.state, scope_key, lambda text: change(text, seen), "tool")
+    before, after = yield from store.change_document(core.state, scope_key, lambda text: change(text, seen), "tool")
     text = memo.text(*known)
     if text is not None and isinstance(step, int):
         try:  # of what others have written meanwhile, the model knows nothing yet
             text = change(text, seen)
-        except WorkingMemoryValidationError:
+        except errors.WorkingMemoryValidationError:
             text = after.text
         memo.note(*known, text, step)
     described = describe_change(core.state.remembering.format, before.text, after.text)
@@ -401,7 +395,7 @@ def reading_tool(core: Core) -> Parts:
     """Make the tool that reads working memory."""
 
     def make(ids: Ids, step: Any) -> Plan[str]:
-        state = yield from read_working_memory(core.state, ids.thread_id, ids.user_id)
+        state = yield from store.read_working_memory(core.state, ids.thread_id, ids.user_id)
         core.state.shown_documents.note(ids.thread_id, state.key, state.text, step)
         return "Working memory is empty." if state.is_empty else state.text
 
@@ -413,13 +407,13 @@ def clearing_tool(core: Core) -> Parts:
 
     def make(ids: Ids, step: Any) -> Plan[str]:
         state, memo = core.state, core.state.shown_documents
-        check_writable(state)
-        scope_key = yield from find_scope_key(state, ids.thread_id, ids.user_id)
+        store.check_writable(state)
+        scope_key = yield from store.find_scope_key(state, ids.thread_id, ids.user_id)
 
         def empty(text: str) -> str:
             return text if state.remembering.format.is_empty(text) else ""
 
-        before, _ = yield from change_document(state, scope_key, empty, "clear")
+        before, _ = yield from store.change_document(state, scope_key, empty, "clear")
         if before.is_empty:
             return "Working memory was already empty. Nothing was changed."
         if step is not None and memo.text(ids.thread_id, before.key) is not None:

@@ -15,8 +15,7 @@ from typing_extensions import TypedDict
 from langchain_workingmem._text.messages import ROLES, conversations, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem._text.values import to_minute, zone_name
-from langchain_workingmem.display.pictures import counted
-from langchain_workingmem.display.safe import cut
+from langchain_workingmem.display.pictures import counted, cut
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

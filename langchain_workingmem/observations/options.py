@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langchain_workingmem.checks import check_model, check_time
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Placement, Scope, check_fields
 
@@ -51,16 +50,12 @@ class ObservationOptions:
     placement: Placement | None = None
 
     def __post_init__(self) -> None:
-        check_model(self.model, "model")
-        if self.reflector is not None:
-            check_model(self.reflector, "reflector")
         check_fields(self, keep_tokens=0)
         if self.keep_tokens >= self.message_tokens:
             seen = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
             raise OptionError(seen, remedy="keep fewer tokens than those at which messages are observed")
         if self.block_after is not None and self.block_after < self.message_tokens:
             raise OptionError(f"block_after={self.block_after}", remedy=f"pass at least {self.message_tokens}")
-        check_time(self.timeout, "timeout")
 
     @property
     def limit(self) -> int:

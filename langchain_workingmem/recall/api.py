@@ -10,7 +10,7 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.indexes import ListedThread
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.scripts import SWEEP, sweep
-from langchain_workingmem.display.bars import progress_bar
+from langchain_workingmem.display import progress_bar
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.history.save import heal
 from langchain_workingmem.recall.query import Query

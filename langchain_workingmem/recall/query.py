@@ -16,7 +16,7 @@ from langchain_workingmem.checks import (
     check_now,
     check_range,
     check_roles,
-    check_threshold,
+    check_share,
     is_named,
     one_of,
 )
@@ -178,7 +178,7 @@ CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "top_k": lambda value, name: at_least(value, 1, name, MOST_HITS),
     "max_tokens": lambda value, name: at_least(value, 1, name),
     "message_range": lambda value, _: check_range(value),
-    "threshold": lambda value, _: check_threshold(value),
+    "threshold": check_share,
     "now": lambda value, _: check_now(value),
     "since": lambda value, _: to_micros(value),
     "until": lambda value, _: to_micros(value),

@@ -17,9 +17,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.messages import ROLES, STRIDE, message_text
 from langchain_workingmem._text.unicode import count_tokens
-from langchain_workingmem.display.pictures import clock, minutes, shown_in
+from langchain_workingmem.display.pictures import clean, clock, cut, minutes, shown_in
 from langchain_workingmem.display.records import pretty
-from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import from_micros, shown
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.derived.rows import export_rows, note_deleted, note_given, restore_rows
-from langchain_workingmem.display.bars import progress_bar
+from langchain_workingmem.display import progress_bar
 from langchain_workingmem.errors import (
     IdError,
     OptionError,

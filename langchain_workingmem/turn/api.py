@@ -13,7 +13,6 @@ from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.messages import words_of
-from langchain_workingmem.checks import one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known
 from langchain_workingmem.history.save import opened, save_turn
@@ -83,13 +82,11 @@ class Turn:
         **arguments: Unpack[RecallArguments],
     ) -> Plan[MemoryContext]:
         """Plan `Memory.context`."""
-        one_of(recall, (False, None), "recall")
         check_argument_names(arguments)
-        if recall is False and (names := sorted(_given(arguments))):
-            raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
-        asked = PerCall(
-            recall=False if recall is False else arguments, working_memory=working_memory, last_messages=last_messages
-        )
+        if recall is not None and (names := sorted(_given(arguments))):
+            raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
+        recalling: Any = arguments if recall is None else recall
+        asked = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
         given = [HumanMessage(messages)] if isinstance(messages, str) else messages
         new = yield from self.opened(given, thread_id, user_id)
         numbered = [message for message in new if message.id is None]
@@ -142,9 +139,7 @@ class Turn:
         if asked.last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=asked.last_messages, step=1)
         turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
-        return (
-            yield from gather(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
-        )
+        return gather(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str

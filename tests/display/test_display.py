@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import MemoryContext, Page
 from langchain_workingmem._text.sending import Marks
-from langchain_workingmem.display.safe import clean, cut
+from langchain_workingmem.display.pictures import clean, cut
 from langchain_workingmem.models import Diagnosis, Finding
 from tests.display.samples import (
     EMPTY,

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from starlette.testclient import TestClient
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem.serving import LoopbackOnly
+from langchain_workingmem.serving import loopback_only
 from langchain_workingmem.studio import Studio, application
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
@@ -57,7 +57,7 @@ def open_studio() -> Iterator[Open]:
         if "documents" not in options and memory._core.state.working_memory is not None:
             options["documents"] = {memory._core.state.working_memory.scope: memory}
         studio = Studio(memory=memory, token=TOKEN, **options)
-        client = TestClient(LoopbackOnly(application(studio)), base_url=ROOT)
+        client = TestClient(loopback_only(application(studio)), base_url=ROOT)
         client.__enter__()
         clients.append(client)
         if token is not None:

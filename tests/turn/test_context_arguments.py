@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import Memory, OptionError
+from langchain_workingmem import Memory
 
 
 @pytest.mark.parametrize("given", [{"last_message": 3}, {"last_message": None, "recall": False}, {"bogus": ""}])
@@ -16,9 +16,3 @@ def test_a_misspelled_argument_is_a_type_error_whether_recall_is_on_or_off(
     for one in (memory, plain):
         with pytest.raises(TypeError, match=r"unexpected keyword arguments \['(last_message|bogus)'\].*use some of"):
             one.context("Hello", thread_id="t", user_id="u", **given)
-
-
-def test_a_context_takes_no_dict_of_recall(memory: Memory) -> None:
-    per_call: Any = {"metadata": {"project": "a"}, "top_k": 2}
-    with pytest.raises(OptionError, match=r"recall=.*use one of False, None"):
-        memory.context("Hello", thread_id="t", user_id="u", recall=per_call)
