@@ -11,7 +11,7 @@ from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items.operations import StoreState, Vectors, millis, run_operations
+from langchain_workingmem.items import StoreState, Vectors, millis, run_operations
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:

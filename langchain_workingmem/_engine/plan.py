@@ -1,4 +1,4 @@
-"""Plans, and the four effects that they yield.
+"""Plans, and the effects that they yield.
 
 An operation is written once, as a plan: a generator that yields what it needs from outside, receives the result, and returns a
 record. `Runner` and `AsyncRunner` in `run.py` are the only code that touches a socket or a model. They throw errors into the plan
@@ -44,8 +44,6 @@ class Effect(Generic[T_co]):
 
 
 Plan: TypeAlias = Generator[Effect[object], object, T]
-# A plan that takes one step of a long operation: it gives some records, and the next step; None at the end.
-Step: TypeAlias = "Plan[tuple[Sequence[T], Step[T] | None]]"
 
 
 @dataclass(slots=True)
@@ -84,6 +82,13 @@ class Sleep(Effect[None]):
 def jittered(seconds: float) -> Sleep:
     """Wait for a random part of a time, so that competing writers do not meet again."""
     return Sleep(random.uniform(0, seconds))  # noqa: S311 - no secret
+
+
+@dataclass(slots=True)
+class Give(Effect[None]):
+    """Hand records to whoever iterates over a long operation (`Core.stream`), and go on when they are taken."""
+
+    records: Sequence[Any]
 
 
 @dataclass(slots=True)

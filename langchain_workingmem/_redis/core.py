@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from langchain_workingmem._engine import calls
+from langchain_workingmem._engine.plan import Give
 from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
-    from langchain_workingmem._engine.plan import Plan, Step
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._engine.run import AsyncRunner, Runner
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
@@ -52,28 +54,22 @@ class Core:
             plan = calls.watch(plan, name, self.state.keys.prefix)
         return plan if self.state.layout_known else with_layout(self.state, plan)
 
-    def stream(self, step: Step[T] | None) -> Iterator[T]:
-        """Run a long operation step by step, while the caller takes what it gives."""
-        name = getattr(step, "__name__", "")  # each step is told by the name of the first
+    def stream(self, plan: Plan[None]) -> Iterator[Any]:
+        """Run a long operation, while the caller takes what it gives."""
         try:
-            while step is not None:
-                records, step = self.run(step, name)
+            while (records := self.run(_given(plan), getattr(plan, "__name__", ""))) is not None:
                 yield from records
         finally:
-            if step is not None:
-                step.close()
+            plan.close()
 
-    async def astream(self, step: Step[T] | None) -> AsyncIterator[T]:
+    async def astream(self, plan: Plan[None]) -> AsyncIterator[Any]:
         """Async twin of `stream`."""
-        name = getattr(step, "__name__", "")  # each step is told by the name of the first
         try:
-            while step is not None:
-                records, step = await self.arun(step, name)
+            while (records := await self.arun(_given(plan), getattr(plan, "__name__", ""))) is not None:
                 for record in records:
                     yield record
         finally:
-            if step is not None:
-                step.close()
+            plan.close()
 
     def with_breaker(self, plan: Plan[T]) -> Plan[T]:
         """Run a plan behind the circuit breaker, which raises at once while it is open; with on_error="raise" without it."""
@@ -88,6 +84,21 @@ class Core:
                 raise
             _log.warning("%s: %s", note, error)
             return fallback
+
+
+def _given(plan: Plan[None]) -> Plan[Sequence[Any] | None]:
+    """Run a plan up to what it gives next, and return that; None at its end."""
+    with suppress(StopIteration):
+        effect = next(plan)
+        while not isinstance(effect, Give):
+            try:
+                result = yield effect
+            except Exception as error:  # noqa: BLE001 - raised in the plan
+                effect = plan.throw(error)
+            else:
+                effect = plan.send(result)
+        return effect.records
+    return None
 
 
 class HasCore(Protocol):

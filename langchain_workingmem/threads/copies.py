@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, compute, send
-from langchain_workingmem._redis.codec import (
-    as_messages,
-    count_characters,
-    draft_of,
-    drafts,
-    is_storable,
-    read_rows,
-)
+from langchain_workingmem._redis import codec
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import change_thread, check_owner
 from langchain_workingmem._text.messages import structured_answers
@@ -76,7 +69,7 @@ def read_held(
         raise errors.ThreadNotFoundError(thread_id)
     check_owner(tag, thread_id, owner)
     places = ((one.seq, one.upto, body) for one, body in zip(chosen, bodies, strict=True))
-    rows = {row.place: row for row in (yield from made(state, read_rows(places, thread_id)))}
+    rows = {row.place: row for row in (yield from made(state, codec.read_rows(places, thread_id)))}
     waiting, held = iter(found), list[Held]()
     for facts in chosen:
         some = [*islice(waiting, len(names[facts.seq]))]
@@ -194,7 +187,7 @@ def copy_messages(
     for start in range(0, len(chosen), BATCH):
         held = yield from read_held(state, source, owner, chosen[start : start + BATCH])
         ids |= {one.facts.id: core.new_id() for one in held}
-        size = count_characters(one.row.message for one in held)
+        size = codec.count_characters(one.row.message for one in held)
         older = yield from compute(partial(_copied, held, ids, state.recall), size)
         written = yield from writer.add(copy.id, owner, older, created_at=str(to_micros(copy.created_at)))
         seqs |= written.seqs
@@ -205,7 +198,7 @@ def _copied(held: Iterable[Held], ids: Mapping[str, str], recall: RecallOptions 
     older = []
     for facts, row, vectors in held:
         message = row.message.model_copy(update={"id": ids[facts.id]})
-        draft = draft_of(message, recall, structured=facts.is_structured)
+        draft = codec.draft_of(message, recall, structured=facts.is_structured)
         draft.writer, draft.at = facts.writer, row.record["at"]
         draft.words += "!" * facts.is_refused
         older.append(Older.of(draft, facts.settings, vectors))
@@ -325,7 +318,9 @@ def _store(writer: Writer, found: Conversation, owner: str) -> Plan[int]:
     older = list[Older]()
     for start in range(0, len(rest), BATCH):
         some = rest[start : start + BATCH]
-        for draft in (yield from compute(partial(drafts, some, recall, str, answers), count_characters(some))):
+        for draft in (
+            yield from compute(partial(codec.drafts, some, recall, str, answers), codec.count_characters(some))
+        ):
             draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
             older.append(Older(draft))
     began = str(found.times[ids[0]])
@@ -363,7 +358,7 @@ class Conversation:
     def _messages_in(self, one: CheckpointTuple) -> list[BaseMessage]:
         """Return the messages of a state, each with an id."""
         try:
-            messages = as_messages(one.checkpoint["channel_values"].get(CHANNEL) or [])
+            messages = codec.as_messages(one.checkpoint["channel_values"].get(CHANNEL) or [])
         except (errors.OptionError, ValueError) as error:
             seen = f"its channel {CHANNEL!r} holds no messages ({error})"
             raise errors.OptionError(seen, remedy="leave it out") from error
@@ -371,4 +366,4 @@ class Conversation:
             if not message.id:  # as in states that add_messages does not make
                 said = f"{self.thread_id}\0{position}\0{message.type}\0{message.content}"
                 message.id = sha256(said.encode(errors="surrogatepass")).hexdigest()[:32]
-        return [*{message.id: message for message in messages if is_storable(message)}.values()]
+        return [*{message.id: message for message in messages if codec.is_storable(message)}.values()]

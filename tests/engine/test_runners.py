@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Call, Plan, Sleep, Step, attempt, everywhere, scan, send
+from langchain_workingmem._engine.plan import Call, Give, Plan, Sleep, attempt, everywhere, scan, send
 from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -93,10 +93,11 @@ async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> Non
     assert await AsyncRunner(no_client).run(plan()) != threading.current_thread().name
 
 
-def counting(log: list[int], number: int = 0) -> Step[int]:
-    yield Sleep(0)
-    log.append(number)
-    return [number, number], counting(log, number + 1) if number < 2 else None
+def counting(log: list[int]) -> Plan[None]:
+    for number in range(3):
+        yield Sleep(0)
+        log.append(number)
+        yield Give([number, number])
 
 
 def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(plain: Memory) -> None:

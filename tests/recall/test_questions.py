@@ -13,8 +13,8 @@ from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.items.operations import StoreState, Vectors
-from langchain_workingmem.items.operations import search as search_items
+from langchain_workingmem.items import StoreState, Vectors
+from langchain_workingmem.items import search as search_items
 from langchain_workingmem.options import IndexOptions, RecallOptions
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.search import search_messages
