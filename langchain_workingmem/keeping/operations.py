@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import orjson
 from pydantic import BaseModel, Field
 
-from langchain_workingmem._text.nesting import check_depth, parse_json
-from langchain_workingmem._text.rendering import unescape, without_thoughts
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.messages import unescape, without_thoughts
+from langchain_workingmem._text.unicode import in_texts, visible
+from langchain_workingmem._text.values import check_depth, parse_json
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.keeping.values import (
     Leaf,
@@ -234,8 +234,4 @@ def _decoded(value: Any) -> Any:
 
 def _seen(value: Any) -> Any:
     """Return a value as a person sees it: without the escapes of the prompt, hidden text and control characters."""
-    if isinstance(value, str):
-        return visible(unescape(value))
-    if isinstance(value, dict):
-        return {visible(unescape(str(key))): _seen(one) for key, one in value.items()}
-    return [_seen(one) for one in value] if isinstance(value, list) else value
+    return in_texts(value, lambda text: visible(unescape(text)))

@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from mcp import types
 
 from langchain_workingmem._redis.state import ShownDocument
-from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import aware
 from langchain_workingmem.errors import ArgumentError, ReadOnlyError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.faces.tools import MAKERS
 from langchain_workingmem.history.save import append

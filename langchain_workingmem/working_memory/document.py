@@ -11,8 +11,8 @@ from difflib import SequenceMatcher, unified_diff
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from langchain_workingmem._text.nesting import check_depth, parse_json, shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import check_depth, parse_json, shown
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.working_memory.schema import dump, plain, refusal, update_schema
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from langchain_workingmem._text.clock import from_micros, to_minute
-from langchain_workingmem._text.rendering import opening_tag
+from langchain_workingmem._text.messages import opening_tag
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.values import from_micros, to_minute
 from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, get
 import orjson
 
 from langchain_workingmem import errors
-from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
+from langchain_workingmem._engine.plan import Plan, Sleep, compute, jittered, send
 from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import from_micros, to_micros
+from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.models import WorkingMemoryState
 from langchain_workingmem.working_memory.document import Mode
@@ -184,7 +184,7 @@ def change_document(
 
 def pause_after(attempt: int) -> Sleep:
     """Return the pause of a writer after a lost race."""
-    return Sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
+    return jittered(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
 
 
 def check_writable(state: MemoryState) -> None:
