@@ -28,9 +28,8 @@ from langchain_workingmem._redis.indexes import ensure_index, no_index, register
 from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, pack, rows_of
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.clock import from_micros, to_micros
-from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem._text.unicode import keep_ends, to_utf8
+from langchain_workingmem._text.values import check_nesting, from_micros, shown, to_micros
 from langchain_workingmem.checks import LARGEST, as_tuple, at_least, one_of
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError
 from langchain_workingmem.options import IndexOptions

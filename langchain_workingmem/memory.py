@@ -165,7 +165,7 @@ class Memory(SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
-        runs: Any = {"runner": runner, "async_runner": async_runner, "breaker": runner.link.breaker}
+        runs: Any = {"runner": runner, "async_runner": async_runner}
         self._core = core = Core(state=state, new_id=lambda: str(uuid4()), on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)

@@ -25,7 +25,7 @@ from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.faces import config as run_config

@@ -9,14 +9,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from langchain_workingmem._engine import calls
-from langchain_workingmem._engine.plan import COOL_DOWN, Give, with_few_repeats
+from langchain_workingmem._engine.plan import Give
 from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
-    from langchain_workingmem._engine.plan import Breaker, Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._engine.run import AsyncRunner, Runner
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
@@ -35,7 +35,6 @@ class Core:
     async_runner: AsyncRunner
     new_id: Callable[[], str]
     on_error: OnError
-    breaker: Breaker
 
     def run(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan now; telemetry calls it by `name`, else by the name of its function."""
@@ -74,19 +73,7 @@ class Core:
 
     def with_breaker(self, plan: Plan[T]) -> Plan[T]:
         """Run a plan behind the circuit breaker, which raises at once while it is open; with on_error="raise" without it."""
-        if self.on_error == "raise":
-            return (yield from plan)
-        if not self.breaker.admits():
-            plan.close()
-            raise RedisConnectionError(
-                f"Redis has failed, and is asked again every {COOL_DOWN:g} s",
-                remedy="check that it runs and that the URL is right",
-            )
-        try:
-            return (yield from with_few_repeats(plan))
-        except RedisConnectionError:
-            self.breaker.fail()
-            raise
+        return plan if self.on_error == "raise" else self.runner.link.guard(plan)
 
     def with_fallback(self, plan: Plan[T], fallback: T, note: str) -> Plan[T]:
         """Run a plan with the breaker; with on_error="log", log an error of Redis, and return the fallback."""

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import check_nesting, shown
 from langchain_workingmem.checks import is_named
 from langchain_workingmem.errors import OptionError
 

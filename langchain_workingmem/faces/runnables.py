@@ -18,7 +18,7 @@ from langchain_workingmem._redis.core import operation, plan_of, twin
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import owner_of
-from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.faces.config import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within

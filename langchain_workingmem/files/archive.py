@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, UserDeletedError
 from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text, run_scripts

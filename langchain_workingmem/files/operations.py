@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import (
     ArgumentError,

@@ -10,7 +10,7 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import delete_from
-from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
 from langchain_workingmem.history.read import made, of_user, read_page, selection

@@ -15,8 +15,7 @@ from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.codec import PLAIN, is_readable, read_rows
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.rendering import message_text, row_text
-from langchain_workingmem._text.said import STRIDE, attachments, structured_text, words_in
+from langchain_workingmem._text.messages import STRIDE, attachments, message_text, row_text, structured_text, words_in
 from langchain_workingmem._text.sending import as_shown, with_calls
 from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
 from langchain_workingmem.errors import ModelError

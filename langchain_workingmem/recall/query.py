@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._redis.filters import DECLARED, Filter, check_declared, labels_of
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.queries import build_filter
-from langchain_workingmem._text.clock import in_zone, to_micros
+from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._text.unicode import UNSPACED, WORD
+from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:

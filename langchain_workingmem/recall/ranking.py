@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from langchain_workingmem._redis.keys import THE_USER
-from langchain_workingmem._text.said import STRIDE
+from langchain_workingmem._text.messages import STRIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_workingmem._engine.plan import Plan, Spawn, send
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.queries import all_words, words_of
-from langchain_workingmem._text.unicode import asks, count_tokens, has_digit
+from langchain_workingmem._text.unicode import asks, count_tokens
 from langchain_workingmem.recall.hits import Position, read_hits, result_of, said_in, words_in_row
 from langchain_workingmem.recall.ranking import ORDINARY
 from langchain_workingmem.recall.search import search
@@ -99,8 +99,8 @@ class Gate:
         self.ranking, self.is_hidden = ranking, is_hidden
         self.guaranteed = GUARANTEED if asks(query.text) else 0
         self.bar = 0.0 if floor is None else floor.shown if self.guaranteed else _bar(ranking, floor.shown)
-        words = words_of(query.text, whole=True) if has_digit(query.text) else ()
-        self.numbers = frozenset(filter(has_digit, words))
+        words = words_of(query.text, whole=True) if any(map(str.isdigit, query.text)) else ()
+        self.numbers = frozenset(word for word in words if any(map(str.isdigit, word)))
 
     def __iter__(self) -> Iterator[Ranked]:
         ranking, bar = self.ranking, 0.0 if self.guaranteed else self.bar

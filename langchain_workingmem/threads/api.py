@@ -17,9 +17,8 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import from_micros
-from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import from_micros, shown
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.derived.rows import export_rows, note_deleted, note_given, restore_rows
 from langchain_workingmem.display import progress_bar

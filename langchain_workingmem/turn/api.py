@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.said import words_of
+from langchain_workingmem._text.messages import words_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known
 from langchain_workingmem.history.save import opened, save_turn
@@ -140,9 +139,7 @@ class Turn:
         if asked.last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=asked.last_messages, step=1)
         turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
-        plan = gather(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
-        inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
-        return (yield from traced("chain", "memory_context", inputs, plan, Gathered.output))
+        return gather(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str

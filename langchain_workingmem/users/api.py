@@ -17,7 +17,7 @@ from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mar
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import Script, delete_from
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
 from langchain_workingmem.recall.question import Authors

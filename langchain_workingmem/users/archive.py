@@ -25,8 +25,8 @@ from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_charact
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
 from langchain_workingmem._text.sending import MARK
+from langchain_workingmem._text.values import LATEST, from_micros, to_micros
 from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived.rows import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
