@@ -14,7 +14,6 @@ import orjson
 
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, jittered, send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.scripts import (
     READING,
@@ -26,7 +25,7 @@ from langchain_workingmem._redis.scripts import (
     owner_tag,
     refusal,
 )
-from langchain_workingmem._redis.state import Recent, wing
+from langchain_workingmem._redis.state import Operations, Recent, operation, twin, wing
 from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import (
