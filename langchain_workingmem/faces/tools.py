@@ -29,8 +29,13 @@ from langchain_workingmem.options import Ids
 from langchain_workingmem.recall.question import Query, checked_filter
 from langchain_workingmem.recall.search import search_as_run
 from langchain_workingmem.working_memory import store
-from langchain_workingmem.working_memory.document import TextFormat, describe_change, unwrapped
-from langchain_workingmem.working_memory.patch import shorten, without_padding
+from langchain_workingmem.working_memory.document import (
+    TextFormat,
+    describe_change,
+    shorten,
+    unwrapped,
+    without_padding,
+)
 from langchain_workingmem.working_memory.prompt import update_rules
 from langchain_workingmem.working_memory.schema import refusal, update_schema
 

@@ -110,7 +110,7 @@ class Keeper(Worker):
         document, numbers = shown_document(form, text, values, found.updated_at, self.zone)
         data = f"{document}\n{earlier(reference)}{elements(rows, BATCH, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
-        check = Check(form, text, options.max_bytes, numbers, sources)
+        check = Check(form, text, numbers, sources)
         model = cast("BaseChatModel", options.keeper)  # `install` has looked names up
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
         return (yield from self.ask(model, unread.work, rules, data, check, Operations, cost=_COST * len(text)))

@@ -65,7 +65,7 @@ ROOMS = {
 }
 SHARED = {"_text", "_engine", "_redis", "__version__"}  # private for users, not for the rooms
 APART: dict[tuple[str, ...], str] = {  # modules of a room that are a layer of their own
-    **{("working_memory", name): "documents of working memory" for name in ("document", "patch", "schema")},
+    **{("working_memory", name): "documents of working memory" for name in ("document", "schema")},
     ("usage", "counting"): "work of models",
 }
 # They make something for other modules to run.
