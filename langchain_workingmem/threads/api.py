@@ -14,13 +14,12 @@ from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis import filters, queries, scripts
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.state import wing
+from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import from_micros, shown
 from langchain_workingmem.checks import at_least, one_of
-from langchain_workingmem.derived.rows import export_rows, note_deleted, note_given, restore_rows
+from langchain_workingmem.derived import export_rows, note_deleted, note_given, restore_rows
 from langchain_workingmem.display import progress_bar
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.codec import Draft
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.keys import Facts
-    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.models import StoredMessage, Thread
     from langchain_workingmem.options import RecallOptions
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import Script, delete_from
-from langchain_workingmem._redis.state import wing
+from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary

@@ -28,7 +28,7 @@ from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem._text.values import LATEST, from_micros, to_micros
 from langchain_workingmem.checks import check_list
-from langchain_workingmem.derived.rows import export_rows, restore_rows
+from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
