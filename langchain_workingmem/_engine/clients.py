@@ -79,26 +79,20 @@ def check_url(url: str) -> str:
     return url
 
 
-def sync_client_of(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
-    """Make a client, which connects at its first command. It repeats nothing: plans repeat what is safe."""
-    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_options(timeout, connect)))
+def client_of(library: Any, url: str, timeout: timedelta, connect: timedelta) -> Any:
+    """Make a client of `redis`, or of `redis.asyncio` for the running event loop, which connects at its first command.
 
-
-def async_client_of(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
-    """Make a client for the running event loop, as `sync_client_of` does."""
-    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **_options(timeout, connect))
-    return redis.asyncio.Redis.from_pool(pool)
-
-
-def _options(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
-    """Return the options that apply unless the URL sets them."""
-    return {
-        "max_connections": _CONNECTIONS,
-        "timeout": timeout.total_seconds(),  # of a caller for a free connection
-        "protocol": _PROTOCOL,
-        "socket_timeout": timeout.total_seconds(),
-        "socket_connect_timeout": min(connect, timeout).total_seconds(),
-    }
+    It repeats nothing: plans repeat what is safe. The URL may set other options.
+    """
+    pool = library.BlockingConnectionPool.from_url(
+        url,
+        max_connections=_CONNECTIONS,
+        timeout=timeout.total_seconds(),  # of a caller for a free connection
+        protocol=_PROTOCOL,
+        socket_timeout=timeout.total_seconds(),
+        socket_connect_timeout=min(connect, timeout).total_seconds(),
+    )
+    return library.Redis.from_pool(pool)
 
 
 # ---------------------------------------------------------------------- errors: with remedies, and without passwords
