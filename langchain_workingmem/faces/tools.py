@@ -26,11 +26,16 @@ from langchain_workingmem._text.values import aware, check_depth, check_nesting,
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.faces.config import WORKING, WRITING, forbidden, limits_of, required_ids, scoped_ids
 from langchain_workingmem.options import Ids
-from langchain_workingmem.recall.query import Query, checked_filter
+from langchain_workingmem.recall.question import Query, checked_filter
 from langchain_workingmem.recall.search import search_as_run
 from langchain_workingmem.working_memory import store
-from langchain_workingmem.working_memory.document import TextFormat, describe_change, unwrapped
-from langchain_workingmem.working_memory.patch import shorten, without_padding
+from langchain_workingmem.working_memory.document import (
+    TextFormat,
+    describe_change,
+    shorten,
+    unwrapped,
+    without_padding,
+)
 from langchain_workingmem.working_memory.prompt import update_rules
 from langchain_workingmem.working_memory.schema import refusal, update_schema
 
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import Core
     from langchain_workingmem.working_memory.document import JsonFormat
 
 # Of a tool: description, schema of the arguments, and plan. Before these, the plan takes the ids and the step of the graph:

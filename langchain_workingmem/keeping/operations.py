@@ -27,7 +27,7 @@ from langchain_workingmem.keeping.values import (
     set_at,
 )
 from langchain_workingmem.observations.worker import BadAnswer, check_end
-from langchain_workingmem.working_memory.document import JsonFormat, check_size
+from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -129,7 +129,6 @@ class Check:
 
     form: Format
     text: str
-    most_bytes: int
     numbers: Mapping[str, str]  # of the values and lines that the keeper was shown
     sources: Mapping[int, bool]  # by the number of each message: whether it may be a source alone
     refused: str | None = None  # what the last answer had, if it would have emptied the document
@@ -142,7 +141,7 @@ class Check:
             before = leaves(self.form, done.text)
             try:
                 numbers = self._cited(one)
-                text = check_size(self._applied(done.text, one), self.most_bytes)
+                text = self._applied(done.text, one)
             except (WorkingMemError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
                 done.left_out += 1
                 continue
