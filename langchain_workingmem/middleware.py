@@ -107,15 +107,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     conversation; in a thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a
     single call (`PerCall`).
 
-    Cost: three round trips before the first model call, one before each further call, one at the end; two steps of the
-    graph.
+    Cost: three round trips before the first model call, one before each further call, one at the end; two graph steps.
 
     Args:
         memory: The `Memory` of the agent.
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
-        tools: Names of the memory tools to give the agent; None: the ones that `memory.tools()` gives; an empty list:
-            none.
+        tools: Names of the memory tools to give the agent; None: those that `memory.tools()` gives.
         user_id: The owner of the memory, whatever user a run names: an id such as "team", or a function that gets the
             `Ids` of the run (None where it names no user) and returns an id. It also owns the threads: with a team,
             pass `persist=False`, else the members share their conversations.
@@ -198,7 +196,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @operation
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Plan[Any]:
-        """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that a tool ends."""
+        """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that one ends."""
         config, called = get_config(), partial(handler, request)
         thread_id = config.get("configurable", {}).get("thread_id")
         own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
@@ -261,7 +259,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return run
 
     def _run_of(self, call: HookCall) -> Run:
-        """Return the run of these messages by its question, as several may be under way; a summary may have removed it."""
+        """Return the run of these messages by its question, as several may be under way; a summary may lack it."""
         asked = question(call.messages)
         if asked is not None and (run := self._runs.get((call.key, asked.id))) is not None:
             return run

@@ -1,6 +1,6 @@
 """Tools by which a model reads and changes memory, for `bind_tools`, ToolNode, `create_agent` and bare `invoke`.
 
-A model can change only its arguments, so what refuses them is told to it; errors of options, ids and servers go to the log.
+A model can change only its arguments, so what refuses them is told to it; other errors go to the log.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.working_memory.document import JsonFormat
 
-# Of a tool: description, schema of the arguments, and plan. Before these, the plan takes the ids and the step of the graph:
+# Of a tool: description, schema of the arguments, and plan. Before these, it takes the ids and the step of the graph:
 # the same for all calls of one answer; outside of a graph None, or the document that the caller has read.
 Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
@@ -137,7 +137,7 @@ def as_tool(
     )
 
 
-# ---------------------------------------------------------------------- what a model is told when memory refuses its call
+# ---------------------------------------------------------------------- what a model is told when its call is refused
 
 AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
 NOT_HERE = "Memory cannot be used in this conversation. Go on without it, and do not claim to have remembered anything."
@@ -316,7 +316,7 @@ def _update_json(
 
 
 def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Take out null and empty values, by which a model fills fields that it has nothing to say about: only `clear` deletes."""
+    """Take out null and empty values, by which a model fills fields: only `clear` deletes."""
     try:
         check_nesting(memory)
     except ValueError as error:
@@ -350,7 +350,7 @@ def _update_text(
 
 def _loses(lost: list[str]) -> errors.WorkingMemoryValidationError:
     lines = [*map(shorten, lost[:_MOST_LOST]), *([f"and {len(lost) - _MOST_LOST} more"] if lost[_MOST_LOST:] else [])]
-    remedy = "send only what is new by `edits`, or a text with all that still holds; if these lines are to go, send the same text again"
+    remedy = "send only what is new by `edits`, or all that still holds; if these are to go, send the same text again"
     reason = f"this text would take away more than half of working memory; {remedy}:"
     return refusal("\n    ".join([reason, *lines]), remedy)
 
