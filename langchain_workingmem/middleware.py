@@ -27,7 +27,7 @@ from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import check_type, one_of
-from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.faces import config as run_config
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
@@ -227,10 +227,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         changed = [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
         self._core.state.shown_messages.pop(call.ids[0])
         if call.saves:
-            try:
-                yield from self._save(call, run, is_over=True)
-            except WorkingMemError as error:
-                self._raise_or_log(error, "the turn is not saved")
+            saving = self._save(call, run, is_over=True)
+            yield from self._core.with_fallback(saving, None, "the turn is not saved")
         return {"messages": changed} if changed else None
 
     aafter_agent = twin(after_agent)
@@ -278,24 +276,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _prepare(self, call: HookCall, run: Run) -> Plan[None]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
-        run.seen = _all_messages(call, run)
-        try:
-            yield from self._core.with_breaker(self._read(call, run))
-        except (IdError, OptionError, ThreadOwnershipError):
-            raise  # a mistake of the program or of the client: it fails the same way every time
-        except WorkingMemError as error:
-            self._raise_or_log(error, "the agent answers without memory")
-            run.gathered, run.is_failed = run.gathered or Gathered(*call.ids), True
+        run.seen, core = _all_messages(call, run), self._core
+        found = yield from core.with_fallback(self._read(call, run), None, "the agent answers without memory")
+        run.is_failed, run.gathered = found is None, found or run.gathered or Gathered(*call.ids)
         if not run.saved and call.saves and not run.is_failed:  # now, as the run may be abandoned
-            try:
-                yield from self._save(call, run, only_question=True)
-                run.saved = True
-            except OptionError:
-                raise
-            except WorkingMemError as error:
-                self._raise_or_log(error, "the question is saved after the answer")
+            saving = self._save(call, run, only_question=True)
+            yield from core.with_fallback(saving, None, "the question is saved after the answer")
 
-    def _read(self, call: HookCall, run: Run) -> Plan[None]:
+    def _read(self, call: HookCall, run: Run) -> Plan[Gathered | None]:
         state, ids, found = self._core.state, call.ids, run.gathered
         if found is None or run.is_failed:
             # as other middleware has redacted them by now; those that it has trimmed away count, too
@@ -305,12 +293,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             asked = question(new)
             run.question = asked.id if asked else None
             found = yield from self._turn.gather(new, ids, run_config.within(call.limits, self._turn), kind=call.kind)
-            run.gathered, run.known, run.is_failed = found, found.known, False
+            run.gathered, run.known = found, found.known
             if call.is_nested:
                 found.history, found.begins, found.covered, found.limit = [], -inf, (), None
                 found.parts.clear()
             if found.limit is None:
-                return
+                return found
         # what takes part in turns may work on the messages of the run, so these are saved first
         yield from self._save_for_parts(call, run, found)
         if not call.is_nested:
@@ -318,6 +306,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 yield from part.renewed(state, found, waits=call.saves)
         if found.working_memory is not None:
             found.working_memory = yield from read_working_memory(state, *ids)
+        return found
 
     def _save_for_parts(self, call: HookCall, run: Run, found: Gathered) -> Plan[None]:
         if run.saved and any(part.follows for part in self._core.state.parts) and call.saves:
@@ -391,7 +380,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if not call.saves:
             return
         try:
-            yield from self._save(call, run)
+            yield from self._core.with_breaker(self._save(call, run))
             refused = [one.id for one in turn_of(call.messages) if one.id in run.stored]
             if error is not None and is_refusal(error) and refused:
                 marking = change_thread(self._core.state, *call.ids, "refuse", refused=refused)
@@ -400,11 +389,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             _log.warning("a run that has failed is not saved: %s", failure)
 
     # ------------------------------------------------------------------ saving
-
-    def _raise_or_log(self, error: WorkingMemError, note: str) -> None:
-        if self._core.on_error == "raise":
-            raise error
-        _log.warning("%s: %s", note, error)
 
     def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
         begun = {one.id for one in run.begun}
@@ -415,7 +399,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if only_question:  # with what stands in front of it
             asked = next((at for at, one in enumerate(storable) if one.id == run.question), len(storable) - 1)
             storable = storable[: asked + 1]
-        plan = save_turn(
+        _, run.known = yield from save_turn(
             self._core,
             storable,
             *call.ids,
@@ -425,7 +409,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             structured=structured,
             title_model=run.model,
         )
-        _, run.known = yield from self._core.with_breaker(plan)
+        run.saved = True
 
 
 def _all_messages(call: HookCall, run: Run) -> list[BaseMessage]:
