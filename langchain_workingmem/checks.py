@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
-from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.errors import OptionError
 
 Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]

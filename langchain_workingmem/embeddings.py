@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_workingmem._engine.calls import model_errors
+from langchain_workingmem._engine.calls import made_by_name
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
@@ -178,7 +178,10 @@ def embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
     if not embeddings.partition(":")[2]:
         remedy = "use 'local', 'multilingual' or 'provider:model', such as 'openai:text-embedding-3-small'"
         raise OptionError(f"embeddings={embeddings!r}", remedy=remedy)
-    with model_errors(f"embeddings={embeddings!r}"):
+
+    def make() -> Embeddings:
         from langchain.embeddings import init_embeddings
 
         return init_embeddings(embeddings)
+
+    return made_by_name(f"embeddings={embeddings!r}", make)

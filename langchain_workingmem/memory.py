@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.calls import chat_model_by_name
-from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import WINGS, MemoryState, wing
+from langchain_workingmem._redis.state import WINGS, Core, MemoryState, SetUpOnEntry, operation, twin, wing
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError
-from langchain_workingmem.history.api import History
+from langchain_workingmem.history import History
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
     TIMEOUT,
@@ -26,9 +25,9 @@ from langchain_workingmem.options import (
     WorkingMemoryOptions,
     thread_filter_keys,
 )
-from langchain_workingmem.recall.api import Recall
+from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads.api import Threads
-from langchain_workingmem.turn.api import Turn
+from langchain_workingmem.turn import Turn
 from langchain_workingmem.users.api import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
@@ -161,7 +160,7 @@ class Memory(SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
-        runs: Any = {"runner": runner, "async_runner": async_runner, "breaker": runner.link.breaker}
+        runs: Any = {"runner": runner, "async_runner": async_runner}
         self._core = core = Core(state=state, new_id=lambda: str(uuid4()), on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)

@@ -22,17 +22,16 @@ from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by i
 from langchain_workingmem._engine.calls import is_overflow, is_refusal
 from langchain_workingmem._engine.plan import Call, Sleep
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem._redis.scripts import change_thread
-from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem._redis.state import Recent, operation, twin
+from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.faces import config as run_config
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.turn.api import Turn
+from langchain_workingmem.turn import Turn
 from langchain_workingmem.turn.assemble import Shown, assemble
 from langchain_workingmem.turn.fit import question, turn_of
 from langchain_workingmem.turn.gather import Gathered

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 import orjson
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._text.clock import from_micros, to_minute
-from langchain_workingmem._text.rendering import conversations, line
-from langchain_workingmem._text.said import KINDS, STRIDE
+from langchain_workingmem._text.messages import KINDS, STRIDE, conversations, line
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.values import from_micros, to_minute
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.usage import ContextUsage as ContextUsage  # noqa: PLC0414 - likewise

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from langchain_workingmem import checks
-from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.working_memory.document import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
 from langchain_workingmem.working_memory.schema import schema_of

@@ -10,14 +10,12 @@ import os
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
-from math import isfinite
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.plan import Call
 from langchain_workingmem.errors import EmbeddingError, ModelError, OptionError, WorkingMemError
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan, T
 
-    E = TypeVar("E", bound=WorkingMemError)
     Vectors = np.ndarray[Any, Any]
 
 
@@ -55,42 +52,41 @@ def in_thread(call: Callable[[], T]) -> Future[T]:
     return done
 
 
-def _failed(kind: type[E], what: str, error: Exception) -> E:
-    return kind(f"{what} failed ({type(error).__name__}: {error})", remedy="check it, its key and its network")
+class _Kind(NamedTuple):
+    """A kind of model, with the errors of one that fails or is late."""
+
+    error: type[WorkingMemError]
+    name: str
+    more_time: str  # the option that gives it more
+
+    def failed(self, error: Exception) -> WorkingMemError:
+        seen = f"{self.name} failed ({type(error).__name__}: {error})"
+        return self.error(seen, remedy="check it, its key and its network")
+
+    def late(self, seconds: float | None) -> WorkingMemError:
+        remedy = f"check it, or give it more time with {self.more_time}"
+        return self.error(f"{self.name} did not answer within {seconds:g} s", remedy=remedy)
+
+    async def answer(self, ask: Callable[[], Awaitable[T]], seconds: float | None) -> T:
+        """Wait for what a model answers, for at most so many seconds."""
+        import asyncio
+
+        try:
+            async with asyncio.timeout(seconds) as waiting:
+                return await ask()
+        except Exception as error:  # a model may raise anything
+            raise (self.late(seconds) if waiting.expired() else self.failed(error)) from error
 
 
-def _too_slow(kind: type[E], what: str, seconds: float | None, option: str) -> E:
-    remedy = f"check it, or give it more time with {option}"
-    return kind(f"{what} did not answer within {seconds:g} s", remedy=remedy)
-
-
-async def _in_time(
-    kind: type[WorkingMemError], what: str, ask: Callable[[], Awaitable[T]], seconds: float | None, option: str
-) -> T:
-    """Wait for what a model answers, for at most so many seconds."""
-    import asyncio
-
-    try:
-        async with asyncio.timeout(seconds) as waiting:
-            return await ask()
-    except Exception as error:  # a model may raise anything
-        raise (_too_slow(kind, what, seconds, option) if waiting.expired() else _failed(kind, what, error)) from error
-
+_EMBEDDING = _Kind(EmbeddingError, "the embedding model", "RecallOptions(embedding_timeout=...)")
+_CHAT = _Kind(ModelError, "the chat model", "timeout=...")
+_RERANKER = _Kind(ModelError, "the reranker", "RecallOptions(embedding_timeout=...)")
 
 # ---------------------------------------------------------------------- embedding
 
 MANY = 500  # texts whose vectors are read beside the event loop
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
 _TOLERANCE = 1e-6  # between the numbers of two equal vectors
-_EMBEDDING, _MORE_TIME = "the embedding model", "RecallOptions(embedding_timeout=...)"
-
-
-class Texts(NamedTuple):
-    """What a call of the embedding model embeds."""
-
-    embedder: Embedder
-    texts: Sequence[str]
-    query: bool  # the texts are questions, which some models embed differently
 
 
 class Embedder:
@@ -117,8 +113,6 @@ class Embedder:
         `fresh` does not read the cache. Any error of the model becomes `EmbeddingError`. An async call has a timeout, which a sync
         call of a model cannot have.
         """
-        import numpy as np
-
         model = self.embeddings
         known: dict[str, Vectors] = {}
         if model is None:
@@ -132,81 +126,78 @@ class Embedder:
         missing = [text for text in dict.fromkeys(texts) if text not in known]
 
         def call() -> Vectors:
+            found: Sequence[Sequence[float]] = ()
             if missing:
                 try:
                     found = [model.embed_query(text) for text in missing] if query else model.embed_documents(missing)
                 except Exception as error:  # a model may raise anything
-                    raise _failed(EmbeddingError, _EMBEDDING, error) from error
-                self._keep(missing, found, known, query=query)
-            return np.array([known[text] for text in texts])
+                    raise _EMBEDDING.failed(error) from error
+            return self._read(texts, known, missing, found, query=query)
 
-        async def questions() -> list[list[float]]:
-            return [await model.aembed_query(text) for text in missing]
+        async def ask() -> list[list[float]]:
+            if query:
+                return [await model.aembed_query(text) for text in missing]
+            return await model.aembed_documents(missing)
 
         async def acall() -> Vectors:
-            if missing:
-                seconds = self._timeout + SECONDS_A_TEXT * len(missing)
-                ask = questions if query else partial(model.aembed_documents, missing)
-                found = await _in_time(EmbeddingError, _EMBEDDING, ask, seconds, _MORE_TIME)
-                keep = partial(self._keep, missing, found, known, query=query)
-                if len(missing) > MANY:
-                    import asyncio
+            seconds = self._timeout + SECONDS_A_TEXT * len(missing)
+            found = await _EMBEDDING.answer(ask, seconds) if missing else ()
+            read = partial(self._read, texts, known, missing, found, query=query)
+            if len(missing) <= MANY:
+                return read()
+            import asyncio
 
-                    await asyncio.to_thread(keep)
-                else:
-                    keep()
-            return np.array([known[text] for text in texts])
+            return await asyncio.to_thread(read)
 
-        return Call(call, acall, Texts(self, texts, query))
+        return Call(call, acall)
 
     def dimensions(self) -> Plan[int]:
         """Embed a text to learn the dimensions of the model."""
         vectors = yield from self.embed(["How large are the vectors?"], fresh=True)
         return int(vectors.shape[1])
 
-    def _keep(
-        self, texts: Sequence[str], found: Sequence[Sequence[float]], known: dict[str, Vectors], *, query: bool
-    ) -> None:
-        """Check the vectors of the model, add them to `known`, and cache them."""
+    def _read(
+        self,
+        texts: Sequence[str],
+        known: dict[str, Vectors],
+        missing: Sequence[str],
+        found: Sequence[Sequence[float]],
+        *,
+        query: bool,
+    ) -> Vectors:
+        """Return the vectors of all texts: `known` ones, and those that the model gave, which are checked and cached."""
         import numpy as np
 
-        try:
-            with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
-                # copies: a row of the model's array would keep the whole array in memory
-                rows = [np.array(vector, dtype=np.float32) for vector in found]
-        except (TypeError, ValueError, OverflowError) as error:
-            raise _failed(EmbeddingError, _EMBEDDING, error) from error
-        if len(rows) != len(texts):
-            seen = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts"
-            raise EmbeddingError(seen, remedy="check the model")
-        shapes = {row.shape for row in (*rows, *known.values())}
-        if len(shapes) != 1 or len(min(shapes)) != 1 or min(shapes) == (0,):
+        if missing:
+            try:
+                with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
+                    vectors = np.array(found, dtype=np.float32)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise _EMBEDDING.failed(error) from error
+            sizes = {len(one) for one in known.values()} | {vectors.shape[-1]} if vectors.ndim == 2 else set()
+            if vectors.shape[:1] != (len(missing),) or len(sizes) != 1 or not vectors.size:
+                with self._lock:
+                    self._cache.clear()  # it is unknown which size is wrong
+                seen = f"the embedding model gave an array of shape {vectors.shape} for {len(missing)} texts"
+                raise EmbeddingError(seen, remedy="check the model: its vectors must be flat and of one size")
+            if not np.isfinite(vectors).all():
+                raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
             with self._lock:
-                self._cache.clear()  # it is unknown which size is wrong
-            seen = f"the embedding model gave vectors of shapes {', '.join(sorted(map(str, shapes)))}"
-            raise EmbeddingError(seen, remedy="they must be flat and of one size")
-        if not all(isfinite(np.maximum.reduce(np.abs(row))) for row in rows):  # `np.isfinite` takes twice the time
-            raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
-        with self._lock:
-            if next((vector.shape for vector in self._cache.values()), rows[0].shape) not in shapes:
-                self._cache.clear()  # the model has another size now
-            for text, row in zip(texts, rows, strict=True):
-                known[text] = row
-                if self._alike is None and row.any():  # every model may embed an empty text as zeros
-                    self._compare(row, self._cache.get((not query, text)))
-                self._cache[query and not self._alike, text] = row
-                self._cache.move_to_end((query and not self._alike, text))
-            while len(self._cache) > self._size:
-                self._cache.popitem(last=False)
-
-    def _compare(self, row: Vectors, other: Vectors | None) -> None:
-        """Learn whether questions and documents have equal vectors, from the first text that came as both."""
-        import numpy as np
-
-        if other is not None:
-            self._alike = bool(np.allclose(row, other, rtol=0, atol=_TOLERANCE))
-            if self._alike:
-                self._cache = OrderedDict(((False, text), vector) for (_, text), vector in self._cache.items())
+                if next((len(vector) for vector in self._cache.values()), None) not in {None, *sizes}:
+                    self._cache.clear()  # the model has another size now
+                for text, vector in zip(missing, vectors, strict=True):
+                    known[text] = row = vector.copy()  # a view would keep the whole array in memory
+                    other = self._cache.get((not query, text))
+                    # every model may embed an empty text as zeros
+                    if self._alike is None and other is not None and row.any():
+                        self._alike = bool(np.allclose(row, other, rtol=0, atol=_TOLERANCE))
+                        if self._alike:
+                            self._cache = OrderedDict(((False, text), one) for (_, text), one in self._cache.items())
+                    self._cache[query and not self._alike, text] = row
+                    self._cache.move_to_end((query and not self._alike, text))
+                while len(self._cache) > self._size:
+                    self._cache.popitem(last=False)
+        return np.array([known[text] for text in texts])
 
 
 def name_of(embeddings: Embeddings) -> str:
@@ -237,7 +228,6 @@ def ask(
 
     `run` has `run_name` and `metadata` for callbacks: who pays for what.
     """
-    run = run or {}
     options: dict[str, Any] = {"config": dict(run)} if run else {}
 
     def call() -> AIMessage:
@@ -249,21 +239,19 @@ def ask(
             if wait([answer], seconds).done:
                 return answer.result()
         except Exception as error:  # a model may raise anything
-            raise _failed(ModelError, "the chat model", error) from error
-        raise _too_slow(ModelError, "the chat model", seconds, "timeout=...")
+            raise _CHAT.failed(error) from error
+        raise _CHAT.late(seconds)
 
     async def acall() -> AIMessage:
-        asked = partial(model.ainvoke, messages, **options)
-        return await _in_time(ModelError, "the chat model", asked, seconds, "timeout=...")
+        return await _CHAT.answer(partial(model.ainvoke, messages, **options), seconds)
 
-    return Call(call, acall, Asked(model, run))
+    return Call(call, acall, Asked(model, run or {}))
 
 
-@contextmanager
-def model_errors(argument: str) -> Iterator[None]:
-    """Turn what fails while a model is made by its name into `OptionError`."""
+def made_by_name(argument: str, make: Callable[[], T]) -> T:
+    """Make a model by its name; `OptionError` if that fails."""
     try:
-        yield
+        return make()
     except ImportError as error:
         extra = "[openai,agents]'" if "openai:" in argument else "[agents]' and the provider's package"
         remedy = f"pip install 'langchain-workingmem{extra}"
@@ -275,11 +263,13 @@ def model_errors(argument: str) -> Iterator[None]:
 
 def chat_model_by_name(name: str) -> BaseChatModel:
     """Make a chat model from any name of langchain's `init_chat_model`, such as "openai:<model>"."""
-    with model_errors(f"model={name!r}"):
+
+    def make() -> BaseChatModel:
         from langchain.chat_models import init_chat_model
 
-        found: BaseChatModel = init_chat_model(name)
-        return found
+        return init_chat_model(name)
+
+    return made_by_name(f"model={name!r}", make)
 
 
 def rerank(
@@ -289,15 +279,15 @@ def rerank(
 
     def call() -> list[Document]:
         try:
-            return list(reranker.compress_documents(documents, question, callbacks=child()))
+            return list(reranker.compress_documents(documents, question))
         except Exception as error:  # a reranker may raise anything
-            raise _failed(ModelError, "the reranker", error) from error
+            raise _RERANKER.failed(error) from error
 
     async def asked() -> list[Document]:
-        return list(await reranker.acompress_documents(documents, question, callbacks=child()))
+        return list(await reranker.acompress_documents(documents, question))
 
     async def acall() -> list[Document]:
-        return await _in_time(ModelError, "the reranker", asked, seconds, _MORE_TIME)
+        return await _RERANKER.answer(asked, seconds)
 
     return Call(call, acall)
 
@@ -322,8 +312,7 @@ def is_refusal(error: BaseException) -> bool:
     It did if the error or its response has an HTTP status of 400, 413 or 422, or if LangChain says that the context is too long.
     The first of the error and its causes that has a status decides. No status, 429, 5xx and timeouts are temporary.
     """
-    cause, status = _decisive(error)
-    return status in _REFUSED or type(cause).__name__ in _KINDS
+    return _refusal(error) is not None
 
 
 def is_overflow(error: BaseException) -> bool:
@@ -331,23 +320,22 @@ def is_overflow(error: BaseException) -> bool:
 
     It was if LangChain says so, or if the words of a refusal name the length of the context. A bare 413 may mean anything.
     """
-    cause, status = _decisive(error)
-    if type(cause).__name__ == _KINDS[0]:
-        return True
+    if (cause := _refusal(error)) is None:
+        return False
     words = f"{cause} {getattr(cause, 'code', '')} {getattr(cause, 'body', '')}"
-    return status in _REFUSED and _TOO_LONG.search(words) is not None
+    return type(cause).__name__ == _KINDS[0] or _TOO_LONG.search(words) is not None
 
 
-def _decisive(error: BaseException) -> tuple[BaseException | None, int | None]:
-    """Return the first of an error and its causes that says what happened, and its status."""
+def _refusal(error: BaseException) -> BaseException | None:
+    """Return the first of an error and its causes that says what happened, if it says that a provider refused the request."""
     cause: BaseException | None = error
     for _ in range(20):  # causes may be a circle
         if cause is None or type(cause).__name__ in _KINDS:
-            break
+            return cause
         if (status := _status(cause)) is not None:
-            return cause, status
+            return cause if status in _REFUSED else None
         cause = cause.__cause__
-    return cause, None
+    return None
 
 
 def _status(error: BaseException) -> int | None:
@@ -366,26 +354,16 @@ def _status(error: BaseException) -> int | None:
 
 # What `telemetry.instrument` puts around each plan that a memory runs: the plan, its name, and the name of the memory.
 watch: Callable[[Plan[Any], str, str], Plan[Any]] | None = None
-# What `telemetry` is told of the results of the runs inside a plan
+# What `telemetry` is told of the results of recall inside a plan
 found: ContextVar[Callable[[Any], object] | None] = ContextVar("found", default=None)
-_open: ContextVar[Any] = ContextVar("open", default=None)  # LangChain's manager of the innermost run that is open
 
 
-def traced(
-    kind: Literal["chain", "retriever"], name: str, input: object, plan: Plan[T], output: Callable[[T], object]
-) -> Plan[T]:
-    """Show a plan as a run to callbacks and LangSmith; return the plan itself if nobody listens."""
+def traced(plan: Plan[T], query: str) -> Plan[T]:
+    """Show recall as a retriever run to callbacks and LangSmith; return the plan itself if nobody listens."""
     if watch is not None:
         plan = _noted(plan)
-    if _open.get() is None and not is_heard():
-        return plan  # the usual case outside of a chain; configuring a manager takes time
-    return _shown(kind, name, input, plan, output)
-
-
-def child() -> Any:
-    """Return callbacks for runs inside the innermost run that is open; None without a listener."""
-    run = _open.get()
-    return None if run is None else run.get_child()
+    # the usual case outside of a chain; configuring a manager takes time
+    return _shown(plan, query) if is_heard() else plan
 
 
 def is_heard() -> bool:
@@ -416,43 +394,28 @@ def _noted(plan: Plan[T]) -> Plan[T]:
     return result
 
 
-def _shown(kind: str, name: str, input: object, plan: Plan[T], output: Callable[[T], object]) -> Plan[T]:
-    def begin(manager: str) -> Any:
-        run = _manager(manager) if outer is None else outer.get_child()
-        return run.handlers and getattr(run, f"on_{kind}_start")({"name": name}, input, name=name)
+def _shown(plan: Plan[Any], query: str) -> Plan[Any]:
+    from langchain_core.runnables import config
+
+    name = "semantic_recall"
+
+    def begin() -> Any:
+        manager = config.get_callback_manager_for_config(config.ensure_config())
+        return manager.handlers and manager.on_retriever_start({"name": name}, query, name=name)
 
     async def abegin() -> Any:
-        run = begin("AsyncCallbackManager")
-        return run and await run
+        manager = config.get_async_callback_manager_for_config(config.ensure_config())
+        return manager.handlers and await manager.on_retriever_start({"name": name}, query, name=name)
 
-    def tell(event: str, value: object) -> Call[Any]:
-        call = partial(getattr(run, f"on_{kind}_{event}"), value)
-        return Call(call, call)  # a run that an async caller has begun has async methods
-
-    outer = _open.get()
-    run = yield from Call(partial(begin, "CallbackManager"), abegin)
-    if run:
-        _open.set(run)
+    run = yield from Call(begin, abegin)
+    if not run:
+        return (yield from plan)
     try:
         result = yield from plan
     except Exception as error:
-        if run:
-            yield from tell("error", error)
+        end = partial(run.on_retriever_error, error)
+        yield from Call(end, end)  # a run that an async caller has begun has async methods
         raise
-    finally:
-        _open.set(outer)
-    if run:
-        yield from tell("end", output(result))
+    end = partial(run.on_retriever_end, result.to_documents())
+    yield from Call(end, end)
     return result
-
-
-def _manager(kind: str) -> Any:
-    from langchain_core import callbacks
-    from langchain_core.runnables.config import ensure_config
-
-    config = ensure_config()
-    return getattr(callbacks, kind).configure(
-        inheritable_callbacks=config.get("callbacks"),
-        inheritable_tags=config.get("tags"),
-        inheritable_metadata=config.get("metadata"),
-    )

@@ -1,4 +1,4 @@
-"""Clients of redis-py: those that we make for a URL, and round trips over those of the caller, also of a cluster."""
+"""Clients of redis-py: those that we make for a URL, round trips over those of the caller, also of a cluster, and their errors as ours."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from redis import exceptions as redis_errors
 from redis.asyncio.cluster import ClusterNode, PipelineCommand
 from redis.client import NEVER_DECODE
 
-from langchain_workingmem._engine.exchange import ERRORS, refused
-from langchain_workingmem.errors import OptionError, RedisConnectionError, RedisReplyError
+from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, PAUSES
+from langchain_workingmem.errors import (
+    OptionError,
+    OutcomeUnknownError,
+    RedisConnectionError,
+    RedisReplyError,
+    code_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -47,7 +53,8 @@ _CONNECTIONS = 64
 def check_url(url: str) -> str:
     """Return the URL if a client can be made from it; else `OptionError`.
 
-    It quotes only the scheme: if the URL is not percent-encoded, any other piece may be a part of the password.
+    It quotes only the scheme, and no error of the parser: any other piece may be a part of a password whose characters are not
+    percent-encoded. Such a character may also have cut the URL.
     """
     if not isinstance(url, str):
         remedy = "pass a str, or a client as client=... or async_client=..."
@@ -57,26 +64,19 @@ def check_url(url: str) -> str:
         seen = repr(scheme[1]) if scheme else "none"
         remedy = _SENTINEL if seen == "'redis+sentinel'" else f"use one of {', '.join(_SCHEMES)}"
         raise OptionError(f"redis_url has the scheme {seen}", remedy=remedy)
-    if not _is_readable(url):  # not from the parser's error, which quotes the URL
-        raise OptionError("redis_url cannot be read", remedy=_NOT_READ)
-    return url
-
-
-def _is_readable(url: str) -> bool:
-    """Return False if redis-py cannot read a URL, or if a character of the password that is not percent-encoded has cut it."""
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
         redis.BlockingConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]  # it does not connect
+        is_cut = bool(parts.fragment) or "\0" in unquote(parts.netloc + parts.path)
+        is_cut |= any(option and "=" not in option for option in parts.query.split("&"))
+        database = parts.path.strip("/")
+        is_cut |= "@" in parts.path and bool(parts.netloc) if parts.scheme == "unix" else not f"0{database}".isdecimal()
     except (ValueError, TypeError, AttributeError, redis_errors.RedisError):
-        return False
-    if parts.fragment or "\0" in unquote(parts.netloc + parts.path):
-        return False
-    if any(option and "=" not in option for option in parts.query.split("&")):
-        return False
-    if parts.scheme == "unix":
-        return not (parts.netloc and "@" in parts.path)
-    return parts.path.strip("/").isdecimal() or not parts.path.strip("/")
+        is_cut = True
+    if is_cut:
+        raise OptionError("redis_url cannot be read", remedy=_NOT_READ)
+    return url
 
 
 def sync_client_of(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
@@ -99,6 +99,105 @@ def _options(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
         "socket_timeout": timeout.total_seconds(),
         "socket_connect_timeout": min(connect, timeout).total_seconds(),
     }
+
+
+# ---------------------------------------------------------------------- errors: with remedies, and without passwords
+
+# redis-py does not derive the second from the first
+ERRORS = (redis_errors.RedisError, redis_errors.RedisClusterException)
+_LOGIN = (redis_errors.AuthenticationError, redis_errors.AuthorizationError)
+# CLUSTERDOWN is a reply, but it says what a lost connection says: a master is missing
+_LOST = (
+    redis_errors.ConnectionError,
+    redis_errors.TimeoutError,
+    redis_errors.RedisClusterException,
+    redis_errors.ClusterDownError,
+)
+_CODES = {  # redis-py removes the code from replies that have their own class
+    redis_errors.NoScriptError: "NOSCRIPT",
+    redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.OutOfMemoryError: "OOM",
+    redis_errors.NoPermissionError: "NOPERM",
+}
+_OWN = "check that it runs and that the URL is right"
+_BORROWED = "check that it runs and that the client has the right address; in a cluster, CLUSTER NODES says which node is missing"
+_REMEDIES = {
+    "NOPERM": "docs/security.md names the rights that a Redis user of this package needs",
+    "OOM": "raise maxmemory, or delete threads",
+    "READONLY": "this is a replica, connect to its master, or pass a client of its Sentinel",
+    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
+    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": "the index was built for other vectors: run memory.recall.reindex()",
+    "MISCONF": "Redis cannot write to its disk, its log says why",
+    "BUSY": "nothing was done: try again when that script has ended (SLOWLOG GET names it)",
+}
+# These may contain a password: the arguments that redis-py shows of a connection, and those that a server shows of an
+# unknown command (HELLO and AUTH carry the password). Their end is ambiguous, so both match to the end.
+_ARGUMENTS = re.compile(r"[\s:(]*<[\w.]+[\s(].*", re.DOTALL)
+_COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
+_POOL_EMPTY = "No connection available"  # the message of redis-py's blocking pool
+
+
+def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> RedisReplyError:
+    """Return what Redis refused, as a reply with a remedy; raise every other error.
+
+    An error on a client of our `own` allows repeats; the owner of a borrowed client configures its repeats. `unsure`: the
+    command must run only once, and may have run.
+    """
+    text, cause = _safe_text(error), _safe_cause(error)
+    if isinstance(error, _LOGIN):
+        remedy = "check the user and password in the URL"
+        raise RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
+    if isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
+        seen = "every connection to Redis was in use, so nothing was sent"
+        remedy = "allow more with max_connections=... (in the URL, or of your client), or wait longer with Memory(timeout=...)"
+        raise RedisConnectionError(seen, remedy=remedy, timed_out=True) from cause
+    if isinstance(error, _LOST):
+        # one timeout may come from a dead connection; after a second one the caller has waited long enough
+        timed_out = any(isinstance(one, redis_errors.TimeoutError) for one in (error, error.__cause__))
+        repeats = (1 if timed_out else len(PAUSES)) if own else 0
+        if unsure and not isinstance(error, redis_errors.BusyLoadingError | redis_errors.ClusterDownError):
+            seen = f"Redis did not reply before the connection was lost ({text})"
+            remedy = "the call may have taken effect, so look before you repeat it"
+            raise OutcomeUnknownError(seen, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
+        remedy = _OWN if own else _BORROWED
+        seen = f"Redis cannot be reached ({text})"
+        raise RedisConnectionError(seen, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
+    if not isinstance(error, redis_errors.ResponseError):
+        seen = f"the Redis client failed ({type(error).__name__}: {text})"
+        raise RedisConnectionError(seen, remedy="see the cause in the traceback") from cause
+    if known := _CODES.get(type(error)):
+        text = f"{known} {text}"
+    code = code_of(text)
+    is_search = code == "OOM" and not text.startswith(code)  # with search-on-oom fail
+    return RedisReplyError(text, remedy=ANSWER_WHEN_FULL if is_search else _REMEDIES.get(code))
+
+
+def lost(error: Exception) -> Exception:
+    """Return an error of redis-py, also for two others that say that a connection is lost; raise what is none."""
+    if isinstance(error, ERRORS):
+        return error
+    if isinstance(error, RuntimeError) and "handler is closed" in str(error):  # of uvloop, in a handshake
+        return redis_errors.ConnectionError("Connection closed by server.")
+    # the missing stream of a closed connection, and the missing node of a cluster client that could not log in
+    if isinstance(error, AttributeError) and (error.obj is None or error.name == "node"):
+        return redis_errors.ConnectionError("another task closed the connection to a node, which had failed")
+    raise error
+
+
+def _safe_text(error: BaseException) -> str:
+    """Return the message without the arguments of connections and commands, which may contain the password."""
+    text = _COMMAND_ARGUMENTS.sub("", str(error))
+    return text if isinstance(error, redis_errors.ResponseError) else _ARGUMENTS.sub("", text)
+
+
+def _safe_cause(error: BaseException) -> BaseException | None:
+    """Return the error as a cause for the traceback; None if it or one of its causes may contain the password."""
+    one: BaseException | None = error
+    while one is not None:
+        if isinstance(one, ERRORS) and _safe_text(one) != str(one):
+            return None
+        one = one.__cause__ or one.__context__
+    return error
 
 
 # ---------------------------------------------------------------------- clients of the caller
@@ -132,7 +231,7 @@ async def perform(client: Any, effect: Send) -> Any:
                 each = [replace(effect, commands=[command], in_order=False) for command in effect.commands]
                 return [reply for one in each for reply in await perform(client, one)]
             if any(map(_is_search, effect.commands)):
-                return await _search_whole(client, effect)
+                return await _search(client, effect)
         return await _pipelined(client, effect.commands)
     except (*ERRORS, AttributeError, RuntimeError) as error:
         raise refused(lost(error), unsure=effect.at_most_once) from None
@@ -192,18 +291,6 @@ async def _pipelined(client: Any, commands: Sequence[Command]) -> list[Any]:
     return replies
 
 
-def lost(error: Exception) -> Exception:
-    """Return an error of redis-py, also for two others that say that a connection is lost; raise what is none."""
-    if isinstance(error, ERRORS):
-        return error
-    if isinstance(error, RuntimeError) and "handler is closed" in str(error):  # of uvloop, in a handshake
-        return redis_errors.ConnectionError("Connection closed by server.")
-    # the missing stream of a closed connection, and the missing node of a cluster client that could not log in
-    if isinstance(error, AttributeError) and (error.obj is None or error.name == "node"):
-        return redis_errors.ConnectionError("another task closed the connection to a node, which had failed")
-    raise error
-
-
 # ---------------------------------------------------------------------- searches in a cluster
 
 _SLOTS = 16_384
@@ -214,42 +301,47 @@ def _is_search(command: Command) -> bool:
     return str(command[0]).startswith("FT.")
 
 
-async def _search_whole(client: Any, effect: Send) -> list[Any]:
-    """Send commands with searches; never return an answer that lacks a master.
+async def _search(client: Any, effect: Send) -> list[Any]:
+    """Send commands with searches to a cluster; never return an answer that lacks a master.
 
     The node that receives a search, its coordinator, asks the masters that it knows, and leaves out silently those that are down. So it
     is asked, before and after the searches, which slots it searches, and then every master for a PING. After a lost connection the
     nodes are looked for again, because a replica may have taken over, and the commands are sent again once, where that does no harm.
     """
-    try:
-        return await _search(client, effect.commands)
-    except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
-        if isinstance(error, redis_errors.MaxConnectionsError):  # the nodes are well
-            raise
-        with suppress(*ERRORS):
-            await _done(client.nodes_manager.initialize())
-        if effect.at_most_once or isinstance(error, redis_errors.TimeoutError):
-            raise
-    return await _search(client, effect.commands)
+    searching = [_is_search(command) for command in effect.commands]
+    is_last = effect.at_most_once
+    while True:
+        try:
+            if not hasattr(client, "get_redis_connection"):  # an async one
+                await client.initialize()
+            if not (nodes := client.get_primaries()):
+                raise redis_errors.ConnectionError("no node of the cluster is known")
+            asked = _node(client, random.choice(nodes).name)  # noqa: S311 - no secret; as redis-py does it
+            # to the node itself: redis-py's pipeline of a cluster repeats failed commands on another one
+            todo = [(_VIEW,), *filter(_is_search, effect.commands), (_VIEW,)]
+            before, *searched, after = await _pipelined(asked, todo)
+            others = [command for command in effect.commands if not _is_search(command)]
+            replies = iter(await _pipelined(client, others) if others else [])
+            for node in nodes:
+                await _pipelined(_node(client, node.name), [("PING",)])  # any answer will do
+            found = iter(_whole(before, searched, after))
+            return [next(found if is_search else replies) for is_search in searching]
+        except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
+            if isinstance(error, redis_errors.MaxConnectionsError):  # the nodes are well
+                raise
+            with suppress(*ERRORS):
+                await _done(client.nodes_manager.initialize())
+            if is_last or isinstance(error, redis_errors.TimeoutError):
+                raise
+            is_last = True
 
 
-async def _search(client: Any, commands: Sequence[Command]) -> list[Any]:
-    if not hasattr(client, "get_redis_connection"):  # an async one
-        await client.initialize()
-    nodes = client.get_primaries()
-    if not nodes:
-        raise redis_errors.ConnectionError("no node of the cluster is known")
-    asked = _node(client, random.choice(nodes).name)  # noqa: S311 - no secret; as redis-py does it
-    # to the node itself: redis-py's pipeline of a cluster repeats failed commands on another one
-    before, *searched, after = await _pipelined(asked, [(_VIEW,), *filter(_is_search, commands), (_VIEW,)])
-    others = [command for command in commands if not _is_search(command)]
-    replies = await _pipelined(client, others) if others else []
-    for node in nodes:
-        await _pipelined(_node(client, node.name), [("PING",)])  # any answer will do
+def _whole(before: Any, searched: list[Any], after: Any) -> list[Any]:
+    """Return the answers of a coordinator; raise if it did not search all slots."""
     for view in (before, after):
         if isinstance(view, RedisReplyError):
             if _VIEW.lower() not in str(view).lower() or "unknown command" not in str(view):
-                searched = [view] * len(searched)  # without the right to ask, no answer is known to be whole
+                return [view] * len(searched)  # without the right to ask, no answer is known to be whole
             continue  # a server without that command
         slots = _slots(view)
         if slots < _SLOTS and (slots or view is after):  # Search 8.0 looks for the masters at its first search
@@ -258,8 +350,7 @@ async def _search(client: Any, commands: Sequence[Command]) -> list[Any]:
     for reply in searched:
         if isinstance(reply, RedisReplyError) and reply.code == "NOSHARD":
             raise redis_errors.ConnectionError(str(reply))
-    from_search, from_others = iter(searched), iter(replies)
-    return [next(from_search if _is_search(command) else from_others) for command in commands]
+    return searched
 
 
 def _slots(view: Any) -> int:

@@ -1,4 +1,4 @@
-"""Plans, and the four effects that they yield.
+"""Plans, and the effects that they yield.
 
 An operation is written once, as a plan: a generator that yields what it needs from outside, receives the result, and returns a
 record. `Runner` and `AsyncRunner` in `run.py` are the only code that touches a socket or a model. They throw errors into the plan
@@ -13,11 +13,9 @@ Each effect names the type of its result: `vectors = yield from embedder.embed(t
 
 from __future__ import annotations
 
-import logging
 import random
-import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from langchain_workingmem.errors import (
@@ -46,8 +44,6 @@ class Effect(Generic[T_co]):
 
 
 Plan: TypeAlias = Generator[Effect[object], object, T]
-# A plan that takes one step of a long operation: it gives some records, and the next step; None at the end.
-Step: TypeAlias = "Plan[tuple[Sequence[T], Step[T] | None]]"
 
 
 @dataclass(slots=True)
@@ -73,7 +69,7 @@ class Call(Effect[T]):
 
     call: Callable[[], T]
     acall: Callable[[], Awaitable[T]] | None = None
-    about: object = None  # what is called, for those who look at the effects of a plan: `Texts` or `Asked`
+    about: object = None  # the `Asked` of a chat model, for telemetry
 
 
 @dataclass(slots=True)
@@ -81,11 +77,18 @@ class Sleep(Effect[None]):
     """Wait before the next effect."""
 
     seconds: float
-    jitter: bool = False  # wait for a random part of the time, so that competing writers do not meet again
 
-    def duration(self) -> float:
-        """Return how long to wait this time."""
-        return random.uniform(0, self.seconds) if self.jitter else self.seconds  # noqa: S311 - no secret
+
+def jittered(seconds: float) -> Sleep:
+    """Wait for a random part of a time, so that competing writers do not meet again."""
+    return Sleep(random.uniform(0, seconds))  # noqa: S311 - no secret
+
+
+@dataclass(slots=True)
+class Give(Effect[None]):
+    """Hand records to whoever iterates over a long operation (`Core.stream`), and go on when they are taken."""
+
+    records: Sequence[Any]
 
 
 @dataclass(slots=True)
@@ -118,23 +121,23 @@ def send(
 ) -> Plan[list[Any]]:
     """Send commands in one round trip, and return their replies; raise the first refusal, unless `refusals` are wanted.
 
-    When the connection fails, they are sent again, except with `at_most_once`. Two refusals mean that nothing was done, so these
-    commands are sent again, too: NOSCRIPT (a restarted server has lost our scripts; they are sent as source) and BUSY (the server
-    runs a long script of another client). An answer of Search that is not whole becomes a refusal. `RedisCapabilityError` if the
-    server has no Search.
+    When the connection fails, they are sent again after pauses, while the error allows it and it does no harm. Scripts that a
+    restarted server has lost are sent again as source. An answer of Search that is not whole becomes a refusal.
+    `RedisCapabilityError` if the server has no Search.
     """
-    effect = Send(commands, at_most_once, in_order, node)
-    try:
-        replies = cast("list[Any]", (yield effect))
-    except RedisConnectionError as error:
-        replies = yield from persist(effect, error)
+    effect, failures = Send(commands, at_most_once, in_order, node), 0
+    while True:
+        try:
+            replies = cast("list[Any]", (yield effect))
+            break
+        except RedisConnectionError as error:
+            if failures >= min(error.repeats, len(PAUSES)) or isinstance(error, OutcomeUnknownError):
+                raise
+        yield Sleep(PAUSES[failures])
+        failures += 1
     for reply in replies:
         if reply.__class__ is RedisReplyError or (reply.__class__ is dict and b"warning" in reply):
-            replies = yield from _mended(effect, replies)
-            for one in replies:
-                if not refusals and isinstance(one, RedisReplyError):
-                    raise one
-            break
+            return (yield from _mended(effect, replies, refusals))
     return replies
 
 
@@ -145,8 +148,7 @@ def attempt(*commands: Command, in_order: bool = False) -> Plan[list[Any]]:
 
 def everywhere(*commands: Command) -> Plan[Mapping[str, list[Any] | RedisConnectionError]]:
     """Send commands to every master, as `Send` says, and again if none answers."""
-    replies: Any = yield from persist(Send(commands, node="*"))
-    return cast("Mapping[str, list[Any] | RedisConnectionError]", replies)
+    return cast("Plan[Any]", send(*commands, node="*"))
 
 
 def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[list[bytes], dict[str, int]]]:
@@ -154,74 +156,56 @@ def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[l
 
     Return the keys that were found, and the `cursors` for the next step: empty at the end.
     """
+    found: dict[str, Any] = {}
     if cursors is None:
-        found = yield from everywhere(("SCAN", 0, "MATCH", pattern, "COUNT", 1000))
-    else:
-        found = {}
-        for node, cursor in cursors.items():
-            found[node] = yield from send(("SCAN", cursor, "MATCH", pattern, "COUNT", 1000), node=node)
+        found.update((yield from everywhere(("SCAN", 0, "MATCH", pattern, "COUNT", 1000))))
+    for node, cursor in (cursors or {}).items():
+        found[node] = yield from send(("SCAN", cursor, "MATCH", pattern, "COUNT", 1000), node=node)
     keys: list[bytes] = []
     left: dict[str, int] = {}
     for node, replies in found.items():
-        if isinstance(replies, RedisConnectionError):
-            raise replies
-        if isinstance(replies[0], RedisReplyError):
-            raise replies[0]
-        cursor, some = replies[0]
-        keys += some
-        if int(cursor):
-            left[node] = int(cursor)
+        reply = replies[0] if isinstance(replies, list) else replies
+        if isinstance(reply, Exception):
+            raise reply
+        keys += reply[1]
+        if int(reply[0]):
+            left[node] = int(reply[0])
     return keys, left
 
 
-def persist(effect: Send, error: RedisConnectionError | None = None) -> Plan[list[Any]]:
-    """Perform a `Send`; repeat it after pauses while the error allows it and does no harm. `error`: it has failed once already."""
-    failures = 0
-    while True:
-        if error is not None:
-            if failures >= min(error.repeats, len(PAUSES)) or isinstance(error, OutcomeUnknownError):
-                raise error
-            yield Sleep(PAUSES[failures])
-            failures += 1
-        try:
-            return (yield from effect)
-        except RedisConnectionError as met:
-            error = met
-
-
-def _mended(effect: Send, replies: list[Any]) -> Plan[list[Any]]:
-    """Send again what was refused without being done, and return all replies; those of Search become refusals if they lack data."""
+def _mended(effect: Send, replies: list[Any], refusals: bool) -> Plan[list[Any]]:  # noqa: FBT001 - as `send` has it
+    """Return all replies of a `Send`, after its forgotten scripts were sent as source; what lacks data becomes a refusal."""
     commands = list(effect.commands)
-    for pause in (*PAUSES, None):
-        codes = [reply.code if isinstance(reply, RedisReplyError) else "" for reply in replies]
-        undone = [at for at, code in enumerate(codes) if code == "NOSCRIPT" or (code == "BUSY" and pause is not None)]
-        if not undone:
-            break
-        if pause is not None and "BUSY" in codes:
-            yield Sleep(pause)
+    undone = [at for at, one in enumerate(replies) if isinstance(one, RedisReplyError) and one.code == "NOSCRIPT"]
+    if undone:
         for at in undone:
-            if codes[at] == "NOSCRIPT":
-                commands[at] = ("EVAL", SCRIPT_SOURCES[commands[at][1]], *commands[at][2:])
+            commands[at] = ("EVAL", SCRIPT_SOURCES[commands[at][1]], *commands[at][2:])
         places = range(undone[0], len(commands)) if effect.in_order else undone
-        again = yield from persist(replace(effect, commands=[commands[at] for at in places]))
-        for at, reply in zip(places, again, strict=True):
+        again = [commands[at] for at in places]
+        results = yield from send(
+            *again, at_most_once=effect.at_most_once, in_order=effect.in_order, node=effect.node, refusals=True
+        )
+        for at, reply in zip(places, results, strict=True):
             replies[at] = reply
     for at, reply in enumerate(replies):
         if isinstance(reply, dict) and commands[at][0] in {"FT.SEARCH", "FT.AGGREGATE"}:
             replies[at] = _incomplete(commands[at][1], reply.get(b"warning") or ()) or reply
         elif isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
             raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
+        if isinstance(replies[at], RedisReplyError) and not refusals:
+            raise replies[at]
     return replies
 
 
 def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:
     """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole."""
-    # A cluster may send one warning without a list. Search 8.10 also warns of a limit that it did not reach.
+    # A cluster may send one warning without a list, or the same from each shard. Search 8.10 also warns of a limit that it did
+    # not reach.
     found = [warnings] if isinstance(warnings, bytes) else warnings
-    texts = [text for one in found if "timeout was capped" not in (text := one.decode(errors="replace"))]
+    texts = dict.fromkeys(text for one in found if "timeout was capped" not in (text := one.decode(errors="replace")))
     if not texts:
         return None
-    seen = "; ".join(dict.fromkeys(texts))  # each shard may say the same
+    seen = "; ".join(texts)
     if any("memory" in text and "partial data" not in text for text in texts):
         return RedisReplyError(f"OOM {seen}", remedy=ANSWER_WHEN_FULL)
     remedy = "search again; if this stays, the log of Redis may say why"
@@ -259,51 +243,3 @@ def with_each(plan: Plan[T], perform: Callable[[Any], Plan[Any]]) -> Plan[T]:
         return done.value  # type: ignore[no-any-return]
     finally:
         plan.close()
-
-
-# ---------------------------------------------------------------------- for agents, which can go on without memory
-
-FEW = 2  # repeats
-COOL_DOWN = 5.0  # seconds without calls of Redis after a failure
-_log = logging.getLogger("langchain_workingmem")
-
-
-def with_few_repeats(plan: Plan[T]) -> Plan[T]:
-    """Run a plan with few repeats, which replace a connection that the server closed while it was idle; none after a timeout."""
-
-    def perform(effect: Effect[Any]) -> Plan[Any]:
-        try:
-            return (yield effect)
-        except RedisConnectionError as error:
-            error.repeats = 0 if error.timed_out else min(error.repeats, FEW)
-            raise
-
-    return with_each(plan, perform)
-
-
-@dataclass(slots=True)
-class Breaker:
-    """The circuit breaker: after a failure, one call every `COOL_DOWN` seconds asks Redis, until any call gets an answer."""
-
-    clock: Callable[[], float] = time.monotonic
-    until: float | None = None  # no call may ask Redis before this time; None: Redis answers
-
-    def admits(self) -> bool:
-        """Return whether a call may ask Redis now."""
-        if self.until is None:
-            return True
-        if self.clock() < self.until:
-            return False
-        self.until = self.clock() + COOL_DOWN
-        return True
-
-    def fail(self) -> None:
-        """Open, because Redis did not answer a call."""
-        if self.until is None:
-            _log.warning("Redis has failed: agents continue without memory, and ask again every %g s", COOL_DOWN)
-        self.until = self.clock() + COOL_DOWN
-
-    def close(self) -> None:
-        """Close, because Redis has answered."""
-        self.until = None
-        _log.warning("Redis answers again")

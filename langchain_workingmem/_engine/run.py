@@ -13,15 +13,13 @@ from functools import partial
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redis.exceptions import ConnectionError as ConnectionLost
-
 from langchain_workingmem._engine import clients
 from langchain_workingmem._engine.calls import in_thread
-from langchain_workingmem._engine.clients import at_once, lost, perform
-from langchain_workingmem._engine.exchange import ERRORS, aexchange, exchange, refused
-from langchain_workingmem._engine.plan import Breaker, Call, Send, Sleep, Spawn
+from langchain_workingmem._engine.clients import at_once, perform
+from langchain_workingmem._engine.exchange import aexchange, exchange
+from langchain_workingmem._engine.plan import Call, Send, Sleep, with_each
 from langchain_workingmem.checks import check_time
-from langchain_workingmem.errors import MemoryClosedError, OptionError
+from langchain_workingmem.errors import MemoryClosedError, OptionError, RedisConnectionError
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
@@ -29,25 +27,56 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
-    from langchain_workingmem._engine.plan import Effect, Plan
+    from langchain_workingmem._engine.plan import Effect, Plan, Spawn
 
 T = TypeVar("T")
 DEFAULT_URL = "redis://localhost:6379"
+FEW = 2  # repeats for agents
+COOL_DOWN = 5.0  # seconds without calls of Redis after a failure
 _log = logging.getLogger("langchain_workingmem")
 
 
 @dataclass(slots=True)
 class Link:
-    """What both runners of a memory share."""
+    """What both runners of a memory know of its Redis; and the circuit breaker of agents, which can go on without memory.
 
-    breaker: Breaker = field(default_factory=Breaker)  # is closed when Redis answers
+    After a failure, one call of an agent asks Redis every `COOL_DOWN` seconds, until any call gets an answer.
+    """
+
     revive: Callable[[], None] | None = None  # restarts the embedded server if it died
     closed: bool = False
+    until: float | None = None  # no agent may ask Redis before this time; None: Redis answers
+    clock: Callable[[], float] = time.monotonic
 
-    def check_open(self) -> None:
-        """Raise `MemoryClosedError` after `close`."""
-        if self.closed:
-            raise MemoryClosedError
+    def guard(self, plan: Plan[T]) -> Plan[T]:
+        """Run a plan with few repeats, and note a failure; raise at once while nobody may ask Redis."""
+        if self.until is not None and self.clock() < self.until:
+            plan.close()
+            seen = f"Redis has failed, and is asked again every {COOL_DOWN:g} s"
+            raise RedisConnectionError(seen, remedy="check that it runs and that the URL is right")
+        if self.until is not None:
+            self.until = self.clock() + COOL_DOWN
+        try:
+            return (yield from with_each(plan, _with_few_repeats))
+        except RedisConnectionError:
+            if self.until is None:
+                _log.warning("Redis has failed: agents continue without memory, and ask again every %g s", COOL_DOWN)
+            self.until = self.clock() + COOL_DOWN
+            raise
+
+    def answered(self) -> None:
+        """End the cool-down."""
+        self.until = None
+        _log.warning("Redis answers again")
+
+
+def _with_few_repeats(effect: Effect[Any]) -> Plan[Any]:
+    """Let few repeats replace a connection that the server closed while it was idle; none after a timeout."""
+    try:
+        return (yield effect)
+    except RedisConnectionError as error:
+        error.repeats = 0 if error.timed_out else min(error.repeats, FEW)
+        raise
 
 
 # ---------------------------------------------------------------------- sync
@@ -106,7 +135,8 @@ class Runner:
     @property
     def client(self) -> Any:  # redis-py types its commands for direct callers only
         """The client, made at the first use."""
-        self.link.check_open()
+        if self.link.closed:
+            raise MemoryClosedError
         if self.borrowed is not None:
             return self.borrowed
         with self._lock:
@@ -121,13 +151,15 @@ class Runner:
             effect: Any = next(plan)
             while True:
                 try:
+                    result = None
                     if isinstance(effect, Send):
                         result = self.send(effect)
                     elif isinstance(effect, Call):
                         result = effect.call()
+                    elif isinstance(effect, Sleep):
+                        time.sleep(effect.seconds)
                     else:
-                        result = None
-                        self._wait(effect)
+                        (self._slow if effect.slow else self._quick).start(partial(self.run, effect.plan))
                 except Exception as error:  # noqa: BLE001 - raised in the plan
                     effect = plan.throw(error)
                 else:
@@ -137,35 +169,17 @@ class Runner:
         finally:
             plan.close()
 
-    def _wait(self, effect: Effect[Any]) -> None:
-        if isinstance(effect, Sleep):
-            time.sleep(effect.duration())
-        elif isinstance(effect, Spawn):
-            (self._slow if effect.slow else self._quick).start(partial(self.run, effect.plan))
-
     def send(self, effect: Send) -> Any:
         """Perform a `Send`."""
-        client, connection = self._own or self.client, None
+        client = self._own or self.client
         if client is self.borrowed:
             replies = at_once(perform(client, effect))
         else:
-            try:
-                connection = client.connection_pool.get_connection()  # a failure here has sent nothing
-                replies = exchange(client, connection, effect.commands)
-            except ERRORS as error:
-                if self.link.revive is not None and isinstance(error, ConnectionLost):
-                    self.link.revive()
-                raise refused(error, own=True, unsure=effect.at_most_once and connection is not None) from None
-            except BaseException:
-                if (
-                    connection is None
-                ):  # a signal handler raised in a handshake: redis-py keeps the connection, half made
-                    client.connection_pool.disconnect(inuse_connections=False)
-                raise
+            replies = exchange(client, effect, self.link.revive)
             if effect.node:
                 replies = {"": replies}
-        if self.link.breaker.until is not None:
-            self.link.breaker.close()
+        if self.link.until is not None:
+            self.link.answered()
         return replies
 
     def settled(self) -> None:
@@ -206,7 +220,8 @@ class AsyncRunner:
 
     async def client(self) -> Any:
         """Return the client of the running loop, made at the first use."""
-        self.link.check_open()
+        if self.link.closed:
+            raise MemoryClosedError
         if self.borrowed is not None:
             return self.borrowed
         loop = asyncio.get_running_loop()
@@ -245,13 +260,18 @@ class AsyncRunner:
                 # timeouts of Python 3.11 lose a cancellation that comes together with theirs, and a model may swallow one
                 before = cancelling()
                 try:
+                    result = None
                     if isinstance(effect, Send):
                         result = await self.send(effect)
                     elif isinstance(effect, Call):
                         result = await (effect.acall() if effect.acall else asyncio.to_thread(effect.call))
+                    elif isinstance(effect, Sleep):
+                        await asyncio.sleep(effect.seconds)
                     else:
-                        result = None
-                        await self._wait(effect)
+                        # an empty context: a background plan is no part of the run that started it
+                        background = asyncio.create_task(self.run(effect.plan), context=contextvars.Context())
+                        self._tasks[background] = effect
+                        background.add_done_callback(self._ended)
                 except Exception as error:
                     if cancelling() > before:
                         raise asyncio.CancelledError from error
@@ -265,15 +285,6 @@ class AsyncRunner:
         finally:
             plan.close()
 
-    async def _wait(self, effect: Effect[Any]) -> None:
-        if isinstance(effect, Sleep):
-            await asyncio.sleep(effect.duration())
-        elif isinstance(effect, Spawn):
-            # an empty context: a background plan is no part of the run that started it
-            task = asyncio.get_running_loop().create_task(self.run(effect.plan), context=contextvars.Context())
-            self._tasks[task] = effect
-            task.add_done_callback(self._ended)
-
     def _ended(self, task: asyncio.Task[None]) -> None:
         spawned = self._tasks.pop(task, None)
         if spawned is not None and (task.cancelled() or not task.done()):
@@ -283,24 +294,15 @@ class AsyncRunner:
 
     async def send(self, effect: Send) -> Any:
         """Perform a `Send`."""
-        client, connection = await self.client(), None
+        client = await self.client()
         if client is self.borrowed:
             replies = await perform(client, effect)
         else:
-            try:
-                for _ in range(2 if effect.at_most_once else 0):  # let the event loop process pending disconnects first
-                    await asyncio.sleep(0)
-                connection = await client.connection_pool.get_connection()  # a failure here has sent nothing
-                replies = await aexchange(client, connection, effect.commands)
-            except (*ERRORS, AttributeError, RuntimeError) as met:
-                error = lost(met)
-                if self.link.revive is not None and isinstance(error, ConnectionLost):
-                    await asyncio.to_thread(self.link.revive)
-                raise refused(error, own=True, unsure=effect.at_most_once and connection is not None) from None
+            replies = await aexchange(client, effect, self.link.revive)
             if effect.node:
                 replies = {"": replies}
-        if self.link.breaker.until is not None:
-            self.link.breaker.close()
+        if self.link.until is not None:
+            self.link.answered()
         return replies
 
     async def settled(self) -> None:
@@ -339,11 +341,9 @@ def runners(
             "redis_url, timeout or connect_timeout beside client or async_client",
             remedy="pass one or the other, a client has its own timeouts",
         )
-    url = (
-        None
-        if given
-        else clients.check_url((os.environ.get("REDIS_URL") or DEFAULT_URL) if redis_url is None else redis_url)
-    )
+    if redis_url is None:
+        redis_url = os.environ.get("REDIS_URL") or DEFAULT_URL
+    url = None if given else clients.check_url(redis_url)
 
     def connect(make: Callable[[str, timedelta, timedelta], T], calls: str, missing: str) -> T:
         if url is None:

@@ -23,9 +23,9 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem._redis.filters import label
 from langchain_workingmem._redis.keys import author_tag, check_id
-from langchain_workingmem._text.nesting import MAX_DEPTH, TOO_DEEP, check_depth, problems_in
-from langchain_workingmem._text.said import KINDS, is_memory_tool, structured_text, weight_of, words_in, words_of
+from langchain_workingmem._text.messages import KINDS, is_memory_tool, structured_text, weight_of, words_in, words_of
 from langchain_workingmem._text.unicode import count_tokens, split, to_utf8
+from langchain_workingmem._text.values import MAX_DEPTH, TOO_DEEP, check_depth, problems_in
 from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.models import StoredMessage
 

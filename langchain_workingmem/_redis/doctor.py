@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, attempt, everywhere, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, search_version
 from langchain_workingmem._redis.indexes import LAYOUT, compare_layout
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._redis.queries import built_as, is_stale, rows_of, sorted_search
+from langchain_workingmem._redis.queries import is_stale, rows_of, sorted_search
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -22,8 +22,6 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import Diagnosis, Finding, StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Level
 
@@ -60,6 +58,19 @@ def _found(check: str, level: Level, seen: str | WorkingMemError, remedy: str | 
 
 # ---------------------------------------------------------------------- the server
 
+_WRONG = {  # why something is wrong, and the remedy
+    "server": (": writes fail", "connect to the master"),
+    "persistence": (
+        ": a crash loses what came after the last snapshot, or everything",
+        "set appendonly yes, and appendfsync everysec or always",
+    ),
+    "eviction": (
+        ": a full server throws memories away, messages without their vectors and vice versa",
+        "set maxmemory-policy noeviction: writes then fail instead",
+    ),
+    "memory": ("", "raise maxmemory, or delete old threads: writes fail when it is full"),
+}
+
 
 def _servers(_: MemoryState) -> Plan[list[Finding]]:
     """Look at what each master says of itself; the findings begin with its name, if there are several."""
@@ -70,49 +81,34 @@ def _servers(_: MemoryState) -> Plan[list[Finding]]:
             remedy = "start it, or give it a replica that takes over: until then no search is answered"
             findings.append(_found("server", "error", f"{where}{replies}", remedy))
             continue
-        about, info = replies
-        findings += (
-            [_found("server", "unknown", about)] if isinstance(about, RedisReplyError) else _version(where, about)
-        )
+        hello, info = replies
+        if isinstance(hello, RedisReplyError):
+            findings.append(_found("server", "unknown", hello))
+        else:
+            about = as_dict(hello)
+            name, version, mode, role = (about[key].decode() for key in (b"server", b"version", b"mode", b"role"))
+            seen = f"{where}{name} {version}, {mode}, {role}"
+            findings.append(_judged("server", seen, "error", is_good=role == "master"))
+            if (search := search_version(hello)) is not None:  # a hosted server may hide it
+                number = f"{search // 10_000}.{search // 100 % 100}.{search % 100}"
+                findings.append(_found("search", "ok", f"{where}Search {number}"))
         if isinstance(info, RedisReplyError):
             findings.append(_found("memory", "unknown", info, "grant +info, which only reads"))
-        else:
-            findings += _settings(where, info)
+            continue
+        policy, used, most = (info.get(key, 0) for key in ("maxmemory_policy", "used_memory", "maxmemory"))
+        file = "on" if info.get("aof_enabled") else "off"
+        size = f"{used / 2**20:,.0f} MiB used of {f'{most / 2**20:,.0f} MiB' if most else 'no limit'}"
+        findings += [
+            _judged("persistence", f"{where}append-only file {file}", is_good=file == "on"),
+            _judged("eviction", f"{where}{policy}", is_good=policy == "noeviction"),
+            _judged("memory", f"{where}{size}", is_good=not most or used <= NEARLY_FULL * most),
+        ]
     return findings
 
 
-def _version(where: str, reply: Any) -> Iterator[Finding]:
-    about = as_dict(reply)
-    name, version, mode, role = (about[key].decode() for key in (b"server", b"version", b"mode", b"role"))
-    seen = f"{where}{name} {version}, {mode}, {role}"
-    if role == "master":
-        yield _found("server", "ok", seen)
-    else:
-        yield _found("server", "error", f"{seen}: writes fail", "connect to the master")
-    search = search_version(reply)
-    if search is not None:  # a hosted server may hide it; the checks of the indexes decide
-        major, rest = divmod(search, 10_000)
-        yield _found("search", "ok", f"{where}Search {major}.{rest // 100}.{rest % 100}")
-
-
-def _settings(where: str, info: dict[str, Any]) -> Iterator[Finding]:
-    """Look at what a crash loses, what a full server does, and how full it is."""
-    if info.get("aof_enabled"):
-        yield _found("persistence", "ok", f"{where}append-only file on")
-    else:
-        seen = f"{where}append-only file off: a crash loses what came after the last snapshot, or everything"
-        yield _found("persistence", "warning", seen, "set appendonly yes, and appendfsync everysec or always")
-    if (policy := info.get("maxmemory_policy", "unknown policy")) == "noeviction":
-        yield _found("eviction", "ok", f"{where}noeviction")
-    else:
-        seen = f"{where}{policy}: a full server throws memories away, messages without their vectors and vice versa"
-        yield _found("eviction", "warning", seen, "set maxmemory-policy noeviction: writes then fail instead")
-    used, most = info.get("used_memory", 0), info.get("maxmemory", 0)
-    seen = f"{where}{used / 2**20:,.0f} MiB used of {f'{most / 2**20:,.0f} MiB' if most else 'no limit'}"
-    if most and used > NEARLY_FULL * most:
-        yield _found("memory", "warning", seen, "raise maxmemory, or delete old threads: writes fail when it is full")
-    else:
-        yield _found("memory", "ok", seen)
+def _judged(check: str, seen: str, level: Level = "warning", *, is_good: bool) -> Finding:
+    why, remedy = _WRONG[check]
+    return _found(check, "ok", seen) if is_good else _found(check, level, f"{seen}{why}", remedy)
 
 
 # ---------------------------------------------------------------------- what is stored
@@ -128,13 +124,13 @@ def _layout(state: MemoryState) -> Plan[list[Finding]]:
 def _indexes(state: MemoryState) -> Plan[list[Finding]]:
     """Check both indexes, and whether the model fits that of vectors."""
     (stored,) = yield from send(("GET", state.keys.vectors_settings))
-    threads = yield from _index("threads index", state.keys.threads_index, {})
+    threads = yield from _index("threads index", state.keys.threads_index)
     if stored is None:
         if threads.level == "error":
             threads = _found("threads index", "ok", "not made yet: made at first use")
         return [threads, _found("vectors index", "ok", "none: semantic recall was never used here")]
     settings = json.loads(stored)
-    vectors = yield from _index("vectors index", state.keys.vectors_index, settings)
+    vectors = yield from _index("vectors index", state.keys.vectors_index)
     if state.recall is None:
         return [threads, vectors]
     try:
@@ -149,7 +145,7 @@ def _indexes(state: MemoryState) -> Plan[list[Finding]]:
     return [threads, vectors, model]
 
 
-def _index(check: str, name: str, settings: dict[str, Any]) -> Plan[Finding]:
+def _index(check: str, name: str) -> Plan[Finding]:
     (reply,) = yield from attempt(("FT.INFO", name))
     if isinstance(reply, RedisReplyError):
         if not is_stale(reply):
@@ -159,10 +155,6 @@ def _index(check: str, name: str, settings: dict[str, Any]) -> Plan[Finding]:
     # the coordinator of a cluster may write sums as floats
     documents, failures = (float(info[key]) for key in (b"num_docs", b"hash_indexing_failures"))
     seen = f"{documents:,.0f} documents"
-    other = [f"{key}={value}" for key, value in built_as(info).items() if settings.get(key, value) != value]
-    if other:  # a change of the settings was interrupted
-        seen += f"; it was built with {', '.join(other)}, its settings say otherwise"
-        return _found(check, "error", seen, _REINDEX)
     if failures:
         remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
         return _found(check, "unknown", f"{seen}; {failures:,.0f} could not be indexed", remedy)
@@ -173,14 +165,11 @@ def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
     """Look at the newest messages of the newest threads: which lack vectors, cannot be read, or lack a key."""
     (stored,) = yield from send(("GET", state.keys.vectors_settings))
     newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST)
-    try:
-        (reply,) = yield from send(newest)
-    except RedisReplyError as error:
-        if is_stale(error):  # without the index, which was said
-            return []
-        raise
+    (reply,) = yield from attempt(newest)
+    if isinstance(reply, RedisReplyError):
+        return [] if is_stale(reply) else [_found("threads", "unknown", reply)]  # a missing index was said
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
-    seen, damaged, is_all = list[Facts](), list[Finding](), len(ids) < MOST
+    seen, damaged = list[Facts](), list[Finding]()
     for id in ids:
         keys = state.keys.of(id)
         there = ("EXISTS", keys.order, keys.messages, keys.ids)
@@ -191,28 +180,23 @@ def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
             why = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"
             remedy = f"threads.delete({id!r}) deletes the rest; set maxmemory-policy noeviction"
             damaged.append(_found("threads", "error", why, remedy))
-        elif members:
-            facts = [Facts.read(one.decode()) for one in members]
-            (bodies,) = yield from send(("HMGET", keys.messages, *(one.seq for one in facts)))
-            damaged += _unreadable(id, facts, bodies)
-            seen += facts
-            is_all = is_all and len(facts) < MOST
+            continue
+        facts = [Facts.read(one.decode()) for one in members]
+        bodies = (yield from send(("HMGET", keys.messages, *(one.seq for one in facts))))[0] if facts else []
+        for one, body in zip(facts, bodies, strict=True):
+            try:
+                if body is not None:  # else it was deleted meanwhile
+                    StoredMessage.of(body, "", one.seq).message  # noqa: B018 - makes it
+            except UNREADABLE as error:
+                why = str(error).partition("\n")[0] or type(error).__name__
+                text = f"message {one.id!r} of thread {id!r} cannot be read, and is left out ({why})"
+                remedy = f"history.delete([{one.id!r}], thread_id={id!r}), and append it again if you have it"
+                damaged.append(_found("messages", "error", text, remedy))
+        seen += facts
     if stored is None or state.recall is None:
         return damaged
     settings = json.loads(stored)
     digest = state.indexes.digest_of(state.indexes.index_settings(settings["dims"], settings))
-    lacking, looked = sum(one.settings != digest for one in seen), "all" if is_all else "a sample, the newest"
-    message = f"{lacking:,} of {len(seen):,} messages ({looked}) lack vectors of the present settings"
+    lacking = sum(one.settings != digest for one in seen)
+    message = f"{lacking:,} of {len(seen):,} messages, the newest of each thread, lack vectors of the present settings"
     return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None), *damaged]
-
-
-def _unreadable(thread_id: str, messages: list[Facts], bodies: list[bytes | None]) -> Iterator[Finding]:
-    for facts, body in zip(messages, bodies, strict=True):
-        try:
-            if body is not None:  # else it was deleted meanwhile
-                StoredMessage.of(body, "", facts.seq).message  # noqa: B018 - makes it
-        except UNREADABLE as error:
-            why = str(error).partition("\n")[0] or type(error).__name__
-            seen = f"message {facts.id!r} of thread {thread_id!r} cannot be read, and is left out ({why})"
-            remedy = f"history.delete([{facts.id!r}], thread_id={thread_id!r}), and append it again if you have it"
-            yield _found("messages", "error", seen, remedy)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import operator
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,8 +20,8 @@ from dataclasses import dataclass
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import check_nesting, shown
 from langchain_workingmem.checks import is_named
 from langchain_workingmem.errors import OptionError
 
@@ -51,7 +52,8 @@ _OPERATORS: dict[str, tuple[Any, str]] = {
     "$not": (dict, "use operators, such as {'$gt': 3}"),
 }
 _MISSING: Any = object()
-_writer = json.JSONEncoder(allow_nan=False, default=dict)
+_writer = json.JSONEncoder(default=dict)
+_INFINITY = {"Infinity": math.inf, "-Infinity": -math.inf}  # LangGraph compares with it; NaN equals nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,8 @@ class Filter:
                     seen = f"{name} has more than {MOST:,} characters as JSON"
                     raise OptionError(seen, remedy="name fewer values, or use several calls")
             check_nesting(wanted)
-            copy = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
+            copy = json.loads(text, parse_constant=_INFINITY.__getitem__)
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, OptionError):
                 raise
             raise OptionError(f"{name} is not JSON ({error})", remedy=_JSON) from None

@@ -20,7 +20,7 @@ from langchain_workingmem._redis.queries import (
     threads_schema,
     vectors_schema,
 )
-from langchain_workingmem._text.sending import note_secret
+from langchain_workingmem._text.sending import SECRETS
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -93,7 +93,7 @@ def check_layout(state: HasLayout) -> Plan[None]:
     compare_layout(state.keys, stored[0])
     state.layout_known, state.secret = True, stored[1]
     if state.secret:
-        note_secret(state.secret)
+        SECRETS[state.secret] = None
 
 
 def hides_when_full(settings: Any) -> bool:

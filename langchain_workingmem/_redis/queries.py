@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.filters import EVERYTHING
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import WORD, as_searched, keep_ends
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.errors import ArgumentError, EmbeddingError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan, Sleep, Spawn, send
+from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan, Spawn, jittered, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem.errors import (
@@ -124,7 +124,7 @@ def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, 
     """Undo a write that met the deletion of its user: the thread if it is as `version` says, else the messages."""
     with suppress(ThreadOwnershipError, ThreadNotFoundError):  # it has another owner by now
         yield from delete_from(state, thread_id, owner, what="undo", version=version, ids=[*ids], forget=True)
-    yield Sleep(0.05, jitter=True)  # writers that retry at once would keep the deletion from its end
+    yield jittered(0.05)  # writers that retry at once would keep the deletion from its end
 
 
 def change_thread(

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from dataclasses import dataclass
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
 
-from langchain_workingmem._text.said import acceptable_name, has_content, tool_call_ids
-from langchain_workingmem._text.unicode import without_surrogates
+from langchain_workingmem._text.messages import acceptable_name, has_content, tool_call_ids
+from langchain_workingmem._text.unicode import in_texts, to_utf8
+from langchain_workingmem._text.values import canonical
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,20 +28,9 @@ if TYPE_CHECKING:
 MARK = "langchain_workingmem"  # key in `additional_kwargs`
 SOURCE = "langchain_workingmem"  # `lc_source` of what memory shows beside the conversation; providers do not receive it
 # The secrets of all memories of this process: one memory knows the copies of another one in the same agent
-_SECRETS: dict[bytes, None] = {}
-
-
-def note_secret(secret: bytes) -> None:
-    """Remember the secret of a memory of this process."""
-    _SECRETS[secret] = None
-
+SECRETS: dict[bytes, None] = {}
 
 # ---------------------------------------------------------------------- marks
-
-
-def has_mark(message: BaseMessage) -> bool:
-    """Tell whether a message carries a mark, of whomever."""
-    return MARK in message.additional_kwargs
 
 
 def without_block(message: BaseMessage) -> BaseMessage:
@@ -56,7 +44,7 @@ def as_shown(message: BaseMessage, data: dict[str, Any], content: str) -> BaseMe
     """Copy a message as reference data that memory shows beside the conversation: nobody saves it."""
     extras = {**message.additional_kwargs, "lc_source": SOURCE, "lc_data": data}
     copy = message.model_copy(update={"additional_kwargs": extras, "content": content})
-    return Marks(next(iter(_SECRETS), b""), "", "").inserted(copy)
+    return Marks(next(iter(SECRETS), b""), "", "").inserted(copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +79,21 @@ class Marks:
 
     def left_out(self, messages: Iterable[BaseMessage]) -> frozenset[int]:
         """Return the seqs of stored messages that a load node has taken out of a state, as its messages note."""
-        noted = ((self._read(one) or {}).get("left_out") or () for one in messages if has_mark(one))
+        noted = ((self._read(one) or {}).get("left_out") or () for one in messages if MARK in one.additional_kwargs)
         return frozenset(seq for seqs in noted for seq in seqs)
 
     def opened(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
-        read = [(one, self._read(one) if has_mark(one) else None) for one in messages]
-        return [_former(one, kept) if has_mark(one) else one for one, kept in read if "inserted" not in (kept or ())]
+        read = [(one, self._read(one) if MARK in one.additional_kwargs else None) for one in messages]
+        return [
+            _former(one, kept) if MARK in one.additional_kwargs else one
+            for one, kept in read
+            if "inserted" not in (kept or ())
+        ]
 
     def original(self, message: BaseMessage) -> BaseMessage:
         """Return a message as it was before this memory changed it; what another memory of this process has made of it stays."""
-        kept = self._read(message, own=True) if has_mark(message) else {}
+        kept = self._read(message, own=True) if MARK in message.additional_kwargs else {}
         return message if kept is None and self._read(message) is not None else _former(message, kept)
 
     def _read(self, message: BaseMessage, *, own: bool = False) -> dict[str, Any] | None:
@@ -110,7 +102,7 @@ class Marks:
         if not isinstance(mark, dict) or not isinstance(mac := mark.get("mac"), str) or not mac.isascii():
             return None
         kept = {key: value for key, value in mark.items() if key not in {"user", "mac"}}
-        for secret in filter(None, (self.secret,) if own else (self.secret, *_SECRETS)):
+        for secret in filter(None, (self.secret,) if own else (self.secret, *SECRETS)):
             user = self.user_id if self.user_id and secret == self.secret else str(mark.get("user"))
             if hmac.compare_digest(mac, self._signed(secret, user, message.id, kept, message.content)):
                 return kept
@@ -119,14 +111,7 @@ class Marks:
     def _signed(self, secret: bytes, user_id: str, id: str | None, kept: dict[str, Any], content: object) -> str:
         """Sign what a mark keeps, for this thread and a user; where a message was `inserted`, its content, for any thread."""
         of = [None, None, content] if "inserted" in kept else [self.thread_id, user_id, None]
-        signed = [*of, id, kept]
-        try:
-            text = orjson.dumps(signed, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
-        except TypeError:  # a lone surrogate, a large int
-            try:
-                text = json.dumps(signed, sort_keys=True, default=str).encode()
-            except (TypeError, ValueError, RecursionError):
-                text = token_bytes()  # no mark is right
+        text = canonical([*of, id, kept]) or token_bytes()  # what cannot be written has no right mark
         return hmac.new(secret, text, hashlib.sha256).hexdigest()[:32]
 
 
@@ -212,12 +197,10 @@ def sendable(message: BaseMessage) -> BaseMessage:
     """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept."""
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
     try:
-        clean = {name: without_surrogates(value) for name, value in parts.items()}
+        clean = in_texts(parts, to_utf8)
     except RecursionError as error:
-        raise OptionError(
-            f"message {message.id!r} is nested deeper than Python can follow, or contains itself",
-            remedy="pass content and arguments of tools as plain JSON",
-        ) from error
+        seen = f"message {message.id!r} is nested deeper than Python can follow, or contains itself"
+        raise OptionError(seen, remedy="pass content and arguments of tools as plain JSON") from error
     if message.name and not isinstance(message, _RESULTS):  # named after their calls
         clean["name"] = acceptable_name(message.name)
     return message if clean == parts else message.model_copy(update=clean)

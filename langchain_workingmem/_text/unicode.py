@@ -218,11 +218,6 @@ def asks(text: str) -> bool:
     return "?" in text or (not text.isascii() and bool(_QUESTION.search(text)))
 
 
-def has_digit(text: str) -> bool:
-    """Tell whether a text holds a number, such as that of an order."""
-    return any(map(str.isdigit, text))
-
-
 # ---------------------------------------------------------------------- surrogates
 
 
@@ -231,26 +226,18 @@ def to_utf8(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def without_surrogates(value: Any) -> Any:
-    """Apply `to_utf8` to every str in a JSON value."""
+def in_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Apply a change to every str in a JSON value."""
     if isinstance(value, str):
-        return to_utf8(value)
+        return change(value)
     if isinstance(value, dict):
-        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
-    return [without_surrogates(item) for item in value] if isinstance(value, list) else value
+        return {in_texts(key, change): in_texts(item, change) for key, item in value.items()}
+    return [in_texts(item, change) for item in value] if isinstance(value, list) else value
 
 
 def is_utf8(text: object) -> bool:
     """Tell whether something is a str without lone surrogates."""
     return isinstance(text, str) and to_utf8(text) == text
-
-
-def check_utf8(text: str) -> str:
-    """Return a text, or raise `ValueError` for a lone surrogate in it."""
-    if not is_utf8(text):
-        msg = "it holds a lone surrogate, which UTF-8 cannot carry"
-        raise ValueError(msg)
-    return text
 
 
 # ---------------------------------------------------------------------- hidden characters
@@ -266,13 +253,10 @@ _VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
 _JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen
 _UNSEEN = f"{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}"
 _HIDDEN = re.compile(f"[{_UNSEEN}]")
-# Flags of England, Scotland and Wales: Unicode recommends no others that are made of tags.
-_FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in region) for region in ("gbeng", "gbsct", "gbwls"))
 # What people write: one selector of a variation, one joiner and one mark of direction may follow a character. A row of them, and most
 # of them in ASCII, have no meaning, and hide text.
 _WRITTEN = re.compile(
-    f"(?P<written>(?<=\U0001f3f4)(?:{_FLAGS})\U000e007f"
-    f"|(?<=[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
+    f"(?P<written>(?<=[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
     f"|(?<=[^\x00-\x7f{_UNSEEN}])[{_VARIATIONS}]?[{_JOINERS}]?[{_DIRECTIONS}]?(?<=[{_UNSEEN}])"
     f"|(?<=[0-9#*])[\ufe0e\ufe0f]|(?<=[!-~])[\u00ad\u180e\u200c]|(?<![{_UNSEEN}])[{_DIRECTIONS}])"
     f"|[{_UNSEEN}]"
@@ -283,7 +267,7 @@ _PLAIN_ASCII = b"\t\n" + bytes(range(0x20, 0x7F))
 def replace_hidden(text: str, sign: Callable[[str], str]) -> str:
     """Replace control characters and hidden characters by what `sign` returns for each; line ends and tabs stay.
 
-    Single marks of direction, joiners, variation selectors and the tags of flags stay where they have a meaning.
+    Single marks of direction, joiners and variation selectors stay where they have a meaning.
     """
     # most blocks have nothing to replace, and what is not plain ASCII is short: a twelfth of the time for 5,000 characters
     others = text.encode(errors="surrogatepass").translate(None, _PLAIN_ASCII)

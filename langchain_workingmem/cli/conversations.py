@@ -59,7 +59,7 @@ def show(
     target: Target,
 ) -> None:
     """Show the messages of a thread, whole, the oldest first."""
-    from langchain_workingmem._text.rendering import ROLES, message_text
+    from langchain_workingmem._text.messages import ROLES, message_text
 
     with target.opened() as memory:
         base.existing(memory, thread, user)
@@ -107,7 +107,7 @@ def recall(
 
 
 def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
-    from langchain_workingmem._text.clock import aware
+    from langchain_workingmem._text.values import aware
 
     zone = SHOWN_IN.get()
     return {"roles": role, "since": aware(since, zone), "until": aware(until, zone, last=True)}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from langchain_workingmem._text.nesting import parse_json
+from langchain_workingmem._text.values import parse_json
 from langchain_workingmem.cli.base import KEEP_ALL, Form, Target, ThreadId, UserId, existing, misused, owner, scope
 from langchain_workingmem.cli.streams import printed, reading, table
 from langchain_workingmem.display.pictures import clock, minutes

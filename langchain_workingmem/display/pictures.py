@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_workingmem._text.clock import to_minute, zone_name
 from langchain_workingmem._text.unicode import picture, replace_hidden
+from langchain_workingmem._text.values import to_minute, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

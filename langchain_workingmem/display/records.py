@@ -7,9 +7,9 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem import models
-from langchain_workingmem._text.nesting import parse_json
-from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem._text.messages import ROLES, message_text
 from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.values import parse_json
 from langchain_workingmem.display.pictures import Block, Picture, Table, clock, counted, excerpt, label, minutes, whole
 
 if TYPE_CHECKING:

@@ -20,19 +20,22 @@ from langchain_workingmem import errors
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument, ShownMessages
-from langchain_workingmem._text.clock import aware, zone_name
-from langchain_workingmem._text.nesting import UNKNOWN, check_depth, check_nesting, problems_in, shown
-from langchain_workingmem._text.rendering import unescape
-from langchain_workingmem._text.said import words_in
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.messages import unescape, words_in
+from langchain_workingmem._text.unicode import in_texts, visible
+from langchain_workingmem._text.values import aware, check_depth, check_nesting, problems_in, shown, zone_name
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.faces.config import WORKING, WRITING, forbidden, limits_of, required_ids, scoped_ids
 from langchain_workingmem.options import Ids
-from langchain_workingmem.recall.query import Query, checked_filter
+from langchain_workingmem.recall.question import Query, checked_filter
 from langchain_workingmem.recall.search import search_as_run
 from langchain_workingmem.working_memory import store
-from langchain_workingmem.working_memory.document import TextFormat, describe_change, unwrapped
-from langchain_workingmem.working_memory.patch import shorten, without_padding
+from langchain_workingmem.working_memory.document import (
+    TextFormat,
+    describe_change,
+    shorten,
+    unwrapped,
+    without_padding,
+)
 from langchain_workingmem.working_memory.prompt import update_rules
 from langchain_workingmem.working_memory.schema import refusal, update_schema
 
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import Core
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.working_memory.document import JsonFormat
 
@@ -172,8 +175,9 @@ def describe_invalid(error: Any, known: Iterable[str] = ()) -> str:
     if not isinstance(error, ValidationError):
         return shortened(f"Nothing was done. {error}")
     reasons = "; ".join(f"{field}: {reason}" for field, reason in problems_in(error))
-    names = f". The tool takes {', '.join(known) or 'no arguments'}" if UNKNOWN in reasons else ""
-    reasons = reasons.replace(UNKNOWN, "there is no such argument")
+    unknown = "Extra inputs are not permitted"  # Pydantic's words
+    names = f". The tool takes {', '.join(known) or 'no arguments'}" if unknown in reasons else ""
+    reasons = reasons.replace(unknown, "there is no such argument")
     return shortened(f"Nothing was done. The arguments are invalid: {reasons}{names}")
 
 
@@ -321,7 +325,7 @@ def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str
         check_nesting(memory)
     except ValueError as error:
         raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
-    return unescape(without_padding(memory)), unescape(clear)
+    return in_texts(without_padding(memory), unescape), in_texts(clear, unescape)
 
 
 def _update_text(

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, UserDeletedError
 from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text, run_scripts
@@ -26,9 +26,8 @@ from langchain_workingmem.users import archive
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from langchain_workingmem._engine.plan import Argument, Step
+    from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.users.archive import Part
 
 RESTORE, LEAVE = Script("files/restore", "files/tree"), Script("files/leave", "files/tree")
 
@@ -54,50 +53,25 @@ class Stored:
 # ---------------------------------------------------------------------- reading
 
 
-def read_files(state: MemoryState, owner: str, low: Argument = "-") -> Step[Stored]:
-    """Read all files of an owner: by path those that there are, then those that were deleted.
+def read_files(state: MemoryState, owner: str, take: Callable[[list[Stored]], Plan[None]]) -> Plan[None]:
+    """Read all files of an owner, and give them to `take`: by path those that there are, then those that were deleted.
 
     A round trip per 1,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
     """
-    _, paths, *_ = state.keys.files_of_user(owner)
-    (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
-    then = partial(_read_deleted, state, owner)
-    if len(members) == PAGE:
-        then = partial(read_files, state, owner, b"[%b\1" % members[-1].partition(b"\0")[0])
-    return [], _read_groups(state, owner, [*_groups(members)], then, deleted=False)
-
-
-def _read_deleted(state: MemoryState, owner: str, cursor: int = 0) -> Step[Stored]:
-    _, _, _, notes, _ = state.keys.files_of_user(owner)
-    ((after, found),) = yield from send(("HSCAN", notes, cursor, "MATCH", "/*", "COUNT", PAGE))
-    names = [name for name in ([*found][::2] if isinstance(found, list) else found) if b"\0" not in name]
-    groups = [names[start : start + GROUP] for start in range(0, len(names), GROUP)]
-    then = partial(_read_deleted, state, owner, int(after)) if int(after) else None
-    return [], _read_groups(state, owner, groups, then, deleted=True)
-
-
-def _read_groups(
-    state: MemoryState,
-    owner: str,
-    groups: Sequence[Sequence[bytes]],
-    then: Callable[[], Step[Stored]] | None,
-    *,
-    deleted: bool,
-) -> Step[Stored]:
-    """Read one group of files after the other, and go on with `then`."""
-    if groups:
-        files = yield from _read(state, owner, groups[0], deleted=deleted)
-        return files, _read_groups(state, owner, groups[1:], then, deleted=deleted)
-    return [], then and then()
-
-
-def read_each(state: MemoryState, owner: str, take: Callable[[Stored], Plan[None]]) -> Plan[None]:
-    """Read all files of an owner, and give each to `take`."""
-    step: Step[Stored] | None = read_files(state, owner)
-    while step is not None:
-        files, step = yield from step
-        for file in files:
-            yield from take(file)
+    _, paths, _, notes, _ = state.keys.files_of_user(owner)
+    low: Argument | None = "-"
+    while low is not None:
+        (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
+        for group in _groups(members):
+            yield from take((yield from _read(state, owner, group, deleted=False)))
+        low = b"[%b\1" % members[-1].partition(b"\0")[0] if len(members) == PAGE else None
+    cursor: int | None = 0
+    while cursor is not None:
+        ((after, found),) = yield from send(("HSCAN", notes, cursor, "MATCH", "/*", "COUNT", PAGE))
+        names = [name for name in ([*found][::2] if isinstance(found, list) else found) if b"\0" not in name]
+        for start in range(0, len(names), GROUP):
+            yield from take((yield from _read(state, owner, names[start : start + GROUP], deleted=True)))
+        cursor = int(after) or None
 
 
 def _groups(members: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -194,10 +168,9 @@ def _too_much(owner: str, what: str, number: int, limits: Sequence[Argument]) ->
 # ---------------------------------------------------------------------- exports
 
 
-def export(state: MemoryState, owner: str, step: Step[Stored] | None = None) -> Part:
-    """Return a record for each file, also for those that were deleted and are still kept."""
-    files, rest = yield from (step or read_files(state, owner))
-    return [_exported(file) for file in files], [] if rest is None else [export(state, owner, rest)]
+def export(state: MemoryState, owner: str, give: Callable[[list[dict[str, Any]]], Plan[None]]) -> Plan[None]:
+    """Give a record for each file, also for those that were deleted and are still kept."""
+    return read_files(state, owner, lambda files: give([_exported(file) for file in files]))
 
 
 def _exported(file: Stored) -> dict[str, Any]:
@@ -321,21 +294,23 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     moved: dict[str, Any] = {"files": 0, "files_renamed": {}}
     ttl = "" if options is None else check_ttl(options.ttl) or ""
 
-    def take(file: Stored) -> Plan[None]:
-        path = file.path
-        for number in range(1, NAMES + 1):
-            status, *blocked = yield from restore(state, into, path, file, ttl, "", "", "")
-            if status != b"taken":
-                break
-            path = beside(file.path, blocked[0].decode(), number)
-        else:
-            raise FilePathError(file.path, f"and {NAMES} paths beside it are taken", remedy="rename some of the files")
-        if status == b"ok" and file.content is not None:
-            moved["files"] += 1
-            if path != file.path:
-                moved["files_renamed"][file.path] = path
+    def take(files: list[Stored]) -> Plan[None]:
+        for file in files:
+            path = file.path
+            for number in range(1, NAMES + 1):
+                status, *blocked = yield from restore(state, into, path, file, ttl, "", "", "")
+                if status != b"taken":
+                    break
+                path = beside(file.path, blocked[0].decode(), number)
+            else:
+                seen = f"and {NAMES} paths beside it are taken"
+                raise FilePathError(file.path, seen, remedy="rename some of the files")
+            if status == b"ok" and file.content is not None:
+                moved["files"] += 1
+                if path != file.path:
+                    moved["files_renamed"][file.path] = path
 
-    yield from read_each(state, source, take)
+    yield from read_files(state, source, take)
     (was_ours,) = yield from send(LEAVE.call(keys, merge_mark(into)))
     if not was_ours:
         raise UserDeletedError(source)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import (
     ArgumentError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_workingmem._engine.plan import Argument, Command
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import Core
 
 CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
     Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "grep", "remove", "rename")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem._text.values import from_micros
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -14,7 +14,7 @@ from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import PAGE, owner_tag, read_reply
-from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import at_least, check_roles
 from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.models import Page

@@ -9,17 +9,16 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
+from langchain_workingmem._engine.plan import Plan, Spawn, compute, jittered, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep_later, undone
-from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.said import is_blank, structured_answers
-from langchain_workingmem._text.sending import has_mark
+from langchain_workingmem._text.messages import is_blank, structured_answers
+from langchain_workingmem._text.sending import MARK
 from langchain_workingmem._text.unicode import as_searched
+from langchain_workingmem._text.values import shown, to_micros
 from langchain_workingmem.errors import OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn, last_question
 from langchain_workingmem.models import StoredMessage
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.codec import Draft
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.keys import ThreadKeys
-    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.history.follow import Kind
 
 MOST = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks of one step: they keep the server busy for 1 to 3 s
@@ -129,7 +127,7 @@ def append(
     if not must_exist:
         check_id(user_id, "user_id")
     given = yield from opened(state, given, thread_id, user_id or "")
-    given = [one for one in given if not has_mark(one)]  # what is stored stands for it
+    given = [one for one in given if MARK not in one.additional_kwargs]  # what is stored stands for it
     answers = structured_answers(given, is_over=False)
     prepare = partial(drafts, given, state.recall, core.new_id, answers)
     ready = yield from compute(prepare, count_characters(given))
@@ -150,7 +148,7 @@ def opened(
     state: MemoryState, messages: Sequence[BaseMessage], thread_id: str, user_id: str
 ) -> Plan[list[BaseMessage]]:
     """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
-    if state.secret is None and any(map(has_mark, messages)):
+    if state.secret is None and any(MARK in one.additional_kwargs for one in messages):
         yield from check_layout(state)
     return state.marks(check_id(thread_id, "thread_id"), user_id).opened(messages)
 
@@ -250,7 +248,7 @@ def save_turn(
             break
         if found.get("same") == len(ready):
             return _stored(ready, done), known  # the turn was sent before, and the reply was lost
-        yield Sleep(0.01 * attempt, jitter=True)
+        yield jittered(0.01 * attempt)
         known = yield from _read_known(state, thread_id, user_id, entries, known)
         # the list was read: it says whether the question is current
         guard = {"created_at": guard["created_at"], "asked": asked, "back": []}
@@ -298,7 +296,7 @@ def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known:
 def _entry_of(draft: Draft) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
     words = "" if draft.words.startswith("as") else draft.words
-    return Entry(None if draft.numbered else draft.id, AS_STORED if has_mark(draft.message) else words)
+    return Entry(None if draft.numbered else draft.id, AS_STORED if MARK in draft.message.additional_kwargs else words)
 
 
 def _is_older(thread_id: str) -> OptionError:

@@ -12,8 +12,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_workingmem._engine.plan import Plan, Spawn
 from langchain_workingmem._redis.codec import is_readable
 from langchain_workingmem._redis.scripts import change_thread
-from langchain_workingmem._text.rendering import without_thoughts
-from langchain_workingmem._text.said import words_in
+from langchain_workingmem._text.messages import without_thoughts, words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
 from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.history.read import read_page, selection

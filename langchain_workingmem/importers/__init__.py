@@ -23,7 +23,7 @@ from langchain_core.messages import (
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 
 from langchain_workingmem._redis.codec import UNREADABLE, is_storable
-from langchain_workingmem._text.said import KINDS
+from langchain_workingmem._text.messages import KINDS
 from langchain_workingmem.checks import check_list
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.users.archive import header

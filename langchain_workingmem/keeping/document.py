@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from langchain_workingmem._text.clock import LATEST
-from langchain_workingmem._text.nesting import check_depth
-from langchain_workingmem._text.unicode import check_utf8
+from langchain_workingmem._text.values import LATEST, check_depth
 from langchain_workingmem.keeping.values import Leaf, changed, leaves
 from langchain_workingmem.options import WorkingMemoryOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_workingmem.derived.rows import Rows
+    from langchain_workingmem.derived import Rows
     from langchain_workingmem.working_memory.document import Format
 
 KIND = "keeping"  # of the rows
@@ -34,7 +32,7 @@ def _check_value(value: Any) -> Any:
     return value
 
 
-Path = Annotated[str, Field(pattern="^/"), AfterValidator(check_utf8)]
+Path = Annotated[str, Field(pattern="^/")]
 Micros = Annotated[int, Field(ge=0, le=LATEST)]
 Value = Annotated[Any, AfterValidator(_check_value)]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._text.clock import to_micros
-from langchain_workingmem._text.said import is_memory_tool
-from langchain_workingmem.derived.rows import NewRow, commit
+from langchain_workingmem._text.messages import is_memory_tool
+from langchain_workingmem._text.values import to_micros
+from langchain_workingmem.derived import NewRow, commit
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
 from langchain_workingmem.keeping.operations import Check, Checked, Operations
@@ -110,7 +110,7 @@ class Keeper(Worker):
         document, numbers = shown_document(form, text, values, found.updated_at, self.zone)
         data = f"{document}\n{earlier(reference)}{elements(rows, BATCH, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
-        check = Check(form, text, options.max_bytes, numbers, sources)
+        check = Check(form, text, numbers, sources)
         model = cast("BaseChatModel", options.keeper)  # `install` has looked names up
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
         return (yield from self.ask(model, unread.work, rules, data, check, Operations, cost=_COST * len(text)))

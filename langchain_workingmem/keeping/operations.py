@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import orjson
 from pydantic import BaseModel, Field
 
-from langchain_workingmem._text.nesting import check_depth, parse_json
-from langchain_workingmem._text.rendering import unescape, without_thoughts
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.messages import unescape, without_thoughts
+from langchain_workingmem._text.unicode import in_texts, visible
+from langchain_workingmem._text.values import check_depth, parse_json
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.keeping.values import (
     Leaf,
@@ -27,7 +27,7 @@ from langchain_workingmem.keeping.values import (
     set_at,
 )
 from langchain_workingmem.observations.worker import BadAnswer, check_end
-from langchain_workingmem.working_memory.document import JsonFormat, check_size
+from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -129,7 +129,6 @@ class Check:
 
     form: Format
     text: str
-    most_bytes: int
     numbers: Mapping[str, str]  # of the values and lines that the keeper was shown
     sources: Mapping[int, bool]  # by the number of each message: whether it may be a source alone
     refused: str | None = None  # what the last answer had, if it would have emptied the document
@@ -142,7 +141,7 @@ class Check:
             before = leaves(self.form, done.text)
             try:
                 numbers = self._cited(one)
-                text = check_size(self._applied(done.text, one), self.most_bytes)
+                text = self._applied(done.text, one)
             except (WorkingMemError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
                 done.left_out += 1
                 continue
@@ -235,8 +234,4 @@ def _decoded(value: Any) -> Any:
 
 def _seen(value: Any) -> Any:
     """Return a value as a person sees it: without the escapes of the prompt, hidden text and control characters."""
-    if isinstance(value, str):
-        return visible(unescape(value))
-    if isinstance(value, dict):
-        return {visible(unescape(str(key))): _seen(one) for key, one in value.items()}
-    return [_seen(one) for one in value] if isinstance(value, list) else value
+    return in_texts(value, lambda text: visible(unescape(text)))

@@ -6,9 +6,9 @@ import json
 from html import escape
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.clock import from_micros, to_minute
-from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.unicode import keep_ends, visible
+from langchain_workingmem._text.values import from_micros, to_minute
 from langchain_workingmem.keeping.values import leaves
 from langchain_workingmem.observations.worker import escaped, role_of
 from langchain_workingmem.working_memory.document import JsonFormat

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._text.nesting import parse_json
+from langchain_workingmem._text.values import parse_json
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory.document import JsonFormat
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langchain_workingmem._text.clock import to_minute, zone_name
-from langchain_workingmem._text.rendering import ROLES, conversations, message_text
+from langchain_workingmem._text.messages import ROLES, conversations, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
+from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.display.pictures import counted, cut
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from mcp import types
 
 from langchain_workingmem._redis.state import ShownDocument
-from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import aware
 from langchain_workingmem.errors import ArgumentError, ReadOnlyError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.faces.tools import MAKERS
 from langchain_workingmem.history.save import append
@@ -25,7 +25,7 @@ from langchain_workingmem.mcp.arguments import (
     with_more,
 )
 from langchain_workingmem.options import Ids
-from langchain_workingmem.working_memory.document import TextFormat, parse_document
+from langchain_workingmem.working_memory.document import TextFormat
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -206,6 +206,6 @@ class Operations:
     async def _writable(self, user: str, thread_id: str | None) -> WorkingMemoryState:
         state = await self._read(user, thread_id)
         form = self._core.state.remembering.format
-        if isinstance(form, TextFormat) and form.template.strip() and parse_document(state.text):
+        if isinstance(form, TextFormat) and form.is_foreign(state.text):
             raise ReadOnlyError(OBJECT, remedy="tell the user to connect the server of that program")
         return state

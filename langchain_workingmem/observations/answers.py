@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from langchain_workingmem._text.rendering import unescape, without_thoughts
+from langchain_workingmem._text.messages import unescape, without_thoughts
 from langchain_workingmem._text.unicode import count_tokens, excerpt, visible
 from langchain_workingmem.observations.worker import BadAnswer, check_end
 

@@ -8,18 +8,18 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from langchain_workingmem._text.clock import LATEST, from_micros, to_minute, zone_name
-from langchain_workingmem._text.rendering import opening_tag
-from langchain_workingmem._text.unicode import check_utf8, count_tokens, visible
+from langchain_workingmem._text.messages import opening_tag
+from langchain_workingmem._text.unicode import count_tokens, visible
+from langchain_workingmem._text.values import LATEST, from_micros, to_minute, zone_name
 from langchain_workingmem.checks import check_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem.derived.rows import Rows
+    from langchain_workingmem.derived import Rows
 
 KIND = "observations"  # of the rows
 Priority = Literal["high", "normal", "low"]
@@ -88,7 +88,7 @@ class Body(BaseModel):
 
     at: Annotated[int, Field(ge=0, le=LATEST)]
     priority: Priority
-    text: Annotated[str, AfterValidator(check_utf8), Field(max_length=100_000)]
+    text: Annotated[str, Field(max_length=100_000)]
     ids: Annotated[list[str], Field(max_length=64)]
     messages: Annotated[int, Field(ge=0, le=10_000)]
     level: Annotated[int, Field(ge=0, le=1000)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.clock import to_minute, zone_name
+from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.observations.worker import escaped
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from langchain_workingmem._redis.queries import (
     words_of,
 )
 from langchain_workingmem._redis.scripts import check_owner
-from langchain_workingmem._text.clock import in_zone
-from langchain_workingmem._text.unicode import has_digit, keep_ends, to_utf8
+from langchain_workingmem._text.unicode import keep_ends, to_utf8
+from langchain_workingmem._text.values import in_zone
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import fetch_hits
 from langchain_workingmem.recall.question import Authors, apart, named_times
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.filters import Filter
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.question import Span
-    from langchain_workingmem.recall.ranking import Ranking
+    from langchain_workingmem.recall.question import Query
+    from langchain_workingmem.recall.ranking import Ranking, Span
 
 NEAREST = 100  # candidates of a search by vectors alone; 200 cost it another fifth of its time
 CHECKED = 1_000  # candidates of each search whose metadata is checked here
@@ -52,7 +51,7 @@ DEEPER, DEEPEST = 20, 1_000_000  # times as many candidates; as many as Search r
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
     """Search as a retriever run that callbacks and LangSmith record, with the hits as documents."""
-    return traced("retriever", "semantic_recall", query.text, search_messages(state, query), RecallResult.to_documents)
+    return traced(search_messages(state, query), query.text)
 
 
 def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
@@ -112,7 +111,7 @@ def search(
         rank,
         weights=options.weights,
         hybrid=is_hybrid,
-        numbered=has_digit(asked.text),
+        numbered=any(map(str.isdigit, asked.text)),
         authors={one.encode() for one in asked.authors} if is_named else USERS,
         bonus=options.weights.author if is_named else BY_USER,
         times=asked.times,

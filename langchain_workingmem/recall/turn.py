@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_workingmem._engine.plan import Plan, Spawn, send
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.queries import all_words, words_of
-from langchain_workingmem._text.unicode import asks, count_tokens, has_digit
-from langchain_workingmem.recall.hits import Position, read_hits, result_of, said_in, words_in_row
+from langchain_workingmem._text.unicode import asks, count_tokens
+from langchain_workingmem.recall.hits import Position, hits_of, read_hits, result_of, words_in_row
 from langchain_workingmem.recall.ranking import ORDINARY
 from langchain_workingmem.recall.search import search
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Page
-    from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.question import Query
     from langchain_workingmem.recall.ranking import Numbers, Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
@@ -67,10 +67,8 @@ def recall_for_turn(
     own, *more = (one.passing(some, page) for one, some in zip(gates, found, strict=True))
     # half of the hits, then those of the question with what it follows up, then the others
     half = (query.fetched + 1) // 2 if more else query.fetched
-    passed = dict[object, "Ranked"]()
-    for hit in chain(own[:half], *more, own[half:]):
-        passed.setdefault(said_in(page.rows[hit[:2]]), hit)
-    hits = [*passed.values()][: query.fetched]
+    passed = {hit[:2]: hit for hit in chain(own[:half], *more, own[half:])}
+    hits = hits_of([*passed.values()], page)[: query.fetched] if more else own[: query.fetched]
     silent = None
     if floor and best and not hits:
         silent = "far" if max(one.similarity for one in best) < floor.shown else "ordinary"
@@ -99,8 +97,8 @@ class Gate:
         self.ranking, self.is_hidden = ranking, is_hidden
         self.guaranteed = GUARANTEED if asks(query.text) else 0
         self.bar = 0.0 if floor is None else floor.shown if self.guaranteed else _bar(ranking, floor.shown)
-        words = words_of(query.text, whole=True) if has_digit(query.text) else ()
-        self.numbers = frozenset(filter(has_digit, words))
+        words = words_of(query.text, whole=True) if any(map(str.isdigit, query.text)) else ()
+        self.numbers = frozenset(word for word in words if any(map(str.isdigit, word)))
 
     def __iter__(self) -> Iterator[Ranked]:
         ranking, bar = self.ranking, 0.0 if self.guaranteed else self.bar

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem._text.messages import message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.studio.site import Missing, confirm, number, size
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem._text.messages import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.studio.site import Missing, number, size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -14,9 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.nesting import as_json
-from langchain_workingmem._text.rendering import ROLES, message_text
-from langchain_workingmem._text.said import STRIDE
+from langchain_workingmem._text.messages import ROLES, STRIDE, message_text
 from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.display.pictures import clean, clock, cut, minutes, shown_in
 from langchain_workingmem.display.records import pretty
@@ -153,5 +152,5 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "said": partial(message_text, whole=True),
     "role": lambda kind: ROLES.get(kind, kind),
     "pretty": pretty,
-    "value": as_json,
+    "value": partial(json.dumps, ensure_ascii=False, default=str),
 }

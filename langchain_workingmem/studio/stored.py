@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._text.nesting import parse_json
+from langchain_workingmem._text.values import parse_json
 from langchain_workingmem.errors import (
     OptionError,
     ReadOnlyError,

@@ -3,61 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Plan, compute, send
+from langchain_workingmem._redis import filters, queries, scripts
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.filters import (
-    Filter,
-    canonical_json,
-    check_declared,
-    check_key,
-    labels_of,
-    metadata_in,
-)
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.queries import (
-    build_filter,
-    count_search,
-    read_cursor,
-    rows_of,
-    sorted_search,
-    total_of,
-)
-from langchain_workingmem._redis.scripts import (
-    SWEEP,
-    THREAD,
-    change_thread,
-    check_owner,
-    delete_from,
-    guarded_write,
-    owner_tag,
-)
-from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import from_micros
-from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import from_micros, shown
 from langchain_workingmem.checks import at_least, one_of
-from langchain_workingmem.derived.rows import export_rows, note_deleted, note_given, restore_rows
+from langchain_workingmem.derived import export_rows, note_deleted, note_given, restore_rows
 from langchain_workingmem.display import progress_bar
-from langchain_workingmem.errors import (
-    IdError,
-    OptionError,
-    RedisConnectionError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    UserDeletedError,
-    WorkingMemError,
-)
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread
 from langchain_workingmem.threads import copies
-from langchain_workingmem.working_memory.store import NOTHING, ScopeKey, read_working_memory, run_memory
+from langchain_workingmem.working_memory import store
 
 if TYPE_CHECKING:
     import builtins
@@ -103,12 +70,12 @@ class Threads(Operations):
         if working_memory is None:
             return (yield from changed(state, thread_id, user_id, "create", set=fields))
         document = state.remembering.format.apply("", working_memory, "replace")
-        scope_key = ScopeKey.of(state, thread_id, user_id)
+        scope_key = store.ScopeKey.of(state, thread_id, user_id)
         try:
             thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            head = {"expected": NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
-            yield from run_memory(state, scope_key, **head, document=document)
-        except RedisConnectionError as error:
+            head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
+            yield from store.run_memory(state, scope_key, **head, document=document)
+        except errors.RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise
         return thread
@@ -144,21 +111,21 @@ class Threads(Operations):
         state, index = self._core.state, self._core.state.keys.threads_index
         at_least(limit, 1, "limit", MOST_ROWS)
         time = one_of(order_by, ("updated_at", "created_at"), "order_by").encode()
-        wanted = Filter.of(metadata, "metadata")
+        wanted = filters.Filter.of(metadata, "metadata")
         # equality with any key needs no declaration
-        check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
+        filters.check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
         after = None
         if cursor is not None:  # of a time, not a number of rows: so a thread whose time stays is listed exactly once
-            micros, last = read_cursor(cursor, CURSOR)
+            micros, last = queries.read_cursor(cursor, CURSOR)
             after = int(micros), state.keys.of(decode(last)).thread
-        condition, is_decided = wanted.condition(labels_of)
+        condition, is_decided = wanted.condition(filters.labels_of)
         if is_decided:
-            where = partial(build_filter, user_id=user_id, metadata=condition)
+            where = partial(queries.build_filter, user_id=user_id, metadata=condition)
             edge: dict[str, Any] = {"until" if descending else "since": after and after[0], "time": order_by}
             order: Any = {"descending": descending, "after": after, "limit": limit + 1}
-            page = sorted_search(index, where(**edge), order_by, **order)
-            reply, count = yield from state.indexes.search(page, count_search(index, where()))
-            rows, total = rows_of(reply), total_of(count)
+            page = queries.sorted_search(index, where(**edge), order_by, **order)
+            reply, count = yield from state.indexes.search(page, queries.count_search(index, where()))
+            rows, total = queries.rows_of(reply), queries.total_of(count)
         else:
             rows = yield from _matching(state, user_id, wanted, order_by, descending=descending)
             total, sign = len(rows), -1 if descending else 1
@@ -249,9 +216,9 @@ class Threads(Operations):
         if a thread `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
         """
         if isinstance(message_ids, str):
-            raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
+            raise errors.OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
         if new_thread_id is not None and new_thread_id == thread_id:
-            raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
+            raise errors.IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
         core, state = self._core, self._core.state
@@ -263,7 +230,7 @@ class Threads(Operations):
         page, (fields, has_rows) = yield from read_page(state, thread_id, user_id, wanted, *beside)
         origin = read_thread(thread_id, fields)
         if origin is None:
-            raise ThreadNotFoundError(thread_id)
+            raise errors.ThreadNotFoundError(thread_id)
         owner, chosen = origin.user_id, [one for one in page.facts if message_ids is None or one.id in message_ids]
         # the seq of the message that a model has made the title from
         made_from = as_dict(fields).get(b"title_source") if title is None else None
@@ -281,8 +248,8 @@ class Threads(Operations):
                 yield from restore_rows(state, id, owner, (yield from export_rows(state, thread_id)), ids)
             if state.working_memory is not None and state.working_memory.scope == "thread":
                 yield from _copy_working_memory(state, thread_id, id, owner)
-        except WorkingMemError as error:
-            with suppress(WorkingMemError):
+        except errors.WorkingMemError as error:
+            with suppress(errors.WorkingMemError):
                 yield from delete(state, id, owner)
             error.add_note(f"if a part of the copy is left, threads.delete({id!r}) deletes it")
             raise
@@ -332,8 +299,33 @@ class Threads(Operations):
         per thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
         vectors, then `EmbeddingError` is raised.
         """
+        yield from copies.check_saver(checkpointer, "list")
+        if not callable(user_id):
+            check_id(user_id, "user_id")
+        names = [*thread_ids] if thread_ids is not None else (yield from copies.threads_in(checkpointer))
+        counts, left, writer = Counter[str](), dict[str, str](), copies.Writer(self._core.state)
         with progress_bar("backfill", "threads", shown=progress) as advance:
-            return (yield from copies.backfill(self._core.state, checkpointer, thread_ids, user_id, advance))
+            for number, name in enumerate(names):
+                advance(number, len(names))
+                found = copies.Conversation(str(name))
+                config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+                try:
+                    yield from copies.each_checkpoint(checkpointer, found.add, config)
+                    about = {**found.metadata, "thread_id": found.thread_id}
+                    owner = user_id(about) if callable(user_id) and found.messages else user_id
+                    if owner is None or not found.messages:
+                        counts["skipped"] += 1
+                        continue
+                    new = yield from copies.store_conversation(writer, found, check_id(owner, "user_id"))
+                except (errors.RedisConnectionError, errors.RedisReplyError):
+                    raise
+                except errors.WorkingMemError as error:
+                    left[found.thread_id] = str(error)
+                else:
+                    counts.update({"threads" if new else "known": 1, "messages": new})
+            advance(len(names), len(names))
+        writer.end()
+        return BackfillReport(left=left, **counts)
 
     abackfill = twin(backfill)
 
@@ -353,7 +345,7 @@ def _read(thread_id: str, row: Mapping[bytes, Any]) -> Thread:
         id=thread_id,
         user_id=decode(row[b"user"]),
         title=title.decode() if title is not None else None,
-        metadata=metadata_in(row),
+        metadata=filters.metadata_in(row),
         created_at=from_micros(row[b"created_at"]),
         updated_at=from_micros(row[b"updated_at"]),
         message_count=int(row[b"count"]),
@@ -364,9 +356,9 @@ def _read(thread_id: str, row: Mapping[bytes, Any]) -> Thread:
 def get_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread | None]:
     """Read a thread, None if it does not exist. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner_tag(user_id)
+    scripts.owner_tag(user_id)
     (reply,) = yield from send(("HGETALL", keys.thread))
-    check_owner(as_dict(reply).get(b"user"), thread_id, user_id)
+    scripts.check_owner(as_dict(reply).get(b"user"), thread_id, user_id)
     return read_thread(thread_id, reply)
 
 
@@ -374,52 +366,52 @@ def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None)
     """Read a thread; `ThreadNotFoundError` if it does not exist. One round trip."""
     thread = yield from get_thread(state, thread_id, user_id)
     if thread is None:
-        raise ThreadNotFoundError(thread_id)
+        raise errors.ThreadNotFoundError(thread_id)
     return thread
 
 
 def changed(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[Thread]:
     """Change a thread as `change_thread` does, and return it. One round trip."""
-    return _read(thread_id, (yield from change_thread(state, thread_id, user_id, what, **head)))
+    return _read(thread_id, (yield from scripts.change_thread(state, thread_id, user_id, what, **head)))
 
 
 def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> dict[str, str]:
     """Return title and metadata as fields of the thread hash."""
     if title is not None and not is_utf8(title):
-        raise OptionError(f"title={shown(title)}", remedy="use a str of valid Unicode, or None")
+        raise errors.OptionError(f"title={shown(title)}", remedy="use a str of valid Unicode, or None")
     values = check_metadata(metadata).items()
-    fields = {f"metadata:{key}": canonical_json(value, key) for key, value in values}
+    fields = {f"metadata:{key}": filters.canonical_json(value, key) for key, value in values}
     return fields if title is None else {"title": title, **fields}
 
 
 def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return metadata with valid keys; None becomes empty."""
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
+        raise errors.OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
     for key in metadata or ():
-        check_key(key)
+        filters.check_key(key)
     if len(metadata or ()) > MOST_METADATA:
-        raise OptionError(f"metadata has {len(metadata or ()):,} keys", remedy=f"use at most {MOST_METADATA:,}")
+        raise errors.OptionError(f"metadata has {len(metadata or ()):,} keys", remedy=f"use at most {MOST_METADATA:,}")
     return metadata or {}
 
 
 def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -> Plan[None]:
     """Copy the working memory of a thread, unless the copy was deleted meanwhile. Two round trips."""
-    current = yield from read_working_memory(state, source, owner)
+    current = yield from store.read_working_memory(state, source, owner)
     if current.text:
         kept = current.kept and wing("keeping").moved(current.kept, source, id)
         beside = ["kept", kept] if kept else None
-        scope_key = ScopeKey.of(state, id, owner)
-        head = {"expected": NOTHING, "keep": state.remembering.revisions, "origin": "clone"}
-        yield from run_memory(state, scope_key, **head, document=current.text, beside=beside)
+        scope_key = store.ScopeKey.of(state, id, owner)
+        head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "clone"}
+        yield from store.run_memory(state, scope_key, **head, document=current.text, beside=beside)
 
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
     """Delete a thread and all of its data. One round trip, four where it has rows, one for each further 500 vectors."""
-    found = yield from delete_from(state, thread_id, user_id, what="thread")
+    found = yield from scripts.delete_from(state, thread_id, user_id, what="thread")
     if owner := found.get("rows"):  # its user's document may hold what was made of them
         yield from note_deleted(state, decode(owner), thread_id)
-        found = yield from delete_from(state, thread_id, user_id, what="thread", noted=True)
+        found = yield from scripts.delete_from(state, thread_id, user_id, what="thread", noted=True)
         yield from note_deleted(state, decode(owner), thread_id)  # rows may have come in between
     return "deleted" in found
 
@@ -429,7 +421,7 @@ def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, mergi
     check_id(thread_id, "thread_id"), check_id(user_id, "user_id"), check_id(to, "to")
     row, has_rows, deleted = yield from _give(state, thread_id, user_id, to, [to] if merging else [user_id, to])
     if deleted is not None:
-        with suppress(ThreadNotFoundError, ThreadOwnershipError):  # it is gone with its new owner
+        with suppress(errors.ThreadNotFoundError, errors.ThreadOwnershipError):  # it is gone with its new owner
             if deleted.user_id == user_id:  # whose deletion does not find the thread under the new owner
                 yield from delete(state, thread_id, to)
             else:
@@ -437,7 +429,7 @@ def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, mergi
         raise deleted
     thread = read_thread(thread_id, row)
     if thread is None:
-        raise ThreadNotFoundError(thread_id)
+        raise errors.ThreadNotFoundError(thread_id)
     if has_rows:
         yield from note_given(state, thread_id, user_id, to)
     return thread
@@ -445,7 +437,7 @@ def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, mergi
 
 def _give(
     state: MemoryState, thread_id: str, owner: str, to: str, alive: Sequence[str]
-) -> Plan[tuple[Any, bool, UserDeletedError | None]]:
+) -> Plan[tuple[Any, bool, errors.UserDeletedError | None]]:
     """Change the owner of a thread in the first step, and that of 500 messages' vectors in each, while `alive` are.
 
     Return its fields, whether it has rows, and the error of a deletion of one of `alive`.
@@ -453,8 +445,10 @@ def _give(
     keys, after = state.keys.of(thread_id), 0
     while True:
         user = encode(to if after else owner)
-        call = THREAD.on(keys, user=user, what="transfer", to=encode(to), after=after, most=SWEEP, ttl=state.ttl_ms)
-        (found, row), deleted = yield from guarded_write(state, thread_id, alive, call, at_most_once=not after)
+        call = scripts.THREAD.on(
+            keys, user=user, what="transfer", to=encode(to), after=after, most=scripts.SWEEP, ttl=state.ttl_ms
+        )
+        (found, row), deleted = yield from scripts.guarded_write(state, thread_id, alive, call, at_most_once=not after)
         after = found.get("is_left")
         if deleted is not None or not after:
             return row, bool(found.get("has_rows")), deleted
@@ -463,26 +457,26 @@ def _give(
 # ---------------------------------------------------------------------- many threads
 
 
-def find_threads(state: MemoryState, user_id: str, wanted: Filter) -> Plan[list[str]]:
+def find_threads(state: MemoryState, user_id: str, wanted: filters.Filter) -> Plan[list[str]]:
     """Find the threads of a user that pass a filter. One round trip, at once right when metadata changes."""
     rows = yield from _matching(state, user_id, wanted, "created_at")
     return [state.keys.thread_of(row[b"__key"]) for row in rows]
 
 
 def _matching(
-    state: MemoryState, user_id: str | None, wanted: Filter, order_by: OrderBy, *, descending: bool = False
+    state: MemoryState, user_id: str | None, wanted: filters.Filter, order_by: OrderBy, *, descending: bool = False
 ) -> Plan[list[dict[bytes, bytes]]]:
     """Return the threads that pass a filter, which Python tests; only keys and times if labels decide it. One round trip."""
-    condition, is_decided = wanted.condition(labels_of)
-    index, where = state.keys.threads_index, build_filter(user_id=user_id, metadata=condition)
+    condition, is_decided = wanted.condition(filters.labels_of)
+    index, where = state.keys.threads_index, queries.build_filter(user_id=user_id, metadata=condition)
     fields = [order_by] if is_decided else []
-    search = sorted_search(index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields)
+    search = queries.sorted_search(index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields)
     (reply,) = yield from state.indexes.search(search)
-    rows = rows_of(reply)
+    rows = queries.rows_of(reply)
     if len(rows) == MOST_ROWS:
         seen = f"the filter has to be compared with more than {MOST_ROWS:,} threads"
-        raise OptionError(seen, remedy="name a user_id")
+        raise errors.OptionError(seen, remedy="name a user_id")
     if is_decided:
         return rows
     size = sum(wanted.work + sum(map(len, row.values())) for row in rows)
-    return (yield from compute(lambda: [row for row in rows if wanted.matches(metadata_in(row))], size))
+    return (yield from compute(lambda: [row for row in rows if wanted.matches(filters.metadata_in(row))], size))

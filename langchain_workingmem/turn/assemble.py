@@ -12,8 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import ShownMessages
-from langchain_workingmem._text.rendering import recalled_block
-from langchain_workingmem._text.said import is_blank
+from langchain_workingmem._text.messages import is_blank, recalled_block
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.models import MemoryContext

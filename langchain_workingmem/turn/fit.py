@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Literal
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._text.said import (
+from langchain_workingmem._text.messages import (
+    attachment,
     has_content,
     has_media,
     is_memory_tool,
     is_said,
-    named_media,
+    medium_of,
     structured_text,
     weight_of,
 )
@@ -91,7 +92,8 @@ def with_names(messages: Sequence[BaseMessage], end: int) -> list[BaseMessage]:
 def named(message: BaseMessage) -> BaseMessage:
     """Name the media of a message, in a copy."""
     content = [message.content] if isinstance(message.content, str) else message.content
-    return message.model_copy(update={"content": named_media(content)})
+    names = [{"type": "text", "text": attachment(one)} if medium_of(one) else one for one in content]
+    return message.model_copy(update={"content": names})
 
 
 # ---------------------------------------------------------------------- a limit of tokens

@@ -18,8 +18,8 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.said import structured_answers, words_of
-from langchain_workingmem._text.sending import has_mark
+from langchain_workingmem._text.messages import structured_answers, words_of
+from langchain_workingmem._text.sending import MARK
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, last_question
 from langchain_workingmem.history.read import readable, with_media
 from langchain_workingmem.history.save import known_in, list_head
@@ -37,12 +37,11 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions
-    from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.question import Query
     from langchain_workingmem.recall.ranking import Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
@@ -79,11 +78,6 @@ class Gathered:
     parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
     limit: int | None = None  # tokens of the conversation, where a part bounds it
 
-    def output(self) -> dict[str, Any]:
-        """Return the output of the run that callbacks and LangSmith see."""
-        document = self.working_memory.text if self.working_memory else None
-        return {"history": self.history, "recalled": self.recalled.messages, "working_memory": document}
-
     def is_too_old(self, message: BaseMessage) -> bool:
         """Tell whether a message of a state is stored, and lies before the history."""
         return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
@@ -93,7 +87,7 @@ class Gathered:
         return [one for one in messages if self.seqs.get(one.id or "") not in self.covered]
 
 
-def gather(
+def gather_turn(
     core: Core,
     found: Gathered,
     options: HistoryOptions,
@@ -159,7 +153,7 @@ def _entries_of(messages: Sequence[BaseMessage], numbered: Container[str | None]
     return [
         Entry(
             None if one.id in numbered else one.id,
-            "" if id(one) in structured else AS_STORED if has_mark(one) else words_of(one),
+            "" if id(one) in structured else AS_STORED if MARK in one.additional_kwargs else words_of(one),
         )
         for one in messages
     ]
@@ -261,7 +255,7 @@ def _recalled(
     plan = recall_for_turn(
         core.state, query, ranking, is_hidden=is_hidden, before=before, spare=spare, on_error=core.on_error
     )
-    result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
+    result = yield from traced(plan, query.text)
     # windows of the hits may hold what is shown anyway, too
     rows = [
         row for row in result.rows if row.thread_id != found.thread_id or (row.place not in known and row.place < end)

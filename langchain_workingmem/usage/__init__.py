@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import SystemMessage
 
-from langchain_workingmem._text.said import is_blank, weight_of
+from langchain_workingmem._text.messages import is_blank, weight_of
 from langchain_workingmem._text.sending import without_block
 
 if TYPE_CHECKING:

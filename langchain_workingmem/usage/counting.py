@@ -9,7 +9,7 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.messages import weight_of
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.usage import UserUsage
 

@@ -5,35 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterable
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import Script, delete_from
-from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem._redis.state import Operations, operation, twin, wing
+from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import at_least
-from langchain_workingmem.errors import (
-    IdError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    UserDeletedError,
-    WorkingMemError,
-)
 from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
-from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall.question import Authors
 from langchain_workingmem.threads.api import CURSOR, transfer
 from langchain_workingmem.threads.copies import check_saver, own_method
 from langchain_workingmem.usage.counting import count_command, read_usage
 from langchain_workingmem.users import archive
-from langchain_workingmem.working_memory.document import parse_document
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
@@ -125,7 +115,7 @@ class Users(Operations):
         Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also
         after an interruption: it moves what is left. A deletion of one of the two wins.
         `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged
-        working memory. `IdError` for a user into itself. One or two round trips per thread, about nine for working
+        working memory; `OptionError` if the guest has one, and this memory none. `IdError` for a user into itself. One or two round trips per thread, about nine for working
         memory.
         """
         return merge(self._core.state, source, into, self._core.new_id())
@@ -258,9 +248,9 @@ class _Deletion:
                 yield from Call(partial(call or self.saver.delete_thread, id), acall and partial(acall, id))
             except NotImplementedError:
                 self.checkpoints = "not implemented"
-        with suppress(ThreadOwnershipError):
+        with suppress(errors.ThreadOwnershipError):
             gone = yield from delete_from(self.state, id, self.user_id, what="thread", repeats=True, noted=True)
-            self.counts.update(threads="deleted" in gone, messages=gone.get("deleted", 0))
+            self.counts.update(threads=int("deleted" in gone), messages=gone.get("deleted", 0))
             self.counts.update({name: gone.get(name, 0) for name in ("vectors", "working_memories", "revisions")})
 
 
@@ -270,28 +260,28 @@ class _Deletion:
 def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeReport]:
     """Give the working memory, threads and files of a user to another one; each step can be repeated."""
     if check_id(source, "source") == check_id(into, "into"):
-        raise IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")
+        raise errors.IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")
     keys, mark = state.keys, merge_mark(into)
     claiming = _tombstone(state, source, "claim", mark, token)
     earlier, deleting = yield from send(claiming, ("GET", keys.of_user(into)[0]), in_order=True)
     if earlier is not None and not earlier.startswith(mark.encode()):
-        raise UserDeletedError(source)
+        raise errors.UserDeletedError(source)
     counts: Counter[str] = Counter()
     moved: dict[str, Any] = {}  # fields of the report
     try:
         if deleting is not None:
-            raise UserDeletedError(into)
+            raise errors.UserDeletedError(into)
         yield from _merge_memory(state, source, into, counts)
         for thread in (yield from state.indexes.threads(source)):
             try:
                 given = yield from transfer(state, thread.id, source, into, merging=True)
-            except (ThreadOwnershipError, ThreadNotFoundError):  # it was given away or deleted meanwhile
+            except (errors.ThreadOwnershipError, errors.ThreadNotFoundError):  # it was given away or deleted meanwhile
                 continue
             counts.update(threads=1, messages=given.message_count)
         (has_files,) = yield from send(("EXISTS", *keys.files_of_user(source)[1:]))
         if has_files:
             moved = yield from wing("files").merged_into(state, source, into)
-    except WorkingMemError as error:
+    except errors.WorkingMemError as error:
         yield from attempt(_tombstone(state, source, "lift", mark, token))
         if counts.total():
             error.add_note(f"a part is merged: call users.merge({source!r}, into={into!r}) again for the rest")
@@ -310,14 +300,7 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     if document and kept:  # values of rows come with these
         document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
-        guest = document.decode()
-        if state.working_memory is None:  # the stored one is merged all the same
-            is_text = not parse_document(guest)
-            state = copy(state)
-            state.working_memory = WorkingMemoryOptions(
-                template="" if is_text else None, schema=None if is_text else {"type": "object"}
-            )
-        form = state.remembering.format
+        guest, form = document.decode(), state.remembering.format
         where = ScopeKey(state.keys.of_user(into), None, into)
 
         def join(text: str) -> str:

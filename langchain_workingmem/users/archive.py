@@ -15,29 +15,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from langchain_core.messages import message_to_dict, messages_from_dict
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationError, field_validator
 
-from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
+from langchain_workingmem._engine.plan import Give, Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_characters, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.clock import LATEST, from_micros, to_micros
 from langchain_workingmem._text.sending import MARK
+from langchain_workingmem._text.values import LATEST, from_micros, to_micros
 from langchain_workingmem.checks import check_list
-from langchain_workingmem.derived.rows import export_rows, restore_rows
+from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -46,15 +37,11 @@ from langchain_workingmem.threads.copies import Older, Writer, name_thread, read
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from langchain_workingmem._engine.plan import Step
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.threads.copies import Held
-
-    # A part of an export: it gives records, and the parts that come next, before all others.
-    Part: TypeAlias = "Plan[tuple[list[dict[str, Any]], list[Part]]]"
 
 
 FORMAT, VERSION = "langchain-workingmem", 1
@@ -71,99 +58,76 @@ def header(user_id: str | None = None) -> dict[str, Any]:
 # ---------------------------------------------------------------------- export
 
 
-def export(state: MemoryState, user_id: str, *, vectors: bool) -> Step[dict[str, Any]]:
-    """Return all data of a user, step by step."""
+def export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
+    """Give all data of a user."""
+    counts: Counter[str] = Counter()
+
+    def give(records: Sequence[dict[str, Any]]) -> Plan[None]:
+        counts.update(record["kind"] for record in records)
+        yield Give(records)
+
     yield from state.indexes.ready()
-    head = {**header(check_id(user_id, "user_id")), "ends": True}  # without its last record the archive is not whole
-    return [head], _steps([_Export(state, user_id, vectors).user()], Counter())
+    # without its last record the archive is not whole
+    yield Give([{**header(check_id(user_id, "user_id")), "ends": True}])
+    _, memory, revisions = state.keys.of_user(user_id)
+    has_files = ("EXISTS", *state.keys.files_of_user(user_id)[1:])
+    *stored, found = yield from send(("HGETALL", memory), ("XRANGE", revisions, "-", "+"), has_files)
+    yield from give(_memory_records(None, *stored))
+    for thread in (yield from state.indexes.threads(user_id)):
+        with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
+            yield from _export_thread(state, user_id, thread.id, give, vectors=vectors)
+    if found:
+        yield from wing("files").exported(state, user_id, give)
+    yield Give([{"kind": END, "records": {**counts}}])
 
 
-def _steps(parts: list[Part], counts: Counter[str]) -> Step[dict[str, Any]]:
-    records, more = yield from parts.pop()
-    counts.update(record["kind"] for record in records)
-    parts += reversed(more)
-    if parts:
-        return records, _steps(parts, counts)
-    return [*records, {"kind": END, "records": {**counts}}], None
-
-
-@dataclass(frozen=True, slots=True)
-class _Export:
-    """The parts of an export."""
-
-    state: MemoryState
-    user_id: str
-    vectors: bool
-
-    def user(self) -> Part:
-        """Return what the user has beside threads; they follow."""
-        keys = self.state.keys
-        _, memory, revisions = keys.of_user(self.user_id)
-        has_files = ("EXISTS", *keys.files_of_user(self.user_id)[1:])
-        *stored, found = yield from send(("HGETALL", memory), ("XRANGE", revisions, "-", "+"), has_files)
-        parts = [self.thread(thread.id) for thread in (yield from self.state.indexes.threads(self.user_id))]
-        if found:
-            parts.append(wing("files").exported(self.state, self.user_id))
-        return _memory_records(None, *stored), parts
-
-    def thread(self, id: str) -> Part:
-        """Return a thread and its working memory; nothing if it is deleted or has another owner by now."""
-        keys = self.state.keys.of(id)
-        hashes = (("HGETALL", key) for key in (keys.thread, keys.ids, keys.memory))
-        sets = (("ZRANGE", key, 0, -1) for key in (keys.order, keys.superseded))
-        fields, ids, memory, order, others, revisions = yield from send(
-            *hashes, *sets, ("XRANGE", keys.revisions, "-", "+")
-        )
-        thread = read_thread(id, fields)
-        if thread is None or thread.user_id != self.user_id:
-            return [], []
-        facts = sorted(
-            Facts.read(text.decode(), is_current=is_current)
-            for some, is_current in ((order, True), (others, False))
-            for text in some
-        )
-        record: dict[str, Any] = {"kind": "thread", "id": id, "title": thread.title}
-        record |= {"metadata": thread.metadata, "source_id": thread.source_id}
-        record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
-        if source := as_dict(fields).get(b"title_source"):  # the seq of the message that a model has made it from
-            record["title_source"] = next((one.id for one in facts if one.seq == int(source)), None)
-        if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
-            record["deleted"] = deleted
-        return [record, *_memory_records(id, memory, revisions)], [self.messages(id, facts)]
-
-    def messages(self, id: str, facts: Sequence[Facts]) -> Part:
-        """Return 200 messages, the superseded ones where they were; nothing if the thread was given away or deleted."""
-        held: list[Held] = []
-        if facts:
-            try:
-                held = yield from read_held(self.state, id, self.user_id, facts[:BATCH], vectors=self.vectors)
-            except (ThreadNotFoundError, ThreadOwnershipError):
-                return [], []
+def _export_thread(
+    state: MemoryState, user_id: str, id: str, give: Callable[[list[dict[str, Any]]], Plan[None]], *, vectors: bool
+) -> Plan[None]:
+    """Give a thread with its working memory, its messages, the superseded ones where they were, and its rows."""
+    keys = state.keys.of(id)
+    hashes = (("HGETALL", key) for key in (keys.thread, keys.ids, keys.memory))
+    sets = (("ZRANGE", key, 0, -1) for key in (keys.order, keys.superseded))
+    replies = yield from send(*hashes, *sets, ("XRANGE", keys.revisions, "-", "+"))
+    fields, ids, memory, order, others, revisions = replies
+    thread = read_thread(id, fields)
+    if thread is None or thread.user_id != user_id:
+        return
+    facts = [Facts.read(text.decode()) for text in order]
+    facts = sorted([*facts, *(Facts.read(text.decode(), is_current=False) for text in others)])
+    record: dict[str, Any] = {"kind": "thread", "id": id, "title": thread.title}
+    record |= {"metadata": thread.metadata, "source_id": thread.source_id}
+    record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
+    if source := as_dict(fields).get(b"title_source"):  # the seq of the message that a model has made it from
+        record["title_source"] = next((one.id for one in facts if one.seq == int(source)), None)
+    if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
+        record["deleted"] = deleted
+    yield from give([record, *_memory_records(id, memory, revisions)])
+    for start in range(0, len(facts), BATCH):
+        held = yield from read_held(state, id, user_id, facts[start : start + BATCH], vectors=vectors)
         size = count_characters(one.row.message for one in held)
-        records = yield from compute(lambda: [_message(one, vectors=self.vectors) for one in held], size)
-        return records, [self.messages(id, facts[BATCH:]) if facts[BATCH:] else self.rows(id)]
-
-    def rows(self, id: str) -> Part:
-        """Return what models have made of the messages. One round trip, two if there is something."""
-        found = yield from export_rows(self.state, id)
-        return [{"kind": "rows", "thread_id": id, "rows": found}] if found else [], []
+        yield from give((yield from compute(partial(_messages, held, vectors=vectors), size)))
+    if rows := (yield from export_rows(state, id)):
+        yield from give([{"kind": "rows", "thread_id": id, "rows": rows}])
 
 
-def _message(held: Held, *, vectors: bool) -> dict[str, Any]:
-    facts, row, found = held
-    # stored messages may hold NaN, which is not JSON
-    message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
-    record = {"kind": "message", "thread_id": row.thread_id, "stored_at": row.stored_at.isoformat(), "message": message}
-    optional = {
-        "superseded": not facts.is_current,
-        "refused": facts.is_refused,
-        "structured": facts.is_structured,
-        "writer": facts.writer,
-    }
-    record |= {name: value for name, value in optional.items() if value}
-    if vectors and facts.settings and found is not None:
-        record["vectors"] = {"settings": facts.settings, "data": [b64encode(one).decode() for one in found]}
-    return record
+def _messages(found: Iterable[Held], *, vectors: bool) -> list[dict[str, Any]]:
+    records = []
+    for facts, row, held in found:
+        # stored messages may hold NaN, which is not JSON
+        message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
+        record: dict[str, Any] = {"kind": "message", "thread_id": row.thread_id, "stored_at": row.stored_at.isoformat()}
+        optional = {
+            "superseded": not facts.is_current,
+            "refused": facts.is_refused,
+            "structured": facts.is_structured,
+            "writer": facts.writer,
+        }
+        record |= {"message": message, **{name: value for name, value in optional.items() if value}}
+        if vectors and facts.settings and held is not None:
+            record["vectors"] = {"settings": facts.settings, "data": [b64encode(one).decode() for one in held]}
+        records.append(record)
+    return records
 
 
 def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> list[dict[str, Any]]:
@@ -192,7 +156,12 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, Writer(state), "" if user_id is None else check_id(user_id, "user_id"))
     records = yield from this.read_all(source)
-    yield from this.check_owners()
+    asked = [("HGET", state.keys.of(id).thread, "user") for id in this.threads]
+    for id, owner in zip(this.threads, (yield from send(*asked)) if asked else [], strict=True):
+        if owner is not None and decode(owner) != this.owner:
+            refused = ThreadOwnershipError(id, this.owner)
+            refused.add_note(f"record {this.threads[id]} names it; nothing was imported")
+            raise refused
     if this.files:
         yield from wing("files").record.check(this)
     with suppress(*NO_VECTORS):  # messages can be embedded later
@@ -213,7 +182,8 @@ class Import:
     ends: bool | None = False  # there is a last record; None: it has come
     number: int = 0  # of the record that was read last
     kinds: Counter[str] = field(default_factory=Counter)  # how many there are of each
-    thread: Any = None  # the record of the thread that the next ones belong to
+    thread: str | None = None  # the thread that the next records belong to
+    parts: list[Any] = field(default_factory=list)  # its records
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
@@ -265,22 +235,13 @@ class Import:
             self.kinds[kind] += 1
             model = KINDS[kind] or wing("files").record
             record = model.model_validate(dict(given), context=self)
-            named, above = getattr(record, "thread_id", None), self.thread and self.thread.id
+            named = getattr(record, "thread_id", None)
             if named is None:
                 return [record]
-            if named != above:
-                raise OptionError(f"thread_id is {named!r}, behind thread {above!r}", remedy=KEEP_ORDER)
-            self.thread.take(record)
+            if named != self.thread:
+                raise OptionError(f"thread_id is {named!r}, behind thread {self.thread!r}", remedy=KEEP_ORDER)
+            self.parts.append(record)
         return []
-
-    def check_owners(self) -> Plan[None]:
-        """Raise `ThreadOwnershipError` when a thread has another owner. One round trip, none without threads."""
-        calls = [("HGET", self.state.keys.of(name).thread, "user") for name in self.threads]
-        for name, owner in zip(self.threads, (yield from send(*calls)) if calls else [], strict=True):
-            if owner is not None and decode(owner) != self.owner:
-                error = ThreadOwnershipError(name, self.owner)
-                error.add_note(f"record {self.threads[name]} names it; nothing was imported")
-                raise error
 
 
 def _refusal(number: int, error: Any) -> OptionError:
@@ -300,7 +261,7 @@ def _refusal(number: int, error: Any) -> OptionError:
 class Record(BaseModel):
     """A record, or a part of one: validation in the context of an `Import` checks it, `write` stores it."""
 
-    model_config = ConfigDict(strict=True, defer_build=True)
+    model_config = {"strict": True, "defer_build": True}
 
 
 def _micros(time: Any) -> int:
@@ -326,32 +287,29 @@ class _Thread(Record):
     source_id: Annotated[Id, AfterValidator(encode)] | None = None
     deleted: list[Id] = Field(default=[])  # ids of messages, which the thread does not take again
     dropped: Annotated[int, Field(ge=0)] = 0  # messages that an importer has left out
-    _fields: dict[str, str] = PrivateAttr()
-    _messages: list[Any] = PrivateAttr(default_factory=list)  # the records that follow
-    _others: list[Any] = PrivateAttr(default_factory=list)
+    _fields: dict[str, str]
+    _parts: list[Any]  # the records that follow
 
     def model_post_init(self, load: Import, /) -> None:
         self._fields = thread_fields(self.title, self.metadata)
-        load.thread = self
+        load.thread, load.parts = self.id, []
+        self._parts = load.parts
         load.threads.setdefault(self.id, load.number)
-
-    def take(self, record: Record) -> None:
-        """Add a record of this thread."""
-        (self._messages if isinstance(record, _Message) else self._others).append(record)
 
     def write(self, load: Import) -> Plan[None]:
         state, fields = load.state, self._fields
         made_title = fields.pop("title", None) if self.title_source else None
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         fields |= {name: str(one) for name, one in named.items()}
-        older = [one.older(state) for one in self._messages]
+        older = [one.older(state) for one in self._parts if isinstance(one, _Message)]
         done = yield from load.writer.add(self.id, load.owner, older, fields=fields, deleted=self.deleted)
         load.counts.update(threads=int(done.is_new), dropped=self.dropped)
         load.counts.update(messages=done.messages, skipped=len(older) - done.messages)
         if made_title and (seq := done.seqs.get(self.title_source or "")) is not None:
             yield from name_thread(state, self.id, load.owner, made_title, seq)
-        for record in self._others:
-            yield from record.write(load)
+        for record in self._parts:
+            if not isinstance(record, _Message):
+                yield from record.write(load)
 
 
 class _Vectors(Record):

@@ -1,4 +1,4 @@
-"""The two formats of working memory: how an update becomes the next document. Pure; documents are text.
+"""The two formats of working memory: how an update becomes the next document, by patches and merges. Pure; documents are text.
 
 A refused update raises `WorkingMemoryValidationError`, whose message is written for a model.
 """
@@ -6,24 +6,24 @@ A refused update raises `WorkingMemoryValidationError`, whose message is written
 from __future__ import annotations
 
 import json
+import re
+from difflib import SequenceMatcher, unified_diff
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-import langchain_workingmem.working_memory.patch as patches
-from langchain_workingmem._text.nesting import check_depth, parse_json, shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.values import check_depth, parse_json, shown
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
-from langchain_workingmem.working_memory.patch import is_same, named, shorten, without_path
 from langchain_workingmem.working_memory.schema import dump, plain, refusal, update_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_workingmem.working_memory.schema import Schema
 
 Mode: TypeAlias = Literal["replace", "merge", "append"]
 
-MOST_QUOTED = 5  # lines that a refusal quotes
+MOST_QUOTED = 5  # lines that a refusal quotes, or conflicts
 MOST_CHANGES = 20  # that a description shows
 DEFAULT_TEMPLATE = """\
 # User information
@@ -37,7 +37,11 @@ DEFAULT_TEMPLATE = """\
 - **Facts**:
 - **Projects**:
 """
-MOST_WRAPPINGS = 4  # around a text
+_AROUND = re.compile(
+    r"```\w*\n(?P<fenced>.*?)```|<working_memory\b.*?<data>(?P<data>.*)</data>.*|"
+    r"<(?P<tag>working_memory|data|template)\b[^>]*>(?P<inner>.*)</(?P=tag)>",
+    re.DOTALL,
+)
 _WRAPPERS = {"memory", "working_memory", "content", "text", "data"}
 
 
@@ -69,7 +73,7 @@ class TextFormat:
 
     def is_foreign(self, document: str) -> bool:
         """Tell whether a document was written along a schema; free text takes anything."""
-        return self.name == "markdown" and isinstance(parse_json(document), dict)
+        return self.name == "markdown" and document[:1] == "{" and isinstance(parse_json(document), dict)
 
     def apply(self, current: str, content: Any, mode: Mode | None, *, seen: str | None = None) -> str:
         """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased.
@@ -80,19 +84,15 @@ class TextFormat:
         if not isinstance(content, str):
             seen_type = type(content).__name__
             raise refusal(f"working memory is text here, and the update is of type {seen_type}", "pass a str")
-        if mode != "replace" and not content.strip():
-            raise refusal("the update is empty", "send its whole text, or clear it on purpose")
         if mode != "replace" and self.is_empty(content):
-            if self.is_empty(current) or (seen is not None and self.is_empty(seen)):
+            if content.strip() and (self.is_empty(current) or (seen is not None and self.is_empty(seen))):
                 return current  # the update says nothing
-            raise refusal(
-                "the update is the bare template, which would erase what is known",
-                "send the template filled with all of it, or clear it on purpose",
-            )
+            remedy = "send a text with all that still holds, or clear it on purpose"
+            raise refusal("the update is empty, or the bare template, which would erase what is known", remedy)
         if chosen == "append":
-            content = patches.append_text(current, content)
+            content = append_text(current, content)
         elif seen is not None:
-            content = patches.merge_text(self._or_template(seen), self._or_template(current), content)
+            content = merge_text(self._or_template(seen), self._or_template(current), content)
         return check_size(content, self._max_bytes)
 
     def _or_template(self, document: str) -> str:
@@ -140,8 +140,9 @@ class TextFormat:
 
     def changes(self, before: str, after: str) -> list[str]:
         """Describe what an update has changed; an empty memory is compared as its template, whose lines are not stored."""
-        lines = patches.changed_lines(before or self.template, after)
-        return [line for line in lines if before or line[0] == "+"]
+        found = [*unified_diff((before or self.template).splitlines(), after.splitlines(), n=0, lineterm="")][2:]
+        signs = "+-" if before else "+"
+        return [f"{line[0]} {line[1:]}" for line in found if line[0] in signs and line[1:].strip()]
 
     def joined(self, user: str, guest: str) -> str:
         """Return the user's document with the lines that only the guest's has; a label without a value takes the guest's."""
@@ -195,12 +196,12 @@ class JsonFormat:
         chosen = mode or self.default_mode
         patch = self.schema.patch(_as_object(content))
         if chosen == "replace" and patch and seen is not None and seen != current:  # what it changes of that one
-            patch = patches.patch_between(reduce(without_path, clear, parse_document(seen)), patch)
+            patch = patch_between(reduce(without_path, clear, parse_document(seen)), patch)
             chosen = "merge"
         if chosen == "replace" and (patch or not clear):
             after = patch
         else:
-            merge = patches.append_patch if chosen == "append" else patches.merge_patch
+            merge = append_patch if chosen == "append" else merge_patch
             after = merge(reduce(without_path, clear, _load(current)), patch)
         # a single null deletes one field, which is fine unless the schema has only one
         is_wide = len(patch) != 1 or len(self.schema.fields) == 1
@@ -230,15 +231,20 @@ class JsonFormat:
 
     def changes(self, before: str, after: str) -> list[str]:
         """Describe what an update has changed."""
-        return patches.changed_fields(parse_document(before), parse_document(after))
+        old, new = (dict(named(parse_document(one))) for one in (before, after))
+        changed = [name for name in {**new, **old} if not is_same(old.get(name), new.get(name))]
+        return [f"{name}: {_as_text(new.get(name))} (was {_as_text(old.get(name))})" for name in changed]
 
     def joined(self, user: str, guest: str) -> str:
         """Return the user's document with the fields that only the guest's has, or that are null in the user's."""
-        ours = patches.without_padding(parse_document(user))
-        return self.apply(user, patches.merge_patch(parse_document(guest), ours), "replace")
+        ours = without_padding(parse_document(user))
+        return self.apply(user, merge_patch(parse_document(guest), ours), "replace")
 
 
 Format: TypeAlias = TextFormat | JsonFormat
+
+
+# ---------------------------------------------------------------------- beside the formats
 
 
 def describe_change(form: Format, before: str, after: str) -> str:
@@ -254,26 +260,15 @@ def describe_change(form: Format, before: str, after: str) -> str:
 
 def unwrapped(text: str) -> str:
     """Take off what models put around a whole text: code fences, the tags of the block, an object with one text."""
-    for _ in range(MOST_WRAPPINGS):
-        inner = _inner(text.strip())
-        if inner is None:
-            break
-        text = inner
-    return text
-
-
-def _inner(text: str) -> str | None:
-    first, _, rest = text.partition("\n")
-    if first.startswith("```") and rest.endswith("```") and (first == "```" or first[3:].isalnum()):
-        return rest[:-3].removesuffix("\n")
-    if text.startswith("<working_memory") and "</data>" in text:
-        return text.partition("<data>")[2].rpartition("</data>")[0].strip("\n")
-    for tag in ("working_memory", "data", "template"):
-        if text.startswith((f"<{tag}>", f"<{tag} ")) and text.endswith(f"</{tag}>"):
-            return text.partition(">")[2].rpartition("<")[0].strip("\n")
-    value = parse_json(text) if text.startswith("{") else None
-    only = [*value.values()] if isinstance(value, dict) and value.keys() <= _WRAPPERS else []
-    return only[0] if len(only) == 1 and isinstance(only[0], str) else None
+    while True:
+        found, value = _AROUND.fullmatch(text.strip()), parse_json(text)
+        only = [*value.values()] if isinstance(value, dict) and value.keys() <= _WRAPPERS else []
+        if found:
+            text = (found["fenced"] or found["data"] or found["inner"] or "").strip("\n")
+        elif len(only) == 1 and isinstance(only[0], str):
+            text = only[0]
+        else:
+            return text
 
 
 def check_size(document: str, limit: int | None) -> str:
@@ -294,7 +289,7 @@ def parse_document(text: str) -> dict[str, Any]:
 
 
 def _load(text: str) -> dict[str, Any]:
-    document = parse_json(text) if text else {}
+    document = parse_json(text or "{}")
     if not isinstance(document, dict):
         raise refusal(
             "what is stored was written in another format than the schema's JSON",
@@ -321,3 +316,153 @@ def _squeezed(line: str) -> str:
 def _labelled(line: str) -> tuple[str, str]:
     label, _, value = line.partition(":")
     return label.strip(), value.strip("*_ \t")
+
+
+def _as_text(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def shorten(text: str, width: int = 200) -> str:
+    """Cut a long text for a message."""
+    return text if len(text) <= width else f"{text[: width - 4]} ..."
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7396): objects merge deeply, null deletes, all else is replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def append_patch(target: Any, patch: Any) -> Any:
+    """Append: objects merge deeply, arrays grow without repetitions, all else is replaced.
+
+    Items are compared as JSON, and the first of equal ones stays. Appending the same patch again changes nothing.
+    """
+    if isinstance(patch, dict):
+        before = target if isinstance(target, dict) else {}
+        return before | {key: append_patch(before.get(key), value) for key, value in patch.items()}
+    if isinstance(patch, list):
+        items = [*target, *patch] if isinstance(target, list) else patch
+        return list({json.dumps(item, sort_keys=True): item for item in items}.values())
+    return patch
+
+
+def patch_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that makes one document of another."""
+    found: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            if below := patch_between(old, value):
+                found[key] = below
+        elif key not in before or not is_same(old, value):
+            found[key] = value
+    return found
+
+
+def without_padding(value: Any) -> Any:
+    """Remove fields that a model fills a form with: null, empty texts, lists and objects."""
+    if isinstance(value, dict):
+        lean = {key: without_padding(one) for key, one in value.items()}
+        return {key: one for key, one in lean.items() if one not in (None, "", [], {})}
+    return [without_padding(one) for one in value] if isinstance(value, list) else value
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Compare two JSON values in any order of keys; true and 1 differ, unlike in Python."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def named(document: Any, parents: str = "") -> Iterator[tuple[str, Any]]:
+    """List the values of an object by their dotted names, in nested objects those that have none inside."""
+    for key, value in document.items() if isinstance(document, dict) else ():
+        if isinstance(value, dict) and value:
+            yield from named(value, f"{parents}{key}.")
+        else:
+            yield f"{parents}{key}", value
+
+
+def without_path(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object without the value of a dotted name, and itself where there is none; keys may hold dots."""
+    if name in document:
+        return {key: value for key, value in document.items() if key != name}
+    for key, value in document.items():
+        if isinstance(value, dict) and name.startswith(f"{key}."):
+            below = without_path(value, name[len(key) + 1 :])
+            if below is not value:
+                return {**document, key: below}
+    return document
+
+
+# ---------------------------------------------------------------------- text
+
+
+def append_text(target: str, addition: str) -> str:
+    """Append a block of text after a blank line, unless the target has it already as whole lines."""
+    block = addition.strip("\n")
+    if not target.strip():
+        return block
+    if f"\n{block}\n" in f"\n{target}\n":
+        return target
+    return f"{target.rstrip()}\n\n{block}"
+
+
+def merge_text(seen: str, current: str, sent: str) -> str:
+    """Apply what changed from `seen` to `sent` to `current`; what both insert at one place is kept, equal lines once.
+
+    Refuses it where both changed the same lines differently.
+    """
+    if sent == seen:
+        return current
+    if current == seen:
+        return sent
+    base, conflicts, merged = _lines(seen), list[str](), list[str]()
+    now, own = _changes(base, _lines(current)), _changes(base, _lines(sent))
+    for place in range(2 * len(base) + 1):
+        before = [base[place // 2]] if place % 2 else []
+        one, other = now.get(place, before), own.get(place, before)
+        if one in (before, other):
+            merged += other
+        elif place % 2 == 0:
+            merged += [*one, *(line for line in other if line not in one or not line.strip())]
+        elif other == before:
+            merged += one
+        else:
+            both = [shorten("\n".join(lines)) or "(gone)" for lines in (one, other)]
+            conflicts.append("\n    now: {}\n    you: {}".format(*both))
+    if conflicts:
+        remedy = "repeat the update with these lines as they are now, or change them by `edits`"
+        seen_since = "working memory has changed since you read it, in the same places"
+        raise refusal(f"{seen_since}: {remedy}:{''.join(conflicts[:MOST_QUOTED])}", remedy)
+    return "\n".join(merged) + sent[len(sent.rstrip("\n")) :]
+
+
+def _changes(base: Sequence[str], text: list[str]) -> dict[int, list[str]]:
+    """Return the lines that a text has instead: of line n at 2 * n + 1, and those that are inserted before it at 2 * n."""
+    found: dict[int, list[str]] = {}
+    for kind, start, end, first, last in SequenceMatcher(None, base, text).get_opcodes():
+        if kind == "equal":
+            continue
+        if kind == "insert":
+            found[2 * start] = text[first:last]
+        elif end - start == last - first:  # line by line, so that others may change the lines beside one
+            found |= {2 * (start + at) + 1: [line] for at, line in enumerate(text[first:last])}
+        else:
+            found |= {place: [] for place in range(2 * start + 1, 2 * end, 2)}
+            found[2 * start + 1] = text[first:last]
+    return found
+
+
+def _lines(text: str) -> list[str]:
+    stripped = text.rstrip("\n")
+    return stripped.split("\n") if stripped else []

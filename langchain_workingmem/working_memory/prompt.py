@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from langchain_workingmem._text.clock import from_micros, to_minute
-from langchain_workingmem._text.rendering import opening_tag
+from langchain_workingmem._text.messages import opening_tag
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.values import from_micros, to_minute
 from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ def working_memory_block(
     """
     if tools is None:
         tools = [f"{tool}_working_memory{f'_{name}' if name else ''}" for tool in options.tools]
-    update = None
-    if not (read_only or options.read_only):
-        update = next((tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")), None)
+    writing = [tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")]
+    update = None if read_only or options.read_only or not writing else writing[0]
     form, text = options.format, current.text
     lines = [
         _head(form, options.scope, update, options.instructions, name),
@@ -75,7 +74,9 @@ def working_memory_block(
         "</data>",
     ]
     if options.show_since and current.kept:
-        lines += ["<known_since>", escape(visible(_days(current.kept, zone)), quote=False), "</known_since>"]
+        values = orjson.loads(current.kept)["values"].items()
+        days = [f"{to_minute(from_micros(one['since']), zone)[:10]} {path}" for path, one in values]
+        lines += ["<known_since>", escape(visible("\n".join(days)), quote=False), "</known_since>"]
     if update and form.is_foreign(text):
         lines.append(_OTHER_FORM)
     return "\n".join([*lines, "</working_memory>"])
@@ -99,9 +100,3 @@ def _head(form: Format, scope: str, update: str | None, instructions: str | None
 def update_rules(form: Format) -> str:
     """Tell a model how to update a document."""
     return UPDATE_RULES[form.name, form.default_mode]
-
-
-def _days(kept: str, zone: ZoneInfo | None) -> str:
-    """Write since which day each value of a document holds."""
-    values = orjson.loads(kept)["values"]
-    return "\n".join(f"{to_minute(from_micros(one['since']), zone)[:10]} {path}" for path, one in values.items())

@@ -14,7 +14,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from typing_extensions import is_typeddict
 
-from langchain_workingmem._text.nesting import check_depth, problems_in
+from langchain_workingmem._text.values import check_depth, problems_in
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
 if TYPE_CHECKING:

@@ -7,37 +7,19 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import orjson
 
-from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
+from langchain_workingmem import errors
+from langchain_workingmem._engine.plan import Plan, Sleep, compute, jittered, send
+from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
-from langchain_workingmem._redis.scripts import (
-    READING,
-    Script,
-    change_thread,
-    check_owner,
-    guarded_write,
-    owner_of,
-    owner_tag,
-    refusal,
-)
-from langchain_workingmem._redis.state import Recent, wing
-from langchain_workingmem._text.clock import from_micros, to_micros
+from langchain_workingmem._redis.state import Operations, operation, twin, wing
+from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.checks import at_least, one_of
-from langchain_workingmem.errors import (
-    IdError,
-    ReadOnlyError,
-    RevisionNotFoundError,
-    ThreadExistsError,
-    ThreadNotFoundError,
-    UserDeletedError,
-    WorkingMemoryConflictError,
-)
 from langchain_workingmem.models import WorkingMemoryState
 from langchain_workingmem.working_memory.document import Mode
 
@@ -47,11 +29,10 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import KeeperReport
-    from langchain_workingmem.options import WorkingMemoryOptions
 
 _log = logging.getLogger("langchain_workingmem")
 
-MEMORY = Script("memory", *READING)
+MEMORY = scripts.Script("memory", *scripts.READING)
 Change: TypeAlias = "Callable[[str], str]"  # from the present document to the next
 Row: TypeAlias = "Mapping[bytes, bytes]"
 NOTHING = "0@"  # the version of a memory that was never written
@@ -60,8 +41,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a rand
 COST = 20  # to merge and validate a character takes so many times longer than to read one
 
 
-class _Warned(Recent[str, int]):
-    """The revisions that do not fit the format, and that the log was told of, by the key of the memory."""
+@lru_cache(1000)  # once is enough
+def _warn(key: str, problem: str) -> None:
+    _log.warning("working memory %s does not fit its format, and is shown as text: %s", key, problem)
 
 
 class ScopeKey(NamedTuple):
@@ -82,7 +64,9 @@ class ScopeKey(NamedTuple):
         scope = state.remembering.scope
         id = thread_id if scope == "thread" else user_id
         if id is None:
-            raise IdError(f"working memory of a {scope} needs a {scope}_id", remedy=FROM_WHERE.format(f"{scope}_id"))
+            raise errors.IdError(
+                f"working memory of a {scope} needs a {scope}_id", remedy=FROM_WHERE.format(f"{scope}_id")
+            )
         if scope == "thread":
             return cls(state.keys.of(id), id, user_id)
         return cls(state.keys.of_user(id), None, id)
@@ -94,7 +78,7 @@ def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | Non
         if given is not None:
             check_id(given, name)
     if user_id is None and thread_id is not None and state.remembering.scope == "user":
-        _, user_id = yield from owner_of(state, thread_id, None)
+        _, user_id = yield from scripts.owner_of(state, thread_id, None)
     return ScopeKey.of(state, thread_id, user_id)
 
 
@@ -109,33 +93,31 @@ def read_commands(scope_key: ScopeKey, *command: str | int) -> list[Command]:
 
 def read_state(state: MemoryState, scope_key: ScopeKey, replies: Sequence[Any]) -> WorkingMemoryState:
     """Read a working memory from the replies to `read_commands`."""
-    if scope_key.thread_id is not None:
-        _check_owner(scope_key, replies)
+    _check_owner(scope_key, replies)
     return state_of(state, scope_key, as_dict(replies[0]))
 
 
 def _check_owner(scope_key: ScopeKey, replies: Sequence[Any]) -> None:
-    thread_id, owner = scope_key.thread_id or "", replies[1]
-    check_owner(owner, thread_id, scope_key.user_id)
-    if owner is None and replies[0]:  # Redis has evicted who owns it
-        raise refusal("damaged", thread_id, scope_key.user_id)
+    if (thread_id := scope_key.thread_id) is not None:
+        scripts.check_owner(replies[1], thread_id, scope_key.user_id)
+        if replies[1] is None and replies[0]:  # Redis has evicted who owns it
+            raise scripts.refusal("damaged", thread_id, scope_key.user_id)
 
 
 def state_of(state: MemoryState, scope_key: ScopeKey, row: Row) -> WorkingMemoryState:
     """Make the record of stored fields. After a change of the schema, what the old one allowed stays readable, as text."""
-    text, key, revision = row.get(b"document", b"").decode(), scope_key.keys[-2], int(row.get(b"revision", 0))
+    text = row.get(b"document", b"").decode()
     value, is_empty, problem = state.remembering.format.read(text)
-    if problem and state.room(_Warned).get(key) is None:
-        state.room(_Warned).put(key, revision)
-        _log.warning("working memory at revision %d: %s", revision, problem)
+    if problem:
+        _warn(scope_key.key, problem)
     return WorkingMemoryState(
         value=value,
         text=text,
-        revision=revision,
+        revision=int(row.get(b"revision", 0)),
         updated_at=from_micros(row[b"updated_at"]) if b"updated_at" in row else None,
         is_empty=is_empty,
         origin=row[b"origin"].decode() if b"origin" in row else None,
-        key=key,
+        key=scope_key.key,
         kept=row[b"kept"].decode() if b"kept" in row else None,
     )
 
@@ -155,8 +137,7 @@ def revisions_of(
     """Read kept revisions, the newest first. One round trip."""
     asked = read_commands(scope_key, "XREVRANGE", scope_key.keys[-1], newest, oldest, "COUNT", limit)
     replies = yield from send(*asked)
-    if scope_key.thread_id is not None:
-        _check_owner(scope_key, replies)
+    _check_owner(scope_key, replies)
     return [state_of(state, scope_key, as_dict(fields)) for _, fields in replies[0]]
 
 
@@ -176,17 +157,17 @@ def change_document(
     seen = before.revision
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
-            raise WorkingMemoryConflictError(expected=expected, actual=before.revision)
+            raise errors.WorkingMemoryConflictError(expected=expected, actual=before.revision)
         document = yield from compute(partial(make, before.text), COST * len(before.text))
         if document == before.text:
             return before, before
         head = {"expected": version_of(before), "keep": state.remembering.revisions}
         try:
             status, row = yield from run_memory(state, scope_key, **head, origin=origin, document=document)
-        except ThreadNotFoundError as error:
+        except errors.ThreadNotFoundError as error:
             # the thread's first message is still to come; a thread without an owner owns itself
-            with suppress(ThreadExistsError):  # a concurrent first message created it
-                yield from change_thread(state, error.thread_id, scope_key.user_id or error.thread_id, "create")
+            with suppress(errors.ThreadExistsError):  # a concurrent first message created it
+                yield from scripts.change_thread(state, error.thread_id, scope_key.user_id or error.thread_id, "create")
             continue
         after = state_of(state, scope_key, row)
         if status == "written":
@@ -197,23 +178,21 @@ def change_document(
         if expected is None and attempt % 2 == 0:
             yield pause_after(attempt)
             before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    raise WorkingMemoryConflictError(expected=seen, actual=before.revision)
+    raise errors.WorkingMemoryConflictError(expected=seen, actual=before.revision)
 
 
 def pause_after(attempt: int) -> Sleep:
     """Return the pause of a writer after a lost race."""
-    return Sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
+    return jittered(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
 
 
-def check_writable(state: MemoryState) -> WorkingMemoryOptions:
-    """Return the options, or raise `ReadOnlyError` when they make working memory read-only."""
-    options = state.remembering
-    if options.read_only:
-        raise ReadOnlyError(
+def check_writable(state: MemoryState) -> None:
+    """Raise `ReadOnlyError` when the options make working memory read-only."""
+    if state.remembering.read_only:
+        raise errors.ReadOnlyError(
             "working memory is read-only here, for programs too (read_only=True)",
             remedy="go on without changing it; WorkingMemoryOptions(tools=()) takes the tools from the model alone",
         )
-    return options
 
 
 def version_of(found: WorkingMemoryState) -> str:
@@ -224,15 +203,15 @@ def version_of(found: WorkingMemoryState) -> str:
 def run_memory(state: MemoryState, scope_key: ScopeKey, **head: Any) -> Plan[tuple[str, Row]]:
     """Run `memory.lua`; return its status, and the memory. One round trip. Raises `ThreadNotFoundError`, `UserDeletedError`."""
     thread_id, user_id = scope_key.thread_id, scope_key.user_id
-    call = MEMORY.on(scope_key.keys, user=owner_tag(user_id), ttl=state.ttl_ms, **head)
+    call = MEMORY.on(scope_key.keys, user=scripts.owner_tag(user_id), ttl=state.ttl_ms, **head)
     if thread_id is None:
         ((found, row),) = yield from send(call)
         status = orjson.loads(found)["status"]
         if status == "deleted":
-            raise UserDeletedError(user_id or "")
+            raise errors.UserDeletedError(user_id or "")
         return status, as_dict(row)
     # a deletion of the owner finds what is written here: the thread goes with all that it has
-    (reply, row), deleted = yield from guarded_write(state, thread_id, [user_id], call)
+    (reply, row), deleted = yield from scripts.guarded_write(state, thread_id, [user_id], call)
     if deleted is not None:
         raise deleted
     return reply["status"], as_dict(row)
@@ -353,7 +332,7 @@ class WorkingMemory(Operations):
         scope_key = yield from find_scope_key(state, thread_id, user_id)
         found = yield from revisions_of(state, scope_key, 1, newest=f"{revision}-0", oldest=f"{revision}-0")
         if not found:
-            raise RevisionNotFoundError(revision)
+            raise errors.RevisionNotFoundError(revision)
         _, after = yield from change_document(state, scope_key, lambda _: found[0].text, "revert")
         return after
 

@@ -15,7 +15,7 @@ from langgraph.store.memory import _compare_values
 
 from langchain_workingmem._redis.filters import Filter
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items.operations import labels, labels_of
+from langchain_workingmem.items import labels, labels_of
 from tests.helpers.examples import examples
 
 VALUE: dict[str, Any] = {

@@ -172,7 +172,9 @@ def test_text_is_stored_byte_for_byte(content: str) -> None:
 @pytest.mark.parametrize("content", ["", " ", "\n\n\t", "\u00a0"])
 @pytest.mark.parametrize("template", [TEMPLATE, ""])
 def test_blank_text_is_refused_with_what_to_do(template: str, content: str, mode: Mode | None) -> None:
-    assert "send its whole text, or clear it on purpose" in refusal(TextFormat(template), FILLED, content, mode)
+    assert "send a text with all that still holds, or clear it on purpose" in refusal(
+        TextFormat(template), FILLED, content, mode
+    )
 
 
 @pytest.mark.parametrize(

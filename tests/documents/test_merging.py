@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem.working_memory.patch import (
+from langchain_workingmem.working_memory.document import (
     append_patch,
     append_text,
     merge_patch,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem.errors import WorkingMemoryValidationError
-from langchain_workingmem.working_memory.patch import MergeConflictError, merge_text
+from langchain_workingmem.working_memory.document import merge_text
 
 lines = st.sampled_from(["a", "b", "a: 1", "a: 2", "b: 1", "", " ", "  a", "# c"])
 texts = st.lists(lines, max_size=8).map("\n".join) | st.text("ab:\n ", max_size=20)
@@ -57,7 +57,7 @@ def test_changes_of_different_lines_survive_both_in_any_order(mine: list[bool], 
 def test_a_merge_makes_nothing_up_and_never_breaks(seen: str, current: str, sent: str) -> None:
     try:
         merged = merge_text(seen, current, sent)
-    except MergeConflictError:
+    except WorkingMemoryValidationError:
         return
     assert {*merged.split("\n")} <= {*seen.split("\n"), *current.split("\n"), *sent.split("\n"), ""}
 
@@ -72,13 +72,13 @@ def test_lines_that_are_added_at_the_same_place_are_all_kept() -> None:
 
 def test_a_line_that_both_changed_differently_is_a_conflict_that_shows_it_as_it_is_now() -> None:
     seen = "- City: Ulm\n- Name: Ann"
-    with pytest.raises(MergeConflictError) as caught:
+    with pytest.raises(WorkingMemoryValidationError) as caught:
         merge_text(seen, "- City: Rome\n- Name: Ann", "- City: Bonn\n- Name: Anna")
     assert "now: - City: Rome" in str(caught.value)
     assert "you: - City: Bonn" in str(caught.value)
     assert "`edits`" in str(caught.value)
     assert "Anna" not in str(caught.value)
-    assert isinstance(caught.value, WorkingMemoryValidationError)
+    assert caught.value.remedy
 
 
 def numbered(word: str, every: int = 1) -> str:
@@ -97,7 +97,7 @@ def numbered(word: str, every: int = 1) -> str:
 )
 def test_large_texts_do_not_take_seconds(seen: str, current: str, sent: str) -> None:
     begun = time.process_time()
-    with suppress(MergeConflictError):
+    with suppress(WorkingMemoryValidationError):
         merge_text(seen, current, sent)
     assert time.process_time() - begun < 2  # a tenth of that is usual
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.plan import COOL_DOWN, FEW, PAUSES, Breaker, Plan, Send, Sleep, send, with_few_repeats
+from langchain_workingmem._engine.plan import PAUSES, Plan, Send, Sleep, send
+from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 
@@ -25,28 +26,37 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def breaker(clock: Clock) -> Breaker:
-    return Breaker(clock)
+def link(clock: Clock) -> Link:
+    return Link(clock=clock)
 
 
-def test_after_a_failure_one_call_is_let_through_every_few_seconds(breaker: Breaker, clock: Clock) -> None:
-    assert breaker.admits()
-    assert breaker.admits()
-    breaker.fail()
-    assert not breaker.admits()
+def ping(link: Link, answer: Any) -> int:
+    """Let an agent ask Redis, which answers or fails; return how often it was asked."""
+    plan = link.guard(send(("PING",)))
+    try:
+        next(plan)
+    except RedisConnectionError:
+        return 0
+    with suppress(StopIteration, RedisConnectionError):
+        plan.throw(answer) if isinstance(answer, Exception) else plan.send(answer)
+    return 1
+
+
+def test_after_a_failure_one_call_is_let_through_every_few_seconds(link: Link, clock: Clock) -> None:
+    refused = RedisConnectionError("refused")
+    assert [ping(link, refused), ping(link, refused)] == [1, 0]
     clock.now += COOL_DOWN
-    assert [breaker.admits() for _ in range(3)] == [True, False, False]
-    assert breaker.until is not None
-    breaker.fail()
+    assert [ping(link, ["PONG"]) for _ in range(3)] == [1, 0, 0]
     clock.now += COOL_DOWN - 0.1
-    assert not breaker.admits()
+    assert ping(link, refused) == 0
+    clock.now += 0.1
+    assert [ping(link, refused), ping(link, refused)] == [1, 0]
 
 
-def test_an_answer_to_anybody_closes_it(breaker: Breaker) -> None:
-    breaker.fail()
-    breaker.close()
-    assert breaker.until is None
-    assert breaker.admits()
+def test_an_answer_to_anybody_closes_it(link: Link) -> None:
+    ping(link, RedisConnectionError("refused"))
+    link.answered()
+    assert [ping(link, ["PONG"]) for _ in range(2)] == [1, 1]
 
 
 # ------------------------------------------------------------------ repeats
@@ -54,7 +64,7 @@ def test_an_answer_to_anybody_closes_it(breaker: Breaker) -> None:
 
 def asked(error: Exception) -> list[Any]:
     """Drive a plan whose every `Send` fails, and return what it did until it gave up."""
-    plan = with_few_repeats(send(("PING",)))
+    plan = Link().guard(send(("PING",)))
     effects: list[Any] = [next(plan)]
     with suppress(type(error)):
         while True:
@@ -85,13 +95,13 @@ def test_a_refusal_and_a_result_pass_through() -> None:
             return f"{error.code} {reply}"
         return "never"
 
-    run = with_few_repeats(plan())
+    run = Link().guard(plan())
     next(run)
     run.throw(RedisReplyError("OOM full"))
     with pytest.raises(StopIteration) as done:
         run.send(["v"])
     assert done.value.value == "OOM v"
-    refused = with_few_repeats(send(("PING",)))
+    refused = Link().guard(send(("PING",)))
     next(refused)
     with pytest.raises(RedisReplyError, match="OOM"):
         refused.throw(RedisReplyError("OOM full"))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, ThreadExistsError, WorkingMemoryConflictError, WorkingMemoryOptions
@@ -17,7 +15,6 @@ from langchain_workingmem.errors import OutcomeUnknownError
 from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.working_memory.store import WorkingMemory
 from tests.helpers.crashes import CrashError, cut
-from tests.helpers.embedded import wait_until
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
 from tests.helpers.plans import plan_of
@@ -147,52 +144,3 @@ def test_a_part_of_a_clone_whose_writer_died_can_be_deleted(plain: Memory, after
         plain.threads.clone("t", new_thread_id="c")
     assert plain.threads.delete("c")
     assert plain.threads.clone("t", new_thread_id="c").thread.message_count == 450
-
-
-# ------------------------------------------------------------------ a busy server
-
-
-SPIN = "local began = os.clock() while os.clock() - began < tonumber(ARGV[1]) do end return 1"
-
-
-@pytest.fixture
-def busy() -> Any:
-    """A server that says early that it is busy, and a way to make it so."""
-    with EmbeddedRedis() as server, redis.Redis.from_url(server.url) as raw:
-        raw.config_set("busy-reply-threshold", 10)
-        working: list[threading.Thread] = []
-
-        def work(seconds: float) -> None:
-            def spin() -> None:
-                with redis.Redis.from_url(server.url) as client:
-                    client.eval(SPIN, 0, str(seconds))
-
-            working.append(threading.Thread(target=spin))
-            working[-1].start()
-            wait_until(lambda: is_busy(raw))
-
-        yield server, work
-        for one in working:
-            one.join()
-
-
-def is_busy(raw: redis.Redis) -> bool:
-    try:
-        raw.ping()
-    except redis.ResponseError as error:
-        return str(error).startswith("BUSY")
-    return False
-
-
-def test_a_busy_server_is_waited_for_by_reads_and_by_what_must_not_happen_twice(
-    make_memory: Make, busy: tuple[EmbeddedRedis, Callable[[float], None]]
-) -> None:
-    server, work = busy
-    memory = make_memory(server.url)
-    memory.history.append([HumanMessage("x", id="x")], thread_id="t", user_id="u")
-    work(0.2)
-    assert [message.id for message in memory.history.messages("t")] == ["x"]
-    work(0.2)
-    memory.history.append([HumanMessage("y", id="y")], thread_id="t", user_id="u")
-    work(0.2)
-    assert memory.threads.delete("t")

@@ -11,7 +11,7 @@ import redis.exceptions
 import redis.sentinel
 
 from langchain_workingmem import Memory, RedisConnectionError
-from langchain_workingmem._engine.exchange import refused
+from langchain_workingmem._engine.clients import refused
 from langchain_workingmem.embedded import EmbeddedRedis
 
 LOGIN = "username=ann,password=hunter2"

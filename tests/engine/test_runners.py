@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, Step, attempt, everywhere, scan, send
+from langchain_workingmem._engine.plan import Call, Give, Plan, Sleep, attempt, everywhere, scan, send
 from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -41,27 +41,9 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
     assert again[2:] == call[2:]
 
 
-BUSY = RedisReplyError("BUSY Redis is busy running a script")
-
-
-def test_what_a_busy_server_refused_is_sent_again_and_nothing_else() -> None:
-    effects, value = drive(attempt(("INCR", "n"), ("GET", "x")), [1, BUSY], None, [BUSY], None, [b"x"])
-    assert value == [1, b"x"]
-    get = Send([("GET", "x")])
-    assert effects[1:] == [Sleep(0.05), get, Sleep(0.25), get]
-
-
-def test_a_server_that_stays_busy_is_an_error() -> None:
-    with pytest.raises(RedisReplyError, match="BUSY"):
-        drive(send(("GET", "x")), *([BUSY], None) * 3, [BUSY])
-
-
 def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
     with pytest.raises(OutcomeUnknownError):
         drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
-
-
-# ---------------------------------------------------------------------- slices
 
 
 # ---------------------------------------------------------------------- steps
@@ -111,10 +93,11 @@ async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> Non
     assert await AsyncRunner(no_client).run(plan()) != threading.current_thread().name
 
 
-def counting(log: list[int], number: int = 0) -> Step[int]:
-    yield Sleep(0)
-    log.append(number)
-    return [number, number], counting(log, number + 1) if number < 2 else None
+def counting(log: list[int]) -> Plan[None]:
+    for number in range(3):
+        yield Sleep(0)
+        log.append(number)
+        yield Give([number, number])
 
 
 def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(plain: Memory) -> None:

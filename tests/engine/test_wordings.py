@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem._engine import exchange
+from langchain_workingmem._engine import clients
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.engine.conftest import to_socket
 from tests.helpers.examples import sample
@@ -46,7 +46,7 @@ SAID = {
 
 @pytest.mark.parametrize("reply", SAID)
 def test_one_code_stands_for_every_wording(reply: str) -> None:
-    assert exchange.refused(redis.ResponseError(reply)).code == SAID[reply]
+    assert clients.refused(redis.ResponseError(reply)).code == SAID[reply]
 
 
 # ------------------------------------------------------------------ the engine of this run
@@ -55,7 +55,7 @@ def test_one_code_stands_for_every_wording(reply: str) -> None:
 def refused(client: Any, *command: Any) -> str:
     with pytest.raises(redis.ResponseError) as caught:
         client.execute_command(*command)
-    return exchange.refused(caught.value).code
+    return clients.refused(caught.value).code
 
 
 def test_the_codes_of_a_missing_index_and_of_one_that_exists(raw: Any, prefix: str) -> None:

@@ -14,7 +14,7 @@ from langchain_workingmem import (
     StoredMessage,
     Thread,
 )
-from langchain_workingmem._text.clock import to_micros
+from langchain_workingmem._text.values import to_micros
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem._text.said import is_said, weight_of
+from langchain_workingmem._text.messages import is_said, weight_of
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn.fit import fit, history_slice

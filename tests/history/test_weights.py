@@ -13,7 +13,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_workingmem import Memory
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.messages import weight_of
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}
 CALL = {"name": "weather", "args": {"city": "Lisbon" * 30}, "id": "call1"}

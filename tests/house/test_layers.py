@@ -17,10 +17,10 @@ import pytest
 
 import langchain_workingmem
 from langchain_workingmem.files import Files
-from langchain_workingmem.history.api import History
+from langchain_workingmem.history import History
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.observations.api import Observations
-from langchain_workingmem.recall.api import Recall
+from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.users.api import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
@@ -65,7 +65,7 @@ ROOMS = {
 }
 SHARED = {"_text", "_engine", "_redis", "__version__"}  # private for users, not for the rooms
 APART: dict[tuple[str, ...], str] = {  # modules of a room that are a layer of their own
-    **{("working_memory", name): "documents of working memory" for name in ("document", "patch", "schema")},
+    **{("working_memory", name): "documents of working memory" for name in ("document", "schema")},
     ("usage", "counting"): "work of models",
 }
 # They make something for other modules to run.

@@ -88,15 +88,16 @@ def test_every_package_that_is_imported_is_declared_and_no_other() -> None:
         name, record = canonicalize_name(distribution.name), distribution.read_text("RECORD") or ""
         owners |= dict.fromkeys((line.partition(",")[0] for line in record.splitlines()), name)
 
-    def owner(module: str) -> str:
+    def owner(module: str, name: str) -> str:
         path = module.replace(".", "/")
-        return next((owners[file] for file in (f"{path}.py", f"{path}/__init__.py") if file in owners), module)
+        at = f"{path}.py", f"{path}/__init__.py", f"{path}/{name}/__init__.py"
+        return next((owners[file] for file in at if file in owners), module)
 
     used = {
-        owner(name)
+        owner(module, name)
         for path in (ROOT / "langchain_workingmem").rglob("*.py")
-        for name, _ in imports(path)
-        if name.partition(".")[0] not in {*sys.stdlib_module_names, "langchain_workingmem"}
+        for module, name in imports(path)
+        if module.partition(".")[0] not in {*sys.stdlib_module_names, "langchain_workingmem"}
     }
     used.discard("langgraph-prebuilt")  # langgraph itself brings it
     assert used | NOT_IMPORTED == declared - {canonicalize_name(PROJECT["name"])}

@@ -9,7 +9,6 @@ from typing import Any
 
 from langchain_workingmem import errors
 from langchain_workingmem.errors import WorkingMemError
-from langchain_workingmem.working_memory.patch import MergeConflictError
 
 CLASSES = {name: one for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, WorkingMemError)}
 OWN: dict[str, tuple[Any, ...]] = {  # classes that know their remedy, with arguments for them
@@ -53,9 +52,3 @@ def test_an_error_says_its_remedy_once() -> None:
     error = errors.OptionError("it is late: go home. The end.", remedy="go home")
     assert (str(error), error.remedy) == ("it is late: go home. The end.", "go home")
     assert (str(WorkingMemError("why")), WorkingMemError("why").remedy) == ("why", None)
-
-
-def test_a_conflict_of_merges_says_what_helps() -> None:
-    error = MergeConflictError([("a", "b")])
-    assert error.remedy
-    assert error.remedy in str(error)

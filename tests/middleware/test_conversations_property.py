@@ -22,7 +22,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem import HistoryOptions, Memory
-from langchain_workingmem._text.said import is_said
+from langchain_workingmem._text.messages import is_said
 from langchain_workingmem._text.sending import without_block
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware

@@ -16,7 +16,7 @@ from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem._engine.plan import COOL_DOWN, FEW
+from langchain_workingmem._engine.run import COOL_DOWN, FEW
 from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.embedded import free_port
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
@@ -87,7 +87,7 @@ def dead(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
 def without_redis(bench: Bench, clock: Clock, url: str, **options: Any) -> Memory:
     settings = {"working_memory": WorkingMemoryOptions(tools=("get", "update")), "timeout": WAIT, "on_error": "log"}
     memory = bench.recalling(redis_url=url, **(settings | options))
-    memory._core.breaker.clock = clock
+    memory._core.runner.link.clock = clock
     return memory
 
 
@@ -142,7 +142,8 @@ def present(bench: Bench, clock: Clock) -> Memory:
 
 def fail(memory: Memory) -> None:
     """Let another conversation meet a failure."""
-    memory._core.breaker.fail()
+    link = memory._core.runner.link
+    link.until = link.clock() + COOL_DOWN
 
 
 def stored(memory: Memory) -> list[str]:

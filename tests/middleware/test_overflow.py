@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.tools import tool
 
 from langchain_workingmem import Memory
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.messages import weight_of
 from tests.helpers.conversations import accept
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, own
 

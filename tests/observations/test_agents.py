@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import HistoryOptions, Memory, ObservationOptions
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.messages import weight_of
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept

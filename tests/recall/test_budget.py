@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import convert_to_messages
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult
-from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.unicode import count_tokens
 from tests.helpers.embeddings import WordEmbeddings
 

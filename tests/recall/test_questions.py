@@ -8,15 +8,15 @@ import pytest
 from langgraph.store.base import SearchOp
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.calls import Embedder, Texts
+from langchain_workingmem._engine.calls import Embedder
 from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.items.operations import StoreState, Vectors
-from langchain_workingmem.items.operations import search as search_items
+from langchain_workingmem.items import StoreState, Vectors
+from langchain_workingmem.items import search as search_items
 from langchain_workingmem.options import IndexOptions, RecallOptions
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.search import search_messages
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -56,30 +56,30 @@ def test_a_question_at_either_end_of_a_long_text_is_looked_for() -> None:
         assert {"gearbox", "bearing"} <= set(words)
 
 
-def embedded(plan: Any) -> str:
+def embedded(plan: Any, model: WordEmbeddings) -> str:
     """Run a plan up to the call of the model, and say what that is given."""
     effect = next(plan)
     plan.close()
     assert isinstance(effect, Call)
-    assert isinstance(effect.about, Texts)
-    (text,) = effect.about.texts
-    return text
+    effect.call()
+    return model.calls[-1][-1]
 
 
 @pytest.mark.parametrize("kind", ["recall", "store"])
 def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
-    question = pasted(100_000)
+    question, model = pasted(100_000), WordEmbeddings()
     if kind == "recall":
         options = RecallOptions(index=IndexOptions())
         text = embedded(
             search_messages(
-                MemoryState(keys=Keys(), embedder=Embedder(WordEmbeddings()), recall=options),
+                MemoryState(keys=Keys(), embedder=Embedder(model), recall=options),
                 Query.of(options, question, user_id="u"),
-            )
+            ),
+            model,
         )
     else:
-        shelf = StoreState(Keys(), Embedder(WordEmbeddings()), Vectors(dims=2), is_ready=True, dims=2)
-        text = embedded(search_items(shelf, SearchOp(("a",), query=question)))
+        shelf = StoreState(Keys(), Embedder(model), Vectors(dims=2), is_ready=True, dims=2)
+        text = embedded(search_items(shelf, SearchOp(("a",), query=question)), model)
     assert len(text) <= MAX_QUERY_CHARACTERS
     assert text.startswith("Why does the gearbox stop?\nline0 of the log")
     assert text.endswith("of the log\nWhich bearing is it?")

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from langchain_workingmem._text.clock import aware, from_micros, to_micros
+from langchain_workingmem._text.values import aware, from_micros, to_micros
 from langchain_workingmem.recall.question import named_times
 
 AUCKLAND, ANGELES, KATHMANDU = "Pacific/Auckland", "America/Los_Angeles", "Asia/Kathmandu"

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.exchange import refused as read_refusal
+from langchain_workingmem._engine.clients import refused as read_refusal
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.store import RedisMemoryStore

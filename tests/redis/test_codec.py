@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_workingmem import IdError, OptionError, RecallOptions
 from langchain_workingmem._redis.codec import Draft, as_messages, body_of, drafts, is_storable
 from langchain_workingmem._redis.filters import canonical_json, check_key, label
-from langchain_workingmem._text.clock import from_micros, to_micros
+from langchain_workingmem._text.values import from_micros, to_micros
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +11,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem._text.said import STRIDE
+from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.embedded import chosen_engine
 from langchain_workingmem.models import Diagnosis, Finding
 from tests.helpers.embedded import free_port, wait_until
@@ -54,7 +53,10 @@ def test_a_healthy_memory(memory: Memory) -> None:
     assert found.level == "ok"
     assert len(found) == len(CHECKS)
     assert re.fullmatch(r"Search \d+\.\d+\.\d+", look(memory, "search").message)
-    assert look(memory, "vectors").message == "0 of 1 messages (all) lack vectors of the present settings"
+    assert (
+        look(memory, "vectors").message
+        == "0 of 1 messages, the newest of each thread, lack vectors of the present settings"
+    )
 
 
 def test_a_database_that_has_not_been_used_yet_is_no_error(memory: Memory) -> None:
@@ -88,20 +90,11 @@ def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEm
     found = look(memory, "vectors")
     assert (found.level, found.message) == (
         "warning",
-        "3 of 4 messages (all) lack vectors of the present settings",
+        "3 of 4 messages, the newest of each thread, lack vectors of the present settings",
     )
     assert "reindex" in str(found.remedy)
     memory.recall.reindex(progress=False)
     assert look(memory, "vectors").level == "ok"
-
-
-def test_an_index_that_holds_other_vectors_than_its_settings_say(memory: Memory, raw: Any, prefix: str) -> None:
-    memory.setup()
-    settings = json.loads(raw.get(f"{prefix}:vectors:settings") or "")
-    raw.set(f"{prefix}:vectors:settings", json.dumps({**settings, "dims": 32}))
-    found = look(memory, "vectors index")
-    assert (found.level, found.remedy) == ("error", "run memory.recall.reindex()")
-    assert "built with dims=64" in found.message
 
 
 def test_documents_that_could_not_be_indexed_are_counted(memory: Memory, raw: Any, prefix: str) -> None:

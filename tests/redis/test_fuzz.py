@@ -19,7 +19,7 @@ from langchain_core.messages import (
 )
 
 from langchain_workingmem._redis.codec import body_of, draft_of, drafts, is_readable, read_rows
-from langchain_workingmem._text.rendering import recalled_block
+from langchain_workingmem._text.messages import recalled_block
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._text.said import media_tokens, weight_of
+from langchain_workingmem._text.messages import block_length, weight_of
+
+
+def media_tokens(block: dict[str, Any]) -> int:
+    return block_length(block) // 4
+
 
 DATA = "A" * 4_000
 FORMS: dict[str, dict[str, Any]] = {

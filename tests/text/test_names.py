@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, Functio
 from langchain_openai import ChatOpenAI
 
 from langchain_workingmem import Memory
-from langchain_workingmem._text.said import acceptable_name
+from langchain_workingmem._text.messages import acceptable_name
 from langchain_workingmem._text.sending import sendable
 
 OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
@@ -22,7 +22,7 @@ OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
     [
         ("ann", "ann"),
         ("Ann_B-2", "Ann_B-2"),
-        ("_", "_"),
+        ("_", None),
         ("Ann Smith", "Ann_Smith"),
         ("José Núñez", "Jose_Nunez"),
         ("Jose\u0301", "Jose"),

@@ -11,8 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._text.rendering import conversation, message_text, recalled_block
-from langchain_workingmem._text.said import is_memory_tool
+from langchain_workingmem._text.messages import conversations, is_memory_tool, message_text, recalled_block
 from langchain_workingmem.models import RecallHit, RecallResult
 from tests.helpers.threads import row_of
 
@@ -36,7 +35,8 @@ anything = st.text(shown | st.sampled_from("<>\"'&/]"))
     ],
 )
 def test_roles_have_the_names_that_models_know(message: BaseMessage, role: str) -> None:
-    assert f'role="{role}"' in conversation("t", [row_of(message)])
+    (block,) = conversations(RecallResult(rows=[row_of(message)]))
+    assert f'role="{role}"' in block
 
 
 def test_tool_calls_are_put_into_words() -> None:
@@ -90,7 +90,8 @@ def test_the_block_says_that_it_is_data() -> None:
 
 def test_times_are_shown_in_utc_and_say_so() -> None:
     at = datetime(2026, 5, 17, 1, 30, tzinfo=timezone(timedelta(hours=9)))
-    assert 'time="2026-05-16 16:30 UTC"' in conversation("t", [row_of(HumanMessage("x"), at=at)])
+    (block,) = conversations(RecallResult(rows=[row_of(HumanMessage("x"), at=at)]))
+    assert 'time="2026-05-16 16:30 UTC"' in block
 
 
 def test_what_comes_from_this_conversation_says_so() -> None:

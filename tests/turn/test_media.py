@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError
 from langchain_workingmem._engine.plan import Command
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.messages import weight_of
 from tests.helpers.archives import unsealed
 from tests.helpers.media import asks, kept, picture, seen
 from tests.helpers.types import Make

@@ -16,7 +16,7 @@ from langchain_workingmem import (
     OptionError,
     RecallOptions,
 )
-from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.sending import without_block
 from langchain_workingmem._text.unicode import count_tokens
 from tests.helpers.embeddings import WordEmbeddings

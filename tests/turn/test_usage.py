@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.messages import weight_of
 from langchain_workingmem.usage import ContextUsage
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples

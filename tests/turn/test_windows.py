@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
-from langchain_workingmem._text.said import is_said, structured_answers, weight_of
+from langchain_workingmem._text.messages import is_said, structured_answers, weight_of
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.turn.fit import history_slice
 from tests.helpers.conversations import accept, ai, result

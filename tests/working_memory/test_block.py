@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import WorkingMemoryState
-from langchain_workingmem._text.rendering import unescape
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.messages import unescape
+from langchain_workingmem._text.unicode import in_texts, visible
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.working_memory.prompt import working_memory_block
 
@@ -81,7 +81,7 @@ def test_whatever_is_known_stays_in_the_data(document: str) -> None:
 def test_what_is_copied_out_of_the_block_can_be_unescaped(text: str, document: dict[str, Any]) -> None:
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert unescape(escaped) == text
-    assert unescape({"a": [escaped, {"b": escaped}], "n": 1}) == {"a": [text, {"b": text}], "n": 1}
+    assert in_texts({"a": [escaped, {"b": escaped}], "n": 1}, unescape) == {"a": [text, {"b": text}], "n": 1}
 
 
 # ---------------------------------------------------------------------- what it says

@@ -18,16 +18,7 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from langgraph.store.base import (
-    GetOp,
-    Item,
-    ListNamespacesOp,
-    PutOp,
-    SearchItem,
-    SearchOp,
-    get_text_at_path,
-    validate_op_namespace,
-)
+from langgraph.store import base
 
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis import queries
@@ -37,9 +28,8 @@ from langchain_workingmem._redis.indexes import ensure_index, no_index, register
 from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, pack, rows_of
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.clock import from_micros, to_micros
-from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem._text.unicode import keep_ends, to_utf8
+from langchain_workingmem._text.values import check_nesting, from_micros, shown, to_micros
 from langchain_workingmem.checks import LARGEST, as_tuple, at_least, one_of
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError
 from langchain_workingmem.options import IndexOptions
@@ -47,18 +37,15 @@ from langchain_workingmem.options import IndexOptions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from langgraph.store.base import IndexConfig, MatchCondition
-
     from langchain_workingmem._engine.calls import Embedder
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.filters import Names
     from langchain_workingmem._redis.keys import Keys
 
-ITEM = Script("items/item")
+ITEM = Script("item")
 Row: TypeAlias = "dict[bytes, bytes]"
 FIELDS = ("namespace", "key", "value", "created_at", "updated_at", "ttl")  # in the order of item.lua
 Scored: TypeAlias = tuple[Row, float | None]
-Op: TypeAlias = "GetOp | SearchOp | PutOp | ListNamespacesOp"
 _DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's
 _INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
 _MOST_LABELLED = 128  # characters: longer values have no label, because filters hardly ever ask for them
@@ -80,7 +67,7 @@ class Vectors:
     options: IndexOptions = field(default_factory=lambda: IndexOptions(dtype="float32"))
 
     @classmethod
-    def of(cls, index: IndexConfig) -> Self:
+    def of(cls, index: base.IndexConfig) -> Self:
         """Check LangGraph's IndexConfig."""
         given = cast("Mapping[str, Any]", index)
         dims, distance = given.get("dims"), given.get("distance_type", "cosine")
@@ -98,7 +85,7 @@ class Vectors:
         if index is False:
             return []
         paths = self.paths if index is None else _check_paths(index, "index")
-        found = (to_utf8(text) for path in paths for text in get_text_at_path(value, path))
+        found = (to_utf8(text) for path in paths for text in base.get_text_at_path(value, path))
         return list(dict.fromkeys(text for text in found if text.strip()))
 
 
@@ -178,7 +165,7 @@ def digest_of(parts: Sequence[str]) -> str:
     return hashlib.blake2b(to_json(list(parts)).encode(), digest_size=16).hexdigest()
 
 
-def item_digest(op: GetOp | PutOp) -> str:
+def item_digest(op: base.GetOp | base.PutOp) -> str:
     """Return the digest that names the item of an operation."""
     return digest_of([*op.namespace, op.key])
 
@@ -226,7 +213,7 @@ def labels_of(names: Names, value: Any) -> list[str] | None:
 # ---------------------------------------------------------------------- batches
 
 
-def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
+def run_operations(state: StoreState, ops: Iterable[base.Op]) -> Plan[list[Any]]:
     """Do all reads, then the last write to each item.
 
     One round trip for all gets, those of each search, and one for all writes, with one call of the model.
@@ -234,20 +221,20 @@ def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
     ops = [*ops]
     for op in ops:
         _check(op)
-    gets = [op for op in ops if isinstance(op, GetOp)]
-    writes = [*{(tuple(op.namespace), op.key): _write(state, op) for op in ops if isinstance(op, PutOp)}.values()]
+    gets = [op for op in ops if isinstance(op, base.GetOp)]
+    writes = [*{(tuple(op.namespace), op.key): _write(state, op) for op in ops if isinstance(op, base.PutOp)}.values()]
     if len(gets) < len(ops):
         yield from state.setup()
     items = yield from read_items(state.keys, {item_digest(op): bool(op.refresh_ttl) for op in gets})
     found: list[Any] = []
     for op in ops:
-        if isinstance(op, GetOp):
+        if isinstance(op, base.GetOp):
             row = items[item_digest(op)]
-            found.append(Item(**parts_of(row)) if b"value" in row else None)
-        elif isinstance(op, PutOp):
+            found.append(base.Item(**parts_of(row)) if b"value" in row else None)
+        elif isinstance(op, base.PutOp):
             found.append(None)
         else:
-            reading: Any = search if isinstance(op, SearchOp) else _namespaces
+            reading: Any = search if isinstance(op, base.SearchOp) else _namespaces
             read = partial(reading, state, op)
             found.append((yield from search_with_repair(read, state.refresh, create=state.create)))
     vectors = iter((yield from state.embed([text for _, texts in writes for text in texts])))
@@ -257,54 +244,48 @@ def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
     return found
 
 
-def _check(op: Op) -> None:
-    if type(op) not in (GetOp, SearchOp, ListNamespacesOp, PutOp):
+def _check(op: base.Op) -> None:
+    if type(op) not in (base.GetOp, base.SearchOp, base.ListNamespacesOp, base.PutOp):
         remedy = "pass GetOp, SearchOp, PutOp or ListNamespacesOp"
         raise OptionError(f"unknown operation {type(op).__name__}", remedy=remedy)
-    validate_op_namespace(op)
-    if isinstance(op, GetOp | PutOp) and not isinstance(op.key, str):
+    base.validate_op_namespace(op)
+    if isinstance(op, base.GetOp | base.PutOp) and not isinstance(op.key, str):
         raise OptionError(f"key={shown(op.key)}", remedy="use a str")
-    if isinstance(op, SearchOp | ListNamespacesOp):
+    if isinstance(op, base.SearchOp | base.ListNamespacesOp):
         at_least(op.limit, 0, "limit")
-        at_least(op.offset, 0, "offset", _DEEPEST if isinstance(op, SearchOp) else LARGEST)
-    if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
+        at_least(op.offset, 0, "offset", _DEEPEST if isinstance(op, base.SearchOp) else LARGEST)
+    if isinstance(op, base.SearchOp) and not isinstance(op.query, str | None):
         raise OptionError(f"query={shown(op.query)}", remedy="use a str, or None to list items")
-    if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
+    if isinstance(op, base.ListNamespacesOp) and op.max_depth is not None:
         at_least(op.max_depth, 1, "max_depth")
 
 
 # ---------------------------------------------------------------------- one item
 
 
-def _write(state: StoreState, op: PutOp) -> tuple[Callable[..., Command], list[str]]:
+def _write(state: StoreState, op: base.PutOp) -> tuple[Callable[..., Command], list[str]]:
     """Check a put or a deletion; return what makes its call of its vectors, and the texts of these."""
-    keys = state.keys.of_item(item_digest(op))
+    keys, where = state.keys.of_item(item_digest(op)), f"the value of {shown(op.key)} in {shown(tuple(op.namespace))}"
     if op.value is None:
         return partial(ITEM.call, keys, "delete"), []
+    if not isinstance(op.value, Mapping):
+        raise OptionError(f"{where} is a {type(op.value).__name__}", remedy="use a dict, or None to delete")
+    try:  # before texts are read from it
+        check_nesting(op.value)
+        value = dump(dict(op.value)).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError) as error:
+        remedy = "use strings, numbers, booleans, None, lists and dicts with str keys"
+        raise OptionError(f"{where} is not JSON ({error})", remedy=remedy) from error
     arguments: list[Argument] = [
         "" if op.ttl is None else millis(op.ttl, "ttl"),
         to_json(list(op.namespace)),
         to_json(op.key),
-        _json_of(op),  # checks the value, before texts are read from it
+        value,
         ",".join(digest_of(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)),
         ",".join(dict.fromkeys(labels(op.value))),
     ]
     texts = state.vectors.texts(op.value, op.index) if state.vectors else []
     return partial(ITEM.call, keys, "put", *arguments), texts
-
-
-def _json_of(op: PutOp) -> bytes:
-    where = f"the value of {shown(op.key)} in {shown(tuple(op.namespace))}"
-    if not isinstance(op.value, Mapping):
-        raise OptionError(f"{where} is a {type(op.value).__name__}", remedy="use a dict, or None to delete")
-    try:
-        check_nesting(op.value)
-        return dump(dict(op.value)).encode("utf-8", "surrogatepass")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise OptionError(
-            f"{where} is not JSON ({error})",
-            remedy="use strings, numbers, booleans, None, lists and dicts with str keys",
-        ) from error
 
 
 def millis(minutes: object, name: str) -> int:
@@ -319,7 +300,7 @@ def millis(minutes: object, name: str) -> int:
 # An expired item stays in the indexes until the server removes it, so searches leave it out by its time: pages stay exact.
 
 
-def search(state: StoreState, op: SearchOp) -> Plan[list[SearchItem]]:
+def search(state: StoreState, op: base.SearchOp) -> Plan[list[base.SearchItem]]:
     """Find items below a namespace: the most similar first and those without vectors last, or the latest first.
 
     One round trip, more as `_nearest` and `_latest` say, and one more to renew the TTL of items found.
@@ -335,7 +316,7 @@ def search(state: StoreState, op: SearchOp) -> Plan[list[SearchItem]]:
     if op.refresh_ttl:
         yield from read_items(state.keys, {hash_tag(row[b"__key"]): True for row, _ in found if b"ttl" in row})
     size = sum(len(row[b"value"]) for row, _ in found)
-    return (yield from compute(lambda: [SearchItem(**parts_of(row), score=score) for row, score in found], size))
+    return (yield from compute(lambda: [base.SearchItem(**parts_of(row), score=score) for row, score in found], size))
 
 
 def _latest(state: StoreState, where: str, unsure: Filter | None, offset: int, limit: int) -> Plan[list[Scored]]:
@@ -406,7 +387,7 @@ def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[Scored]]:
     ]
 
 
-def _namespaces(state: StoreState, op: ListNamespacesOp) -> Plan[list[tuple[str, ...]]]:
+def _namespaces(state: StoreState, op: base.ListNamespacesOp) -> Plan[list[tuple[str, ...]]]:
     """List the namespaces that hold items, in order. One round trip; the server reads the items below the prefix."""
     conditions, where = op.match_conditions or (), "*"
     for condition in conditions:
@@ -419,7 +400,7 @@ def _namespaces(state: StoreState, op: ListNamespacesOp) -> Plan[list[tuple[str,
     return sorted(found)[op.offset : op.offset + op.limit]
 
 
-def _fits(name: tuple[str, ...], condition: MatchCondition) -> bool:
+def _fits(name: tuple[str, ...], condition: base.MatchCondition) -> bool:
     path = tuple(condition.path)
     part = name[: len(path)] if condition.match_type == "prefix" else name[max(0, len(name) - len(path)) :]
     return len(part) == len(path) and all(wanted in ("*", label) for wanted, label in zip(path, part, strict=True))

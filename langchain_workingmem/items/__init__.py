@@ -1,1 +1,0 @@
-"""The items of a LangGraph store: reads, writes and searches for `RedisMemoryStore`."""
