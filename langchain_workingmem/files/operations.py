@@ -23,7 +23,7 @@ from langchain_workingmem.errors import (
     UserDeletedError,
 )
 from langchain_workingmem.files.paths import below
-from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch
+from langchain_workingmem.files.records import FileEdit, FileInfo, LineMatch
 from langchain_workingmem.options import FileOptions
 
 if TYPE_CHECKING:
@@ -89,15 +89,16 @@ class Tree:
             replies += yield from run_scripts(self.user_id, *calls)
         return replies
 
-    def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[list[Any]]:
-        """Change a file; return what `change.lua` says of it."""
+    def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[FileEdit]:
+        """Change a file by `change.lua`. One round trip."""
         options = self.options
         limits = (options.revisions, options.max_file_bytes, options.max_bytes, options.max_files)
         head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, "" if base is None else base, what)
         status, *reply = yield from self.run(CHANGE, *head, *arguments)
-        if status == b"ok":
-            return reply
-        self._refuse(path, status, reply, arguments)
+        if status != b"ok":
+            self._refuse(path, status, reply, arguments)
+        note, times, line, is_same = reply
+        return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same)
 
     def _refuse(self, path: str, status: bytes, reply: Sequence[Any], arguments: Sequence[Argument]) -> NoReturn:
         """Raise the error of a refusal."""
@@ -191,62 +192,11 @@ def info_of(path: str, note: bytes) -> FileInfo:
     return FileInfo.of(path.encode() + b"\0" + note)
 
 
-def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
-    """Read a file. One round trip; `FileMissingError`, or `FilePathError` for a directory."""
-    note, *content = (yield from tree.run(READ, path, "" if revision is None else revision)) or [None]
-    if note == 0:
-        raise FilePathError(path, "is a directory", remedy="list it, or pass the path of a file")
-    if not content or content[0] is None:
-        raise FileMissingError(path, revision)
-    info = info_of(path, note)
-    return File(info, content[0].decode() if info.is_text else content[0])
-
-
-def write(
-    tree: Tree, path: str, content: str | bytes, by: str | None, base: int | None, *, replaces: bool
-) -> Plan[FileEdit]:
-    """Write a file as a whole; with a base only if nobody has changed it since."""
-    sent, kind = check_content(content)
-    return edit_of(path, (yield from tree.change(path, by, base, "write", sent, kind, 0 if replaces else 1)))
-
-
-def edit(tree: Tree, path: str, old: str, new: str, by: str | None, *, replace_all: bool) -> Plan[FileEdit]:
-    """Replace a passage of the newest text."""
-    return edit_of(path, (yield from tree.change(path, by, None, "edit", old, new, int(replace_all))))
-
-
-def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base: int | None) -> Plan[FileEdit]:
-    """Insert text after a line of the newest text."""
-    whole = text if text.endswith("\n") else f"{text}\n"
-    return edit_of(path, (yield from tree.change(path, by, base, "insert", line, whole)))
-
-
-def edit_of(path: str, reply: Sequence[Any]) -> FileEdit:
-    """Read the reply to a change that was made."""
-    note, times, line, is_same = reply
-    return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same)
-
-
-def revert(tree: Tree, path: str, revision: int, by: str | None) -> Plan[FileEdit]:
-    """Write the content of an older revision as a new one. One round trip."""
-    return edit_of(path, (yield from tree.change(path, by, None, "revert", revision)))
-
-
 def find(tree: Tree, directory: str, matches: Callable[[str], object] | None = None) -> Plan[list[FileInfo]]:
     """Return the files below a directory that match, by name. One round trip."""
     start = below(directory)
     (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
     return [FileInfo.of(one) for one in members if matches is None or matches(one.partition(b"\0")[0].decode())]
-
-
-def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:
-    """List what is in a directory. One round trip."""
-    start = below(directory)
-    found: dict[str, FileInfo] = {}
-    for one in (yield from find(tree, directory)):
-        name, slash, _ = one.path[len(start) :].partition("/")
-        found.setdefault(name, FileInfo(f"{start}{name}", is_dir=True) if slash else one)
-    return [*found.values()]
 
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
