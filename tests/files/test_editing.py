@@ -223,7 +223,7 @@ def test_quotas_count_revisions_and_refuse_without_a_trace(make_memory: Make, ra
         lambda: files.rename("/a", "/b", **ANN),
     )
     for call in growing:
-        with pytest.raises(FileQuotaError, match="would have 30 bytes with their revisions, 25 at most"):
+        with pytest.raises(FileQuotaError, match="with their revisions would have 30 bytes, 25 at most"):
             call()
     files.write("/b", "", **ANN)
     with pytest.raises(FileQuotaError, match="2 files, 2 at most"):
