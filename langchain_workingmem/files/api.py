@@ -126,23 +126,6 @@ class Files(Operations):
     ainsert = twin(insert)
 
     @operation
-    def stat(self, path: str, *, user_id: str) -> Plan[FileInfo | None]:
-        """Return what is known of a file or a directory without its content; None if there is none."""
-        tree, found = Tree.of(self._core, user_id), check_directory(path)
-        if found == "/":
-            return FileInfo("/", is_dir=True)
-        key = tree.keys[1]
-        exact, inside = yield from send(
-            ("ZRANGE", key, f"[{found}\0", f"({found}\1", "BYLEX", "LIMIT", 0, 1),
-            ("ZRANGE", key, f"[{found}/", f"({found}0", "BYLEX", "LIMIT", 0, 1),
-        )
-        if exact:
-            return FileInfo.of(exact[0])
-        return FileInfo(found, is_dir=True) if inside else None
-
-    astat = twin(stat)
-
-    @operation
     def list(self, path: str = "/", *, user_id: str) -> Plan[builtins.list[FileInfo]]:
         """Return the files and directories in a directory, by name; an empty list if there is no such directory."""
         directory = check_directory(path)
