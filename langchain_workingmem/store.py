@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Self, cast
 from langgraph.store.base import BaseStore, PutOp, ensure_embeddings
 
 from langchain_workingmem._engine import calls
-from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.state import SetUpOnEntry
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import StoreState, Vectors, millis, run_operations
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import ToolException
 
-from langchain_workingmem._redis.core import plan_of
+from langchain_workingmem._redis.state import plan_of
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError
 from langchain_workingmem.faces.tools import for_model
 from langchain_workingmem.files import Files, Tree, find

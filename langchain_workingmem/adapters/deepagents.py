@@ -27,7 +27,7 @@ from deepagents.backends.protocol import (
 )
 from deepagents.backends.utils import slice_read_response
 
-from langchain_workingmem._redis.core import operation, plan_of, twin
+from langchain_workingmem._redis.state import operation, plan_of, twin
 from langchain_workingmem.adapters import OfOwner
 from langchain_workingmem.errors import (
     OF_FILES,

@@ -1,4 +1,4 @@
-"""What chains and graphs run: recall as a retriever, a thread as a chat history, and a node before the model and after it."""
+"""What chains and graphs run: recall as a retriever, a thread as a chat history, nodes around the model."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_conf
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.core import operation, plan_of, twin
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import owner_of
+from langchain_workingmem._redis.state import operation, plan_of, twin
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.faces.config import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within
-from langchain_workingmem.history.api import History
+from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
-from langchain_workingmem.recall.query import Query, check_argument_names
+from langchain_workingmem.recall.question import Query, check_argument_names
 from langchain_workingmem.recall.search import search_messages
-from langchain_workingmem.turn.api import Notes
+from langchain_workingmem.turn import Notes
 from langchain_workingmem.turn.assemble import Shown, assemble
 from langchain_workingmem.turn.fit import question
 from langchain_workingmem.turn.gather import Gathered, read_history
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import Core
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import MemoryContext, RecallResult
     from langchain_workingmem.options import Ids
-    from langchain_workingmem.turn.api import Turn
+    from langchain_workingmem.turn import Turn
 
 
 class SemanticRecallRetriever(BaseRetriever):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, get_args
 
 from langchain_workingmem._engine.plan import send
-from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import ArgumentError, FileMissingError, FilePathError
 from langchain_workingmem.files import operations as plans

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_workingmem._engine.plan import Argument, Command
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import Core
 
 CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
     Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "grep", "remove", "rename")

@@ -1,1 +1,255 @@
-"""Message history: every message of a thread, whole and in order; `memory.history`."""
+"""`memory.history`: the messages of a thread, whole and in order."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from langchain_workingmem._redis.codec import as_messages, is_storable
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.queries import read_cursor
+from langchain_workingmem._redis.scripts import delete_from
+from langchain_workingmem._redis.state import Operations, operation, twin
+from langchain_workingmem._text.values import to_micros
+from langchain_workingmem.checks import at_least
+from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
+from langchain_workingmem.history.read import made, of_user, read_page, selection
+from langchain_workingmem.history.save import append
+from langchain_workingmem.models import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
+
+    from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import StoredMessage
+
+_PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
+_STEP = 100  # messages of one step of a deletion
+
+
+class History(Operations):
+    """The messages of a memory, as `memory.history`.
+
+    Where `user_id` is optional, None accepts any owner. An id that does not own the thread raises
+    `ThreadOwnershipError`.
+    """
+
+    @operation
+    def append(
+        self,
+        messages: Iterable[MessageLikeRepresentation],
+        *,
+        thread_id: str,
+        user_id: str,
+        said_at: datetime | Sequence[datetime] | None = None,
+    ) -> Plan[list[BaseMessage]]:
+        """Save messages at the end of a thread, which is created if it is new, and return those that are stored.
+
+        One atomic step, one round trip, and with recall one call of the embedding model. Idempotent by message id: an
+        equal message is left alone, a different one replaces the old one. Missing ids are set on the messages that you
+        pass, so that saving them again is safe. System messages and messages marked `lc_source` (summaries, recalled
+        messages) are skipped; chunks become full messages. When the embedding model fails, the messages are stored
+        without vectors: `EmbeddingError` says so (or the log, with on_error="log"), and `recall.reindex` adds the
+        vectors.
+
+        `said_at` dates what was said earlier, elsewhere: one time for all, or one for each message. Times rise within a
+        thread, so one that is not after the newest stored message becomes a microsecond after it; one that is more than
+        a minute in the future is an `OptionError`, and so are times before 1970 or that fall.
+        """
+        return append(self._core, messages, thread_id, user_id, said_at=said_at)
+
+    aappend = twin(append)
+
+    @operation
+    def update(
+        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, user_id: str | None = None
+    ) -> Plan[list[BaseMessage]]:
+        """Replace messages by id; position and time stay, vectors follow. One atomic step, one round trip.
+
+        Raises `MessageNotFoundError` when one of them is not stored, and changes none then.
+        """
+        given = as_messages(messages)
+        for message in given:
+            if message.id is None:
+                raise IdError("a message to update has no id", remedy="take it from history.messages()")
+            if not is_storable(message):
+                raise OptionError(
+                    f"message {message.id!r} is a system or generated message, which history does not store",
+                    remedy="take it from history.messages()",
+                )
+        return append(self._core, given, thread_id, user_id, must_exist=True)
+
+    aupdate = twin(update)
+
+    @operation
+    def messages(
+        self,
+        thread_id: str,
+        *,
+        user_id: str | None = None,
+        last: int | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        roles: Sequence[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        superseded: bool = False,
+    ) -> Plan[list[BaseMessage]]:
+        """Return messages as they were stored, in chronological order; the `last` n of those that the filters select.
+
+        One round trip, whose cost follows the number of returned messages (with `roles`, of those it reads). `before`
+        and `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
+        message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. Superseded
+        messages (regenerated answers, edited questions, other branches) come only with `superseded`, each at its
+        position; then `last` counts both.
+        """
+        if last is not None:
+            at_least(last, 0, "last")
+        ids = {name: check_id(id, name) for name, id in (("before", before), ("after", after)) if id is not None}
+        wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until, **ids)
+        if last == 0:
+            wanted["limit"] = 0
+        page, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        rows = page.rows()
+        if superseded:
+            others, _ = yield from read_page(self._core.state, thread_id, user_id, {**wanted, "superseded": True})
+            rows = sorted([*rows, *others.rows()], key=lambda row: row.seq)
+            rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
+        return [row.message for row in (yield from made(self._core.state, rows))]
+
+    amessages = twin(messages)
+
+    @operation
+    def page(
+        self,
+        thread_id: str,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        user_id: str | None = None,
+        roles: Sequence[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        descending: bool = False,
+    ) -> Plan[Page[StoredMessage]]:
+        """Return one page of a thread, oldest first unless `descending`, with times and sequence numbers.
+
+        One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`,
+        the whole thread is read for `total`.
+        """
+        at_least(limit, 1, "limit")
+        wanted = selection(limit=limit + 1, newest=descending, roles=roles, since=since, until=until, total=True)
+        if cursor is not None:
+            (seq,) = read_cursor(cursor, _PAGE_CURSOR)
+            wanted["below" if descending else "above"] = int(seq)
+        found, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        facts = found.facts[::-1] if descending else found.facts
+        more = str(facts[limit - 1].seq) if len(facts) > limit else None
+        on_page = {one.seq for one in facts[:limit]}
+        items = yield from made(self._core.state, [row for row in found.rows() if row.place in on_page])
+        return Page(items=items[::-1] if descending else items, total=found.total, next_cursor=more)
+
+    apage = twin(page)
+
+    @operation
+    def for_user(
+        self,
+        user_id: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Plan[Page[StoredMessage]]:
+        """Return the messages of all threads of a user, in chronological order.
+
+        Reads the times of the next `limit` messages of each thread, and only the messages of the page. Round trips: one
+        per 10,000 threads lists them, one per 1,000 threads reads times, one reads the page. `since` and `until` cost
+        one more per 1,000 threads, for `total`. The cursor is a time and a thread.
+        """
+        return of_user(self._core.state, user_id, since, until, limit, cursor)
+
+    afor_user = twin(for_user)
+
+    @operation
+    def delete(
+        self,
+        message_ids: Sequence[str] | None = None,
+        *,
+        thread_id: str,
+        user_id: str | None = None,
+        until: datetime | None = None,
+    ) -> Plan[int]:
+        """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
+
+        With their vectors and older versions; with `until` also those on other branches. By id each 100 are one
+        atomic step of one round trip, and one for each further 500 vectors. What was deleted by id does not come back
+        from a list or state that still holds it, nor from an older export; `append` stores it again. `until` deletes
+        100 in a step of two round trips, the oldest first, so call it again after an interruption. A tool call may go
+        while its result stays: no model is shown one without the other.
+        """
+        if (message_ids is None) == (until is None):
+            seen = "neither message_ids nor until" if until is None else "both message_ids and until"
+            raise OptionError(seen, remedy="pass one of them; `clear` deletes all messages of a thread")
+        if until is not None:
+            return _delete_until(self._core.state, thread_id, user_id, to_micros(until))
+        ids = [message_ids] if isinstance(message_ids, str) else [*(message_ids or ())]
+        return _delete(self._core.state, thread_id, user_id, [check_id(id, "message id") for id in ids])
+
+    adelete = twin(delete)
+
+    @operation
+    def truncate(self, thread_id: str, *, after: str, user_id: str | None = None) -> Plan[int]:
+        """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
+
+        They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts
+        it back. Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`,
+        `MessageNotFoundError`.
+        """
+        check_id(after, "after")
+        found = yield from delete_from(self._core.state, thread_id, user_id, what="after", after=after)
+        if "deleted" not in found:
+            raise ThreadNotFoundError(thread_id)
+        return int(found["deleted"])
+
+    atruncate = twin(truncate)
+
+    @operation
+    def clear(self, thread_id: str, *, user_id: str | None = None) -> Plan[int]:
+        """Delete all messages of a thread, which stays, and return how many there were.
+
+        Atomic. One round trip, and one for each further 500 vectors.
+        """
+        found = yield from delete_from(self._core.state, thread_id, user_id, what="all")
+        return int(found.get("deleted", 0))
+
+    aclear = twin(clear)
+
+
+def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequence[str]) -> Plan[int]:
+    """Delete messages by id, 100 in a step; return how many there were. One round trip a step."""
+    count = 0
+    for start in range(0, max(len(ids), 1), _STEP):
+        some = [*ids[start : start + _STEP]]
+        found = yield from delete_from(state, thread_id, user_id, what="messages", ids=some)
+        count += int(found.get("deleted", 0))
+    return count
+
+
+def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until: int) -> Plan[int]:
+    """Delete what was stored up to a time, the oldest first, on all branches. Two round trips for each 100."""
+    count = 0
+    for superseded in (False, True):
+        wanted = selection(limit=_STEP, superseded=superseded, times=True) | {"until": until}
+        while True:
+            page, _ = yield from read_page(state, thread_id, user_id, wanted)
+            ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]
+            found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, seqs=seqs)
+            if not found.get("deleted"):
+                break
+            count += int(found["deleted"])
+    return count

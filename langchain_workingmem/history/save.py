@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.codec import Draft
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.keys import ThreadKeys
-    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.history.follow import Kind
 
 MOST = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks of one step: they keep the server busy for 1 to 3 s

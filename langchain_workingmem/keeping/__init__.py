@@ -11,7 +11,7 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.values import from_micros, to_micros
-from langchain_workingmem.derived.rows import Rows, commit, read_work
+from langchain_workingmem.derived import Rows, commit, read_work
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted
 from langchain_workingmem.keeping.document import without_rows as _without_rows

@@ -20,7 +20,7 @@ from langchain_workingmem.options import WorkingMemoryOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_workingmem.derived.rows import Rows
+    from langchain_workingmem.derived import Rows
     from langchain_workingmem.working_memory.document import Format
 
 KIND = "keeping"  # of the rows

@@ -9,7 +9,7 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.derived.rows import NewRow, commit
+from langchain_workingmem.derived import NewRow, commit
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
 from langchain_workingmem.keeping.operations import Check, Checked, Operations

@@ -12,7 +12,7 @@ from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.derived.rows import NEWEST, Rows, learn, read_threads, show_command, thread_commands
+from langchain_workingmem.derived import NEWEST, Rows, learn, read_threads, show_command, thread_commands
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryConflictError
 from langchain_workingmem.keeping.document import KIND, Kept, Made, is_noted, remade
 from langchain_workingmem.working_memory.store import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import find_seqs, owner_of
+from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem.checks import check_range, check_type
-from langchain_workingmem.derived.rows import (
+from langchain_workingmem.derived import (
     NewRow,
     Rows,
     commit,
@@ -31,8 +31,7 @@ from langchain_workingmem.observations.worker import read_unread
 from langchain_workingmem.recall.hits import messages_around
 
 if TYPE_CHECKING:
-    from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.observations.options import ObservationOptions
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem.derived.rows import Rows
+    from langchain_workingmem.derived import Rows
 
 KIND = "observations"  # of the rows
 Priority = Literal["high", "normal", "low"]

@@ -11,7 +11,7 @@ from langchain_workingmem._engine.plan import Plan, Sleep
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.derived.rows import NewRow, Work, commit
+from langchain_workingmem.derived import NewRow, Work, commit
 from langchain_workingmem.observations.answers import MOST_CITED, Line, Lines, read_lines
 from langchain_workingmem.observations.log import KIND, Observation, body_of, lines_of, tokens_of
 from langchain_workingmem.observations.prompts import notes, observer_rules, reflector_rules

@@ -11,7 +11,7 @@ import orjson
 
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.state import Part, Recent
-from langchain_workingmem.derived.rows import (
+from langchain_workingmem.derived import (
     NEWEST,
     Ranges,
     Rows,

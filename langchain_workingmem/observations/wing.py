@@ -13,7 +13,7 @@ from langchain_workingmem.observations.options import ObservationOptions
 from langchain_workingmem.observations.part import Observing
 
 if TYPE_CHECKING:
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import Core
 
 __all__ = ["Body", "Observations", "install"]
 

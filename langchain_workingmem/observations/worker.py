@@ -21,7 +21,7 @@ from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool, message_text, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem._text.values import to_minute, zone_name
-from langchain_workingmem.derived.rows import Ranges, Rows, Work, lease, read_work, state_command
+from langchain_workingmem.derived import Ranges, Rows, Work, lease, read_work, state_command
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.read import made
 from langchain_workingmem.models import StoredMessage

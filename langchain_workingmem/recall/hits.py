@@ -21,18 +21,19 @@ from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.recall.query import LEAST, TIMES
+from langchain_workingmem.recall.question import LEAST, TIMES
 from langchain_workingmem.recall.ranking import Ranked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from langchain_core.documents.compressor import BaseDocumentCompressor
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import RecallOptions
-    from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.question import Query
     from langchain_workingmem.recall.ranking import Ranking
 
 _log = logging.getLogger("langchain_workingmem")
@@ -107,17 +108,12 @@ def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Ranked]:
     for one in ranked:
         row = page.rows.get(one[:2])
         # a vector may be one of another text: it outlives a thread that expires, and is deleted in a step behind the message
-        if row is None or count_tokens(words_in_row(row)) != one.tokens:
+        if row is None or count_tokens(text := words_in_row(row)) != one.tokens:
             continue
-        known = found.setdefault(said := said_in(row), one)
+        known = found.setdefault(said := (row.role, text.strip()), one)
         if not known.timely and page.rows[known[:2]].record["at"] < row.record["at"]:
             found[said] = known._replace(thread=one.thread, seq=one.seq)
     return list(found.values())
-
-
-def said_in(row: StoredMessage) -> tuple[str, str]:
-    """Return who said what in a row: of equal ones, one is a hit."""
-    return row.role, words_in_row(row).strip()
 
 
 def words_in_row(row: StoredMessage) -> str:
@@ -199,19 +195,18 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
 # ---------------------------------------------------------------------- the caller's reranker
 
 
-def _reranked(options: RecallOptions, query: Query, hits: Sequence[Ranked], page: Page) -> Plan[list[Ranked]]:
+def _reranked(
+    options: RecallOptions, reranker: BaseDocumentCompressor, query: Query, hits: Sequence[Ranked], page: Page
+) -> Plan[list[Ranked]]:
     """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns what it was not given."""
-    if options.reranker is None or not hits:
-        return [*hits]
     from langchain_workingmem._engine import calls
 
-    hits = hits[: query.fetched]
     # with what was said before: an answer is understood with its question
     found = [as_hit(hit, page, page.windows[hit[:2]][0][::-1], (), page.rows) for hit in hits]
     size = sum(len(str(row.record["data"]["content"])) for row in page.rows.values())
     documents = yield from compute(RecallResult(hits=found).to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
-    returned = yield from calls.rerank(options.reranker, query.text, documents, seconds)
+    returned = yield from calls.rerank(reranker, query.text, documents, seconds)
     by_id = {(one.thread_id, one.message.id): hit for one, hit in zip(found, hits, strict=True)}
     scores: dict[Any, Any] = {}
     for document in returned:
@@ -238,13 +233,14 @@ def result_of(
 
     A reranker that fails is logged and left out if this `forgives`.
     """
-    try:
-        hits = (yield from _reranked(options, query, hits, page))[: query.top_k]
-    except ModelError as error:
-        if not forgives:
-            raise
-        _log.warning("%s; this turn goes on without it", error)
-        hits = hits[: query.top_k]
+    if options.reranker is not None and hits:
+        try:
+            hits = yield from _reranked(options, options.reranker, query, hits[: query.fetched], page)
+        except ModelError as error:
+            if not forgives:
+                raise
+            _log.warning("%s; this turn goes on without it", error)
+    hits = hits[: query.top_k]
     if query.max_tokens is None:
         return in_windows(hits, page, page.rows, page.rows)
     sizes, cut = sized(query, hits, page)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from langchain_workingmem.options import HybridWeights
-    from langchain_workingmem.recall.question import Span
 
     Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
     Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -31,6 +30,13 @@ USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # for what a user without a name said: questions are about him more often than about the answers
 _FADE = 10 * 86_400_000_000  # microseconds
 _BITS, _SEQS = 40, (1 << 40) - 1  # of a sequence number in the place of a message in an array
+
+
+class Span(NamedTuple):
+    """A time in microseconds, from `since` until just before `until`."""
+
+    since: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.filters import Filter
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.question import Span
-    from langchain_workingmem.recall.ranking import Ranking
+    from langchain_workingmem.recall.question import Query
+    from langchain_workingmem.recall.ranking import Ranking, Span
 
 NEAREST = 100  # candidates of a search by vectors alone; 200 cost it another fifth of its time
 CHECKED = 1_000  # candidates of each search whose metadata is checked here

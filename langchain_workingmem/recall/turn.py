@@ -14,7 +14,7 @@ from langchain_workingmem._engine.plan import Plan, Spawn, send
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.queries import all_words, words_of
 from langchain_workingmem._text.unicode import asks, count_tokens
-from langchain_workingmem.recall.hits import Position, read_hits, result_of, said_in, words_in_row
+from langchain_workingmem.recall.hits import Position, hits_of, read_hits, result_of, words_in_row
 from langchain_workingmem.recall.ranking import ORDINARY
 from langchain_workingmem.recall.search import search
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Page
-    from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.question import Query
     from langchain_workingmem.recall.ranking import Numbers, Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
@@ -67,10 +67,8 @@ def recall_for_turn(
     own, *more = (one.passing(some, page) for one, some in zip(gates, found, strict=True))
     # half of the hits, then those of the question with what it follows up, then the others
     half = (query.fetched + 1) // 2 if more else query.fetched
-    passed = dict[object, "Ranked"]()
-    for hit in chain(own[:half], *more, own[half:]):
-        passed.setdefault(said_in(page.rows[hit[:2]]), hit)
-    hits = [*passed.values()][: query.fetched]
+    passed = {hit[:2]: hit for hit in chain(own[:half], *more, own[half:])}
+    hits = hits_of([*passed.values()], page)[: query.fetched] if more else own[: query.fetched]
     silent = None
     if floor and best and not hits:
         silent = "far" if max(one.similarity for one in best) < floor.shown else "ordinary"

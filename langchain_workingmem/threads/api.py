@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -13,13 +14,12 @@ from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis import filters, queries, scripts
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.state import wing
+from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import from_micros, shown
 from langchain_workingmem.checks import at_least, one_of
-from langchain_workingmem.derived.rows import export_rows, note_deleted, note_given, restore_rows
+from langchain_workingmem.derived import export_rows, note_deleted, note_given, restore_rows
 from langchain_workingmem.display import progress_bar
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread
@@ -299,8 +299,33 @@ class Threads(Operations):
         per thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
         vectors, then `EmbeddingError` is raised.
         """
+        yield from copies.check_saver(checkpointer, "list")
+        if not callable(user_id):
+            check_id(user_id, "user_id")
+        names = [*thread_ids] if thread_ids is not None else (yield from copies.threads_in(checkpointer))
+        counts, left, writer = Counter[str](), dict[str, str](), copies.Writer(self._core.state)
         with progress_bar("backfill", "threads", shown=progress) as advance:
-            return (yield from copies.backfill(self._core.state, checkpointer, thread_ids, user_id, advance))
+            for number, name in enumerate(names):
+                advance(number, len(names))
+                found = copies.Conversation(str(name))
+                config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+                try:
+                    yield from copies.each_checkpoint(checkpointer, found.add, config)
+                    about = {**found.metadata, "thread_id": found.thread_id}
+                    owner = user_id(about) if callable(user_id) and found.messages else user_id
+                    if owner is None or not found.messages:
+                        counts["skipped"] += 1
+                        continue
+                    new = yield from copies.store_conversation(writer, found, check_id(owner, "user_id"))
+                except (errors.RedisConnectionError, errors.RedisReplyError):
+                    raise
+                except errors.WorkingMemError as error:
+                    left[found.thread_id] = str(error)
+                else:
+                    counts.update({"threads" if new else "known": 1, "messages": new})
+            advance(len(names), len(names))
+        writer.end()
+        return BackfillReport(left=left, **counts)
 
     abackfill = twin(backfill)
 

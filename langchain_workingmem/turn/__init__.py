@@ -1,1 +1,181 @@
-"""One turn: what a model is shown before it answers, and what is saved after it."""
+"""The plans of one turn, for `Memory.context`, `Memory.save_turn`, nodes and middleware: gather, assemble, save."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem._redis.codec import as_messages
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._text.messages import words_of
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.history.follow import Known
+from langchain_workingmem.history.save import opened, save_turn
+from langchain_workingmem.options import PerCall
+from langchain_workingmem.recall.question import Query, check_argument_names
+from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.fit import question
+from langchain_workingmem.turn.gather import Gathered, gather_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+    from typing import Unpack
+
+    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
+
+    from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem._redis.state import Core
+    from langchain_workingmem.history.follow import Kind
+    from langchain_workingmem.models import MemoryContext
+    from langchain_workingmem.options import HistoryOptions, RecallArguments
+
+
+class Notes(Recent[tuple[str, str], tuple[str, Known]]):
+    """What was read of threads for a question, with its id, so that saving its turn needs no second look.
+
+    The keys are thread and words, for callers who save new objects without ids.
+    """
+
+    def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
+        """Note what is known of a thread before a question is answered, or after its turn is saved."""
+        if asked is not None and asked.id:
+            self.put((thread_id, words_of(asked)), (asked.id, known))
+
+    def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
+        """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
+        found = None if asked is None else self.get((thread_id, words_of(asked)))
+        if asked is None or found is None:
+            return None
+        id, known = found
+        if asked.id is None and known.until == inf:
+            asked.id = id
+        return known if asked.id == id else None
+
+    def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
+        """Forget what was read for a question whose turn is saved: a run from an earlier state takes a fresh look."""
+        if asked is not None:
+            self.pop((thread_id, words_of(asked)))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Plans of one turn."""
+
+    core: Core
+    history: HistoryOptions
+
+    def context(
+        self,
+        messages: Iterable[MessageLikeRepresentation] | str,
+        thread_id: str,
+        user_id: str,
+        *,
+        recall: Literal[False] | None = None,
+        last_messages: int | None = None,
+        read_only: bool = False,
+        working_memory: bool = True,
+        **arguments: Unpack[RecallArguments],
+    ) -> Plan[MemoryContext]:
+        """Plan `Memory.context`."""
+        check_argument_names(arguments)
+        if recall is not None and (names := sorted(_given(arguments))):
+            raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
+        recalling: Any = arguments if recall is None else recall
+        asked = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
+        given = [HumanMessage(messages)] if isinstance(messages, str) else messages
+        new = yield from self.opened(given, thread_id, user_id)
+        numbered = [message for message in new if message.id is None]
+        for message in numbered:
+            message.id = self.core.new_id()
+        ids = frozenset([message.id or "" for message in numbered])
+        gathered = yield from self.gather(new, (thread_id, user_id), asked, numbered=ids)
+        for message in numbered:  # those that are stored get their ids back
+            if (id := gathered.stored_ids.get(message.id)) is not None:
+                gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id
+        done = gathered.followed
+        if not read_only and gathered.known is not None:
+            branch = done if done.changes_branch else None
+            self.core.state.room(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
+        return assemble(self.core.state, self.history, gathered, new, Shown(read_only=read_only))
+
+    def opened(
+        self,
+        messages: Iterable[MessageLikeRepresentation],
+        thread_id: str,
+        user_id: str,
+        kind: Kind = "list",
+        appeared: Iterable[str | None] = (),
+    ) -> Plan[list[BaseMessage]]:
+        """Return messages as they were before memory changed them, without those that memory has put in."""
+        given = as_messages(messages)
+        found = yield from opened(self.core.state, given, thread_id, check_id(user_id, "user_id"))
+        return _without_claims(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
+
+    def gather(
+        self,
+        new: Sequence[BaseMessage],
+        ids: tuple[str, str],
+        asked: PerCall,
+        *,
+        kind: Kind = "list",
+        numbered: frozenset[str] = frozenset(),
+        left_out: frozenset[int] = frozenset(),
+    ) -> Plan[Gathered]:
+        """Plan to read what the store holds for a turn; `asked.recall` may hold all arguments of recall."""
+        state, (thread_id, user_id) = self.core.state, ids
+        zone, arguments = state.zone(*ids, asked.timezone), asked.recall or {}
+        text, query = question(new), None
+        if state.recall is None and _given(arguments):
+            state.recalling  # noqa: B018 - raises, because recall is off
+        if state.recall is not None and asked.recall is not False and text is not None and str(text.text).strip():
+            where: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
+            query = Query.of(state.recall, str(text.text), **where, turn=True, zone=zone, **arguments)
+        history = self.history
+        if asked.last_messages is not None:  # exactly that many, for this call
+            history = replace(history, last_messages=asked.last_messages, step=1)
+        turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
+        return gather_turn(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
+
+    def save(
+        self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str
+    ) -> Plan[list[BaseMessage]]:
+        """Plan `Memory.save_turn`; what `context` has read for the same question is used."""
+        given = yield from self.opened(messages, thread_id, user_id)
+        notes, asked = self.core.state.room(Notes), question(given)
+        known = notes.take(thread_id, asked)
+        # if the context has found the question stored, an answer is stored only as long as that is there
+        is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.rows)
+        id = asked.id if asked is not None and is_stored else None
+        stored, saved = yield from save_turn(
+            self.core, given, thread_id, user_id, known=known, asked=id, keeps_all=True
+        )
+        if known is not None and saved is not None:
+            notes.note(thread_id, asked, replace(saved, until=saved.next_seq))
+        return stored
+
+
+def _without_claims(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
+    """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it."""
+    last = len(messages) - 1
+    while last >= 0 and (
+        messages[last].id in appeared if kind == "state" else not isinstance(messages[last], HumanMessage)
+    ):
+        last -= 1
+    for at in range(last, last - 1 if kind == "state" else -1, -1):
+        message = messages[at]
+        if not isinstance(message, HumanMessage) or message.id in appeared:
+            break
+        if "lc_source" in message.additional_kwargs:
+            extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
+            messages[at] = message.model_copy(update={"additional_kwargs": extras})
+    return messages
+
+
+def _given(arguments: Mapping[str, Any]) -> set[str]:
+    """Return the arguments that only recall takes, and that say something."""
+    return {name for name, value in arguments.items() if value} - {"now"}

@@ -37,12 +37,11 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions
-    from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.question import Query
     from langchain_workingmem.recall.ranking import Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
@@ -88,7 +87,7 @@ class Gathered:
         return [one for one in messages if self.seqs.get(one.id or "") not in self.covered]
 
 
-def gather(
+def gather_turn(
     core: Core,
     found: Gathered,
     options: HistoryOptions,

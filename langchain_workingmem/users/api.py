@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterable
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,21 +12,18 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import Script, delete_from
-from langchain_workingmem._redis.state import wing
+from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
-from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall.question import Authors
 from langchain_workingmem.threads.api import CURSOR, transfer
 from langchain_workingmem.threads.copies import check_saver, own_method
 from langchain_workingmem.usage.counting import count_command, read_usage
 from langchain_workingmem.users import archive
-from langchain_workingmem.working_memory.document import parse_document
 from langchain_workingmem.working_memory.store import ScopeKey, change_document
 
 if TYPE_CHECKING:
@@ -119,7 +115,7 @@ class Users(Operations):
         Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also
         after an interruption: it moves what is left. A deletion of one of the two wins.
         `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged
-        working memory. `IdError` for a user into itself. One or two round trips per thread, about nine for working
+        working memory; `OptionError` if the guest has one, and this memory none. `IdError` for a user into itself. One or two round trips per thread, about nine for working
         memory.
         """
         return merge(self._core.state, source, into, self._core.new_id())
@@ -304,14 +300,7 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     if document and kept:  # values of rows come with these
         document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
-        guest = document.decode()
-        if state.working_memory is None:  # the stored one is merged all the same
-            is_text = not parse_document(guest)
-            state = copy(state)
-            state.working_memory = WorkingMemoryOptions(
-                template="" if is_text else None, schema=None if is_text else {"type": "object"}
-            )
-        form = state.remembering.format
+        guest, form = document.decode(), state.remembering.format
         where = ScopeKey(state.keys.of_user(into), None, into)
 
         def join(text: str) -> str:

@@ -16,9 +16,8 @@ from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, jittered, send
 from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
-from langchain_workingmem._redis.state import wing
+from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.models import WorkingMemoryState

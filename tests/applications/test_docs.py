@@ -166,8 +166,8 @@ def test_every_command_is_documented() -> None:
 PARTS = (
     "langchain_workingmem.Memory",
     "langchain_workingmem.threads.api.Threads",
-    "langchain_workingmem.history.api.History",
-    "langchain_workingmem.recall.api.Recall",
+    "langchain_workingmem.history.History",
+    "langchain_workingmem.recall.Recall",
     "langchain_workingmem.working_memory.store.WorkingMemory",
     "langchain_workingmem.files.api.Files",
     "langchain_workingmem.observations.api.Observations",

@@ -14,7 +14,7 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem.derived.rows import NewRow, Ranges, commit, read_rows_of, read_work
+from langchain_workingmem.derived import NewRow, Ranges, commit, read_rows_of, read_work
 
 KINDS = ("log", "value")
 WORD = re.compile(r"kw\d+x\d+")  # in each message another one

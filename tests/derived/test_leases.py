@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory, ThreadNotFoundError, ThreadOwnershipError
-from langchain_workingmem.derived.rows import NewRow, commit, lease, read_work
+from langchain_workingmem.derived import NewRow, commit, lease, read_work
 from langchain_workingmem.observations.worker import FIRST_PAUSE, LONGEST_PAUSE
 from tests.helpers.threads import append
 

@@ -9,7 +9,7 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem.derived.rows import NewRow, commit, known_rows, read_rows_of, read_work, show_command
+from langchain_workingmem.derived import NewRow, commit, known_rows, read_rows_of, read_work, show_command
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.threads import append, said
 from tests.helpers.types import Make

@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_workingmem import Memory, RecallOptions, TitleOptions
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.errors import OptionError, ThreadOwnershipError
-from langchain_workingmem.history.api import _delete_until
+from langchain_workingmem.history import _delete_until
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.canaries import keys_with
 from tests.helpers.crashes import ends_within

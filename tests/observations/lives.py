@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem.derived.rows import read_rows_of
+from langchain_workingmem.derived import read_rows_of
 from tests.helpers.conversations import accept
 from tests.helpers.models import calling
 from tests.observations.observers import CANARY, PARTS, WRONG, Call, Observer, front_of, words

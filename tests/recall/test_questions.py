@@ -16,7 +16,7 @@ from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.items import StoreState, Vectors
 from langchain_workingmem.items import search as search_items
 from langchain_workingmem.options import IndexOptions, RecallOptions
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.search import search_messages
 from tests.helpers.embeddings import WordEmbeddings
 

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult
 from langchain_workingmem.errors import ModelError
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.search import search_as_run
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted

@@ -17,7 +17,8 @@ from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS
 from langchain_workingmem._text.unicode import keep_ends
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.importers import header
-from langchain_workingmem.recall.question import MOST_TIMES, Span, named_times
+from langchain_workingmem.recall.question import MOST_TIMES, named_times
+from langchain_workingmem.recall.ranking import Span
 from langchain_workingmem.recall.ranking import nearness as nearness_of
 from tests.helpers.nights import DAYS, Day
 from tests.helpers.types import Make

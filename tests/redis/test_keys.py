@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_workingmem import IdError, OptionError, WorkingMemoryOptions
 from langchain_workingmem._redis.keys import Keys, check_id, decode, encode
-from langchain_workingmem.derived.rows import ROW_KINDS
+from langchain_workingmem.derived import ROW_KINDS
 from tests.helpers.types import Make
 
 ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(

@@ -14,7 +14,7 @@ from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, Wo
 from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history.api import History
+from langchain_workingmem.history import History
 from langchain_workingmem.history.save import vector_names
 from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.users import api as users
