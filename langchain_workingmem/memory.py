@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 WINGS.update(
-    files="langchain_workingmem.files.hooks",
+    files="langchain_workingmem.files.archive",
     keeping="langchain_workingmem.keeping",
     observations="langchain_workingmem.observations.wing",
 )

@@ -280,7 +280,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
             counts.update(threads=1, messages=given.message_count)
         (has_files,) = yield from send(("EXISTS", *keys.files_of_user(source)[1:]))
         if has_files:
-            moved = yield from wing("files").merged_into(state, source, into)
+            moved = yield from wing("files").merge(state, source, into)
     except errors.WorkingMemError as error:
         yield from attempt(_tombstone(state, source, "lift", mark, token))
         if counts.total():
