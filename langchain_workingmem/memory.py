@@ -26,9 +26,9 @@ from langchain_workingmem.options import (
     thread_filter_keys,
 )
 from langchain_workingmem.recall import Recall
-from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.threads import Threads
 from langchain_workingmem.turn import Turn
-from langchain_workingmem.users.api import Users
+from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
 if TYPE_CHECKING:

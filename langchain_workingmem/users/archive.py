@@ -32,7 +32,7 @@ from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads.api import read_thread, thread_fields
+from langchain_workingmem.threads import read_thread, thread_fields
 from langchain_workingmem.threads.copies import Older, Writer, name_thread, read_held
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
