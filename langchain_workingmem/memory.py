@@ -26,9 +26,9 @@ from langchain_workingmem.options import (
     thread_filter_keys,
 )
 from langchain_workingmem.recall import Recall
-from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.threads import Threads
 from langchain_workingmem.turn import Turn
-from langchain_workingmem.users.api import Users
+from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 WINGS.update(
-    files="langchain_workingmem.files.hooks",
+    files="langchain_workingmem.files.archive",
     keeping="langchain_workingmem.keeping",
     observations="langchain_workingmem.observations.wing",
 )
@@ -68,34 +68,30 @@ class Memory(SetUpOnEntry):
     connects at its first use.
 
     Args:
-        redis_url: redis://, rediss:// or unix://; None: the environment's REDIS_URL, else
-            redis://localhost:6379.
-        client: A redis-py client (also of a cluster, or of a Sentinel's master) to use for sync calls instead; memory
-            never closes it.
+        redis_url: redis://, rediss:// or unix://; None: the environment's REDIS_URL, else redis://localhost:6379.
+        client: A redis-py client (also of a cluster, or of a Sentinel's master) for sync calls; memory never closes it.
         async_client: The same for async calls, bound to the event loop that it was made for.
         embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", "multilingual",
             or any name that `init_embeddings` of langchain knows. It turns recall on.
         history: The messages of the thread that a turn shows.
-        recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are
-            embeddings; False: off, and nothing is embedded.
+        recall: Options of semantic recall; None: its defaults if there are embeddings; False: off, nothing is embedded.
         working_memory: Options of working memory; True: on with its defaults; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
         files: Limits of the files of an owner; None: the defaults.
         observations: A log of long conversations, which a model writes in the background; None: off.
-        thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those
-            of messages; with or without recall.
+        thread_filters: Keys of thread metadata, such as "project", that filters `metadata=` may name beside those of
+            messages.
         timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a
-            call and returns one. Times in prompts are in this zone, and so are "yesterday" and the like in questions.
+            call and returns one: for times in prompts, and "yesterday" and the like in questions.
         key_prefix: The start of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires with all its data; None: threads stay.
         create_index: False: use existing indexes only, as a Redis user without the right to create them.
-        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall; when a reranker
-            fails, a turn with "log" goes on without it. With "log", nodes and tools also go on when Redis is away, and
-            a circuit breaker keeps them from waiting for it (docs/reliability.md).
-        timeout: How long to wait for each reply, and for a connection while all are in use. `socket_timeout` and
-            `timeout` in the URL override it. A failed command is repeated where that is safe, so a call may wait twice
-            (docs/reliability.md).
-        connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL
+        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall, or without the
+            reranker that failed. With "log", nodes and tools also go on when Redis is away, and a circuit breaker
+            keeps them from waiting for it (docs/reliability.md).
+        timeout: How long to wait for each reply, and for a connection while all are in use; the URL's `socket_timeout`
+            and `timeout` override it. A call may wait twice, as it is repeated where that is safe.
+        connect_timeout: How long to wait for a connection, at most `timeout`; the URL's `socket_connect_timeout`
             overrides it.
     """
 
@@ -201,9 +197,9 @@ class Memory(SetUpOnEntry):
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Any) -> Self:
         """Start a private Redis in 40 to 150 ms and return a memory on it; needs the extra `embedded`.
 
-        `arguments` are those of `Memory`. `path` is a directory that keeps the data; None is a temporary one, deleted after its last user. Processes that
-        open the same path share one server. It runs until each of them has ended or called `close`. If it dies, the
-        next call starts it again with its data.
+        `arguments` are those of `Memory`. `path` is a directory that keeps the data; None is a temporary one. Processes
+        that open the same path share one server, until each has ended or called `close`. If it dies, the next call
+        starts it again with its data.
         """
         from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -230,18 +226,18 @@ class Memory(SetUpOnEntry):
         """Assemble what the model is shown in this turn; nothing of the turn is stored.
 
         `messages` are the new messages, the whole conversation, or a str as the user's message; messages without an id
-        get one. `.messages` holds the history and the new messages, on the branch that the new messages define, in a
-        form that providers accept. But the first one may be an answer, which Bedrock and Gemini refuse; middleware and
-        load node always begin with the user. Recall searches for the last message of the user.
+        get one. `.messages` holds the history and the new messages, on the branch that these define, in a form that
+        providers accept. But the first one may be an answer, which Bedrock and Gemini refuse; middleware and load node
+        always begin with the user.
 
-        Recalled messages (with dates and labels, escaped) and working memory are put before the words of that message,
-        in a copy that is never saved. Working memory comes with the instructions to update it, unless `read_only`. With
-        placement="system", or without a user's message, they are blocks in `.system`, for the end of your system
-        prompt.
+        Recall searches for the user's last message. What it finds (dated, labelled, escaped) and working memory are put
+        before the words of that message, in a copy that is never saved; with placement="system", or without a user's
+        message, they are blocks in `.system`, for the end of your system prompt. Working memory comes with the
+        instructions to update it, unless `read_only`.
 
         `ContextArguments` lists the other arguments; `top_k` and `max_tokens` limit recall together. Cost: two round
-        trips, one without recall. A third, and a second call of the embedding model, for a short question that follows up
-        (docs/recall.md), and for the first one that names one of several authors.
+        trips, one without recall, a third (and a second call of the embedding model) for a short question that follows
+        up (docs/recall.md), and for the first one that names one of several authors.
         """
         return self._turn.context(messages, thread_id, user_id, **arguments)
 
@@ -251,16 +247,17 @@ class Memory(SetUpOnEntry):
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
-        """Save the messages of a turn, and return those that are stored. One round trip; one more for a list
-        of several turns that `context` has not read before, two more where ids are stored already. Atomic up to 500
-        messages, safe to repeat.
+        """Save the messages of a turn, and return those that are stored. Atomic up to 500 messages, safe to repeat.
 
-        It does what `history.append` does, and compares the list with the thread. Pass the turn, or the whole
-        conversation: messages without ids that the thread holds already are recognised by their text, without blanks at
-        both ends, and stored once; but a question with its answer is a new turn. Of a list without ids that agrees with
-        the thread nowhere the last turn is stored, so give ids where you save several new turns. Stored messages that contradict the list, such as an answer that was regenerated or
-        what followed an edited question, are superseded: they stay stored, but only `history.messages(superseded=True)`
-        shows them. The same holds for what contradicts the list that this process passed to `context` for this turn.
+        Pass the turn, or the whole conversation: messages without ids that the thread holds already are recognised by
+        their text, without blanks at both ends, and stored once; but a question with its answer is a new turn. Of one
+        without ids that agrees with the thread nowhere the last turn is stored, so give ids where you save several new
+        turns. Stored messages that contradict the list (or that passed to `context` for this turn), such as an answer
+        that was regenerated or what followed an edited question, are superseded: they stay stored, but only
+        `history.messages(superseded=True)` shows them.
+
+        One round trip; one more for a list of several turns that `context` has not read before, two more where ids are
+        stored already.
         """
         return self._turn.save(messages, thread_id, user_id)
 
@@ -285,9 +282,8 @@ class Memory(SetUpOnEntry):
         `Ids` that the run names), or come from the run: the authenticated user of a LangGraph server, its context, or
         `config["configurable"]`. A model cannot choose them. With `trust_client_ids=True` the last two may name another
         user than the authenticated one. A tool that refuses a call tells the model the reason. `name="team"` makes the
-        names `update_working_memory_team` and so on, for use beside the tools of another memory. `search_memory` finds
-        only what `metadata` passes, a filter as in `recall.search`, and the filter of
-        `config["configurable"]["memory"]["recall"]` of a call.
+        names `update_working_memory_team` and so on, beside those of another memory. `metadata` is a filter of
+        `search_memory`, as in `recall.search`; that of `config["configurable"]["memory"]["recall"]` narrows it.
         """
         from langchain_workingmem.faces.config import resolve
         from langchain_workingmem.faces.tools import memory_tools
@@ -309,10 +305,9 @@ class Memory(SetUpOnEntry):
         `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, the history,
         then the new messages, with memory before the user's last words. These additions are removed at the next turn,
         and never saved; of older messages the channel keeps what is shown. Another name puts a `MemoryContext` into
-        that channel of your state, and changes no message. Ids come from the run, as for `tools`;
-        `config["configurable"]["memory"]` restricts a single call. `user_id` fixes the owner of the memory, whatever
-        user a run names: an id, or a function of the `Ids` that the run names. `now` is the time of its questions,
-        None: the clock. Two round trips.
+        that channel of your state. Ids come from the run, as for `tools`; `config["configurable"]["memory"]` restricts
+        a single call. `user_id` fixes the owner, whatever user a run names: an id, or a function of the `Ids` that the
+        run names. `now` is the time of its questions, None: the clock. Two round trips.
         """
         from langchain_workingmem.faces.config import finder
         from langchain_workingmem.faces.runnables import load_node
@@ -398,9 +393,9 @@ class Memory(SetUpOnEntry):
 
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the
         present settings (of the newest 100 threads, their newest 100; the finding says whether these are all), and
-        whether the embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user
-        may not read is "unknown". A server that cannot be reached is a finding, not an exception. A few round trips, two
-        for each of these threads, and with recall one call of the embedding model.
+        whether the embedding model fits. Nothing is changed; what this Redis user may not read is "unknown", and a
+        server that cannot be reached is a finding. A few round trips, two for each of these threads, and with recall
+        one call of the embedding model.
         """
         return self._core.runner.run(self._diagnosis())
 
@@ -416,9 +411,8 @@ class Memory(SetUpOnEntry):
     def settled(self) -> None:
         """Wait until work in the background is done: titles, vectors. It closes nothing, and raises no failure of it.
 
-        `settled` waits for the work of sync calls, `asettled` also for the work of the running event loop, without
-        blocking it. A timeout around the wait, such as `asyncio.wait_for`, does not end the work. Work that runs when
-        its event loop ends is lost, so await `asettled` before the end of `asyncio.run`.
+        `asettled` waits for the work of the running event loop, too, without blocking it. A timeout around it does not
+        end the work. Work that runs when its event loop ends is lost: await `asettled` before `asyncio.run` ends.
         """
         self._core.runner.settled()
 

@@ -26,7 +26,7 @@ from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem._redis.state import Recent, operation, twin
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem.checks import check_type, one_of
-from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.faces import config as run_config
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
@@ -106,15 +106,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     conversation; in a thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a
     single call (`PerCall`).
 
-    Cost: three round trips before the first model call, one before each further call, one at the end; two steps of the
-    graph.
+    Cost: three round trips before the first model call, one before each further call, one at the end; two graph steps.
 
     Args:
         memory: The `Memory` of the agent.
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
-        tools: Names of the memory tools to give the agent; None: the ones that `memory.tools()` gives; an empty list:
-            none.
+        tools: Names of the memory tools to give the agent; None: those that `memory.tools()` gives.
         user_id: The owner of the memory, whatever user a run names: an id such as "team", or a function that gets the
             `Ids` of the run (None where it names no user) and returns an id. It also owns the threads: with a team,
             pass `persist=False`, else the members share their conversations.
@@ -197,7 +195,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @operation
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Plan[Any]:
-        """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that a tool ends."""
+        """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that one ends."""
         config, called = get_config(), partial(handler, request)
         thread_id = config.get("configurable", {}).get("thread_id")
         own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
@@ -228,10 +226,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         changed = [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
         self._core.state.shown_messages.pop(call.ids[0])
         if call.saves:
-            try:
-                yield from self._save(call, run, is_over=True)
-            except WorkingMemError as error:
-                self._raise_or_log(error, "the turn is not saved")
+            saving = self._save(call, run, is_over=True)
+            yield from self._core.with_fallback(saving, None, "the turn is not saved")
         return {"messages": changed} if changed else None
 
     aafter_agent = twin(after_agent)
@@ -260,7 +256,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return run
 
     def _run_of(self, call: HookCall) -> Run:
-        """Return the run of these messages by its question, as several may be under way; a summary may have removed it."""
+        """Return the run of these messages by its question, as several may be under way; a summary may lack it."""
         asked = question(call.messages)
         if asked is not None and (run := self._runs.get((call.key, asked.id))) is not None:
             return run
@@ -279,24 +275,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _prepare(self, call: HookCall, run: Run) -> Plan[None]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
-        run.seen = _all_messages(call, run)
-        try:
-            yield from self._core.with_breaker(self._read(call, run))
-        except (IdError, OptionError, ThreadOwnershipError):
-            raise  # a mistake of the program or of the client: it fails the same way every time
-        except WorkingMemError as error:
-            self._raise_or_log(error, "the agent answers without memory")
-            run.gathered, run.is_failed = run.gathered or Gathered(*call.ids), True
+        run.seen, core = _all_messages(call, run), self._core
+        found = yield from core.with_fallback(self._read(call, run), None, "the agent answers without memory")
+        run.is_failed, run.gathered = found is None, found or run.gathered or Gathered(*call.ids)
         if not run.saved and call.saves and not run.is_failed:  # now, as the run may be abandoned
-            try:
-                yield from self._save(call, run, only_question=True)
-                run.saved = True
-            except OptionError:
-                raise
-            except WorkingMemError as error:
-                self._raise_or_log(error, "the question is saved after the answer")
+            saving = self._save(call, run, only_question=True)
+            yield from core.with_fallback(saving, None, "the question is saved after the answer")
 
-    def _read(self, call: HookCall, run: Run) -> Plan[None]:
+    def _read(self, call: HookCall, run: Run) -> Plan[Gathered | None]:
         state, ids, found = self._core.state, call.ids, run.gathered
         if found is None or run.is_failed:
             # as other middleware has redacted them by now; those that it has trimmed away count, too
@@ -306,12 +292,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             asked = question(new)
             run.question = asked.id if asked else None
             found = yield from self._turn.gather(new, ids, run_config.within(call.limits, self._turn), kind=call.kind)
-            run.gathered, run.known, run.is_failed = found, found.known, False
+            run.gathered, run.known = found, found.known
             if call.is_nested:
                 found.history, found.begins, found.covered, found.limit = [], -inf, (), None
                 found.parts.clear()
             if found.limit is None:
-                return
+                return found
         # what takes part in turns may work on the messages of the run, so these are saved first
         yield from self._save_for_parts(call, run, found)
         if not call.is_nested:
@@ -319,6 +305,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 yield from part.renewed(state, found, waits=call.saves)
         if found.working_memory is not None:
             found.working_memory = yield from read_working_memory(state, *ids)
+        return found
 
     def _save_for_parts(self, call: HookCall, run: Run, found: Gathered) -> Plan[None]:
         if run.saved and any(part.follows for part in self._core.state.parts) and call.saves:
@@ -392,7 +379,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if not call.saves:
             return
         try:
-            yield from self._save(call, run)
+            yield from self._core.with_breaker(self._save(call, run))
             refused = [one.id for one in turn_of(call.messages) if one.id in run.stored]
             if error is not None and is_refusal(error) and refused:
                 marking = change_thread(self._core.state, *call.ids, "refuse", refused=refused)
@@ -401,11 +388,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             _log.warning("a run that has failed is not saved: %s", failure)
 
     # ------------------------------------------------------------------ saving
-
-    def _raise_or_log(self, error: WorkingMemError, note: str) -> None:
-        if self._core.on_error == "raise":
-            raise error
-        _log.warning("%s: %s", note, error)
 
     def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
         begun = {one.id for one in run.begun}
@@ -416,7 +398,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if only_question:  # with what stands in front of it
             asked = next((at for at, one in enumerate(storable) if one.id == run.question), len(storable) - 1)
             storable = storable[: asked + 1]
-        plan = save_turn(
+        _, run.known = yield from save_turn(
             self._core,
             storable,
             *call.ids,
@@ -426,7 +408,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             structured=structured,
             title_model=run.model,
         )
-        _, run.known = yield from self._core.with_breaker(plan)
+        run.saved = True
 
 
 def _all_messages(call: HookCall, run: Run) -> list[BaseMessage]:

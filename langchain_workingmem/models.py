@@ -31,7 +31,7 @@ CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented
 
 
 class Shown:
-    """A record with a picture, for notebooks and, by rich, for terminals; what draws it is imported when it is drawn."""
+    """A record with a picture, for notebooks and, by rich, for terminals; what draws it is imported then."""
 
     __slots__ = ()
 
@@ -257,7 +257,7 @@ class RecallResult(Shown):
         return documents
 
     def as_text(self, timezone: str = "UTC") -> str:
-        """Render the windows for a model or a log: escaped, dated in a zone, labelled by thread, all characters visible."""
+        """Render the windows for a model or a log: escaped, dated in a zone, labelled by thread, all visible."""
         return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
 
@@ -300,7 +300,7 @@ class WorkingMemoryState(Shown):
         return self._at(path)[0].since
 
     def history(self, path: str) -> list[WorkingMemoryValue]:
-        """Return what a value is and was, the present one first; None as value: nothing holds any more. See `sources`."""
+        """Return what a value is and was, the present one first; None: nothing holds any more. See `sources`."""
         return list(self._at(path))
 
     def _at(self, path: str) -> Sequence[WorkingMemoryValue]:

@@ -127,9 +127,8 @@ class ContextArguments(RecallArguments, total=False):
 class PerCall:
     """Restrictions of one call of an agent or a graph, as `config["configurable"]["memory"]` holds them.
 
-    Clients write them, so they lift no restriction of middleware, nodes and options: `{"read_only": False}` and
-    `{"persist": True}` change nothing. An unknown key, or a number that is larger than in the options, raises
-    `OptionError`.
+    Clients write them, so they lift no restriction of middleware, nodes and options: `{"persist": True}` changes
+    nothing. An unknown key, or a number that is larger than in the options, raises `OptionError`.
 
     Args:
         read_only: Show memory, write nothing, give no tools that write.
@@ -182,8 +181,7 @@ class HistoryOptions:
         exclude_tools: Tools whose calls and results are shown in their own turn only: "memory", those of memory; names:
             these, too; True: all.
         media: Pictures, audio and files that a model is shown: those of "all" turns, of the "last" turn that has some,
-            or of the last n such turns. The others are named in a copy, as in "[picture: map.png]": the prompt costs
-            less.
+            or of the last n such turns. Others are only named, as in "[picture: map.png]".
         roles: Message types to show; None: all.
     """
 
@@ -251,7 +249,7 @@ class IndexOptions:
             checks.at_least(getattr(self, name), 1, name, most)
 
     def attributes(self, dims: int, existing: NumberType = "float16") -> dict[str, Any]:
-        """Describe the vector field in terms of redisvl; its number type is the `existing` one unless one was passed."""
+        """Describe the vector field in terms of redisvl; its number type is the `existing` one unless it is set."""
         own = ("m", "ef_construction", "ef_runtime") if self.algorithm == "hnsw" else ()
         found = {"dims": dims, "algorithm": self.algorithm, "distance_metric": self.distance}
         return found | {"datatype": self.dtype or existing} | {name: getattr(self, name) for name in own}
@@ -285,11 +283,9 @@ class RecallOptions:
 
     Args:
         top_k: Hits at most.
-        message_range: Messages around a hit, n on each side, or (before, after): questions, and answers without tool
-            calls.
+        message_range: Questions and answers around a hit, n on each side, or (before, after).
         scope: "user", all threads of the user, or "thread", the one thread.
-        threshold: The least similarity of a hit, 0 to 1; None: in a turn the floor of the model, known or learned
-            (docs/recall.md).
+        threshold: The least similarity of a hit, 0 to 1; None: in a turn the model's own floor (docs/recall.md).
         max_tokens: What a turn shows of recall, long messages as excerpts; None: no limit.
         search: "hybrid", vectors fused with BM25 (docs/recall.md), or "semantic", vectors alone.
         weights: Weights of hybrid recall.
@@ -301,8 +297,7 @@ class RecallOptions:
         embedding_cache_size: Texts kept in memory with their vectors, by number, not by size; 0: none.
         chunk_tokens: Longer texts are embedded in chunks; a hit on any chunk is a hit on the message.
         filterable: Keys of message metadata that filters may name.
-        when: Finds times that a question names, beside numbers and English: a function of its text and now that gives
-            pairs of from and until.
+        when: Finds times in a question beside numbers and English: a function of text and now that gives (from, until).
     """
 
     top_k: int = 4
@@ -338,16 +333,11 @@ class RecallOptions:
 
 def thread_filter_keys(keys: Any, recall: RecallOptions) -> tuple[str, ...]:
     """Return the keys of thread metadata that filters may name; none is one of messages, too."""
-    found = checks.check_keys(keys, "thread_filters")
-    if twice := [
-        one
-        for one in (*found, *recall.filterable)
-        if checks.is_named(one, found) and checks.is_named(one, recall.filterable)
-    ]:
-        raise OptionError(
-            f"thread_filters and RecallOptions(filterable=...) both name {sorted({*twice})}",
-            remedy="name each key once, because a filter has to know whether it means threads or messages",
-        )
+    found, others = checks.check_keys(keys, "thread_filters"), recall.filterable
+    twice = [one for one in (*found, *others) if checks.is_named(one, found) and checks.is_named(one, others)]
+    if twice:
+        seen = f"thread_filters and RecallOptions(filterable=...) both name {sorted({*twice})}"
+        raise OptionError(seen, remedy="name each key once: a filter has to know whether it means threads or messages")
     return found
 
 
@@ -357,13 +347,12 @@ class WorkingMemoryOptions:
 
     Either a `template` (Markdown) or a `schema`; neither: the default template; `template=""`: free text.
 
-    With a `keeper` a model keeps the document beside the conversation: it reads what was said, and each value has its
-    sources, and since when it holds. Then the agent gets no tools of working memory, unless `tools` are passed.
+    With a `keeper` a model keeps the document beside the conversation: each value has its sources, and since when it
+    holds. Then the agent gets no tools of working memory, unless `tools` are passed.
 
     Args:
         template: Markdown with the headings or fields to fill.
-        schema: A Pydantic model, a TypedDict, a dataclass or a JSON schema of an object; `{"type": "object"}` takes
-            any.
+        schema: A Pydantic model, TypedDict, dataclass or JSON schema of an object; `{"type": "object"}` takes any.
         scope: "user", one for all threads of a user, or "thread", one for each thread.
         mode: Of updates; None: "merge" for a schema, "replace" for a template, "append" for free text.
         read_only: It is shown, but neither the model nor `update` may change it.

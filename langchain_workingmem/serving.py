@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import socket
 from threading import Timer
 from typing import TYPE_CHECKING
@@ -60,7 +61,7 @@ def leave_soon(*, at_once: bool = False) -> None:
 
 
 def run(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM; to be called in the main thread."""
+    """Serve until Ctrl-C or SIGTERM. To be called in the main thread, at the end of a program."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -79,5 +80,7 @@ def run(app: ASGIApp, listener: socket.socket) -> None:
         logging.getLogger("uvicorn.error").disabled = True  # it would report the requests that are cut off
 
     server.handle_exit = end  # type: ignore[assignment, method-assign]
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn hears signals only once its loop runs
+        signal.signal(number, end)
     with listener:
         server.run([listener])

@@ -51,7 +51,6 @@ _OPERATORS: dict[str, tuple[Any, str]] = {
     "$not": (dict, "use operators, such as {'$gt': 3}"),
 }
 _MISSING: Any = object()
-_writer = json.JSONEncoder(allow_nan=False, default=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +61,11 @@ class Filter:
     work: int = 0  # that the test of one document is, in characters, as `compute` counts it
 
     @classmethod
-    def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter") -> Self:
+    def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter", *, finite: bool = True) -> Self:
         """Check a filter; `OptionError` for an unknown operator, a wrong operand, what is not JSON, and beyond `MOST`."""
-        text = ""
+        text, writer = "", json.JSONEncoder(allow_nan=not finite, default=dict)
         try:
-            for part in _writer.iterencode({} if wanted is None else wanted):
+            for part in writer.iterencode({} if wanted is None else wanted):
                 text += part
                 if len(text) > MOST:
                     seen = f"{name} has more than {MOST:,} characters as JSON"

@@ -1,4 +1,4 @@
-"""What chains and graphs run: recall as a retriever, a thread as a chat history, and a node before the model and after it."""
+"""What chains and graphs run: recall as a retriever, a thread as a chat history, nodes around the model."""
 
 from __future__ import annotations
 

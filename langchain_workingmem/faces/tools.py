@@ -1,6 +1,6 @@
 """Tools by which a model reads and changes memory, for `bind_tools`, ToolNode, `create_agent` and bare `invoke`.
 
-A model can change only its arguments, so what refuses them is told to it; errors of options, ids and servers go to the log.
+A model can change only its arguments, so what refuses them is told to it; other errors go to the log.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import Core
+    from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.working_memory.document import JsonFormat
 
-# Of a tool: description, schema of the arguments, and plan. Before these, the plan takes the ids and the step of the graph:
+# Of a tool: description, schema of the arguments, and plan. Before these, it takes the ids and the step of the graph:
 # the same for all calls of one answer; outside of a graph None, or the document that the caller has read.
 Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
@@ -139,7 +140,7 @@ def as_tool(
     )
 
 
-# ---------------------------------------------------------------------- what a model is told when memory refuses its call
+# ---------------------------------------------------------------------- what a model is told when its call is refused
 
 AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
 NOT_HERE = "Memory cannot be used in this conversation. Go on without it, and do not claim to have remembered anything."
@@ -213,40 +214,37 @@ class Search(BaseModel):
     )
 
 
-def searching_tool(core: Core) -> Parts:
-    """Make the tool that searches; what its model sees in this thread, the question too, is left out."""
-    state, options = core.state, core.state.recalling
-
-    def make(
-        ids: Ids,
-        _: Any,
-        query: str,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        metadata: Any = None,
-        timezone: str | None = None,
-    ) -> Plan[str]:
-        thread_id, ids = ids.thread_id, scoped_ids(ids, options.scope)
-        zone = state.zone(thread_id, ids.user_id, timezone)
-        asked = Query.of(
-            options,
-            query,
-            thread_id=ids.thread_id,
-            user_id=ids.user_id,
-            thread_filters=state.thread_filters,
-            since=aware(since, zone),
-            until=aware(until, zone, last=True),
-            metadata=metadata,
-        )
-        seen = state.shown_messages.get(thread_id) or ShownMessages(frozenset(), "")
-        asked = replace(asked, timezone=zone_name(zone), exclude=seen.ids, exclude_in=thread_id)
-        result = yield from search_as_run(state, asked)
-        rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in seen.ids]
-        rows = [row for row in rows if not seen.question or words_in(row.message).strip() != seen.question]
-        more = " beyond the messages that you already see" if seen.ids else ""
-        return replace(result, rows=rows).as_text(zone_name(zone)) or f"Nothing was found{more}."
-
-    return _SEARCH, Search, make
+def _search(
+    core: Core,
+    options: RecallOptions,
+    ids: Ids,
+    _: Any,
+    query: str,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    metadata: Any = None,
+    timezone: str | None = None,
+) -> Plan[str]:
+    """Search; what the model sees in this thread, the question too, is left out."""
+    state, thread_id, ids = core.state, ids.thread_id, scoped_ids(ids, options.scope)
+    zone = state.zone(thread_id, ids.user_id, timezone)
+    asked = Query.of(
+        options,
+        query,
+        thread_id=ids.thread_id,
+        user_id=ids.user_id,
+        thread_filters=state.thread_filters,
+        since=aware(since, zone),
+        until=aware(until, zone, last=True),
+        metadata=metadata,
+    )
+    seen = state.shown_messages.get(thread_id) or ShownMessages(frozenset(), "")
+    asked = replace(asked, timezone=zone_name(zone), exclude=seen.ids, exclude_in=thread_id)
+    result = yield from search_as_run(state, asked)
+    rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in seen.ids]
+    rows = [row for row in rows if not seen.question or words_in(row.message).strip() != seen.question]
+    more = " beyond the messages that you already see" if seen.ids else ""
+    return replace(result, rows=rows).as_text(zone_name(zone)) or f"Nothing was found{more}."
 
 
 # ---------------------------------------------------------------------- the tools of working memory
@@ -282,7 +280,7 @@ class _Refused(Recent[Ids, str]):
     """The last text that was refused because it would take away most of a document."""
 
 
-def updating_tool(core: Core) -> Parts:
+def _updating_tool(core: Core) -> Parts:
     """Make the tool that changes working memory."""
     form = core.state.remembering.format
     about = f"Remember facts, or correct them. {update_rules(form)}"
@@ -322,7 +320,7 @@ def _update_json(
 
 
 def _without_padding(memory: dict[str, Any], clear: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Take out null and empty values, by which a model fills fields that it has nothing to say about: only `clear` deletes."""
+    """Take out null and empty values, by which a model fills fields: only `clear` deletes."""
     try:
         check_nesting(memory)
     except ValueError as error:
@@ -356,7 +354,7 @@ def _update_text(
 
 def _loses(lost: list[str]) -> errors.WorkingMemoryValidationError:
     lines = [*map(shorten, lost[:_MOST_LOST]), *([f"and {len(lost) - _MOST_LOST} more"] if lost[_MOST_LOST:] else [])]
-    remedy = "send only what is new by `edits`, or a text with all that still holds; if these lines are to go, send the same text again"
+    remedy = "send only what is new by `edits`, or all that still holds; if these are to go, send the same text again"
     reason = f"this text would take away more than half of working memory; {remedy}:"
     return refusal("\n    ".join([reason, *lines]), remedy)
 
@@ -396,41 +394,33 @@ def _changed(
     return "\n".join(filter(None, [described, remark(before.text)]))
 
 
-def reading_tool(core: Core) -> Parts:
-    """Make the tool that reads working memory."""
-
-    def make(ids: Ids, step: Any) -> Plan[str]:
-        state = yield from store.read_working_memory(core.state, ids.thread_id, ids.user_id)
-        core.state.shown_documents.note(ids.thread_id, state.key, state.text, step)
-        return "Working memory is empty." if state.is_empty else state.text
-
-    return "Read working memory, the facts that are kept between conversations.", NoArguments, make
+def _get(core: Core, ids: Ids, step: Any) -> Plan[str]:
+    state = yield from store.read_working_memory(core.state, ids.thread_id, ids.user_id)
+    core.state.shown_documents.note(ids.thread_id, state.key, state.text, step)
+    return "Working memory is empty." if state.is_empty else state.text
 
 
-def clearing_tool(core: Core) -> Parts:
-    """Make the tool that empties working memory."""
+def _clear(core: Core, ids: Ids, step: Any) -> Plan[str]:
+    state, memo = core.state, core.state.shown_documents
+    store.check_writable(state)
+    scope_key = yield from store.find_scope_key(state, ids.thread_id, ids.user_id)
 
-    def make(ids: Ids, step: Any) -> Plan[str]:
-        state, memo = core.state, core.state.shown_documents
-        store.check_writable(state)
-        scope_key = yield from store.find_scope_key(state, ids.thread_id, ids.user_id)
+    def empty(text: str) -> str:
+        return text if state.remembering.format.is_empty(text) else ""
 
-        def empty(text: str) -> str:
-            return text if state.remembering.format.is_empty(text) else ""
-
-        before, _ = yield from store.change_document(state, scope_key, empty, "clear")
-        if before.is_empty:
-            return "Working memory was already empty. Nothing was changed."
-        if step is not None and memo.text(ids.thread_id, before.key) is not None:
-            memo.note(ids.thread_id, before.key, "", step)
-        return "Working memory is empty now."
-
-    return "Delete everything in working memory. Call this only when the user asks for it.", NoArguments, make
+    before, _ = yield from store.change_document(state, scope_key, empty, "clear")
+    if before.is_empty:
+        return "Working memory was already empty. Nothing was changed."
+    if step is not None and memo.text(ids.thread_id, before.key) is not None:
+        memo.note(ids.thread_id, before.key, "", step)
+    return "Working memory is empty now."
 
 
+_GET = "Read working memory, the facts that are kept between conversations."
+_CLEAR = "Delete everything in working memory. Call this only when the user asks for it."
 MAKERS: dict[str, Callable[[Core], Parts]] = {
-    "update_working_memory": updating_tool,
-    "get_working_memory": reading_tool,
-    "clear_working_memory": clearing_tool,
-    "search_memory": searching_tool,
+    "update_working_memory": _updating_tool,
+    "get_working_memory": lambda core: (_GET, NoArguments, partial(_get, core)),
+    "clear_working_memory": lambda core: (_CLEAR, NoArguments, partial(_clear, core)),
+    "search_memory": lambda core: (_SEARCH, Search, partial(_search, core, core.state.recalling)),
 }

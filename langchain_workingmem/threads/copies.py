@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, compute, send
@@ -22,10 +20,9 @@ from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.history.read import made
 from langchain_workingmem.history.save import vector_names, write
-from langchain_workingmem.models import BackfillReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointTuple
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.models import StoredMessage, Thread
     from langchain_workingmem.options import RecallOptions
-
-Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]  # one, or by the metadata of the checkpoints
 
 BATCH = 200  # messages of one step
 STEP_BYTES = 4 * 2**20  # of one step; a larger message goes alone
@@ -240,7 +235,7 @@ def check_saver(saver: object, method: str) -> Plan[None]:
         yield Call(refuse, accept)
 
 
-def _each(saver: Any, take: Callable[[CheckpointTuple], None], config: Any, **options: Any) -> Plan[None]:
+def each_checkpoint(saver: Any, take: Callable[[CheckpointTuple], None], config: Any, **options: Any) -> Plan[None]:
     """Give each checkpoint of a listing to `take`."""
     alist = own_method(saver, "alist")
 
@@ -255,45 +250,10 @@ def _each(saver: Any, take: Callable[[CheckpointTuple], None], config: Any, **op
     yield Call(listed, alist and alisted)
 
 
-def backfill(
-    state: MemoryState,
-    saver: Any,
-    thread_ids: Iterable[str] | None,
-    user_id: Owner,
-    advance: Callable[[int, int], object],
-) -> Plan[BackfillReport]:
-    """Plan `Threads.backfill`, and tell how many threads are done. A thread that cannot be stored is left."""
-    yield from check_saver(saver, "list")
-    if not callable(user_id):
-        check_id(user_id, "user_id")
-    names = [*thread_ids] if thread_ids is not None else (yield from _threads_in(saver))
-    counts, left, writer = Counter[str](), dict[str, str](), Writer(state)
-    for number, name in enumerate(names):
-        advance(number, len(names))
-        found = Conversation(str(name))
-        try:
-            yield from _each(saver, found.add, {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
-            about = {**found.metadata, "thread_id": found.thread_id}
-            owner = user_id(about) if callable(user_id) and found.messages else user_id
-            if owner is None or not found.messages:
-                counts["skipped"] += 1
-                continue
-            new = yield from _store(writer, found, check_id(owner, "user_id"))
-        except (errors.RedisConnectionError, errors.RedisReplyError):
-            raise
-        except errors.WorkingMemError as error:
-            left[found.thread_id] = str(error)
-            continue
-        counts.update({"threads" if new else "known": 1, "messages": new})
-    advance(len(names), len(names))
-    writer.end()
-    return BackfillReport(left=left, **counts)
-
-
-def _threads_in(saver: Any) -> Plan[list[Any]]:
+def threads_in(saver: Any) -> Plan[list[Any]]:
     """Return the ids of the threads of all checkpoints, without those of subgraphs; the one that was used last first."""
     found: list[Any] = []
-    yield from _each(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST)
+    yield from each_checkpoint(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST)
     if len(found) >= MOST:
         raise errors.OptionError(
             f"the checkpointer has {MOST:,} checkpoints or more", remedy="pass thread_ids, in parts"
@@ -301,7 +261,7 @@ def _threads_in(saver: Any) -> Plan[list[Any]]:
     return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
 
 
-def _store(writer: Writer, found: Conversation, owner: str) -> Plan[int]:
+def store_conversation(writer: Writer, found: Conversation, owner: str) -> Plan[int]:
     """Store what the thread lacks, at its end; return how many messages. As `Writer.add`, and one round trip more."""
     id, ids = check_id(found.thread_id, "thread_id"), [check_id(one.id, "message id") for one in found.messages]
     keys, recall = writer.state.keys.of(id), writer.state.recall
@@ -314,17 +274,13 @@ def _store(writer: Writer, found: Conversation, owner: str) -> Plan[int]:
         remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
         raise errors.OptionError(seen, remedy=remedy)
     rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
-    older = list[Older]()
-    for start in range(0, len(rest), BATCH):
-        some = rest[start : start + BATCH]
-        for draft in (
-            yield from compute(partial(codec.drafts, some, recall, str, answers), codec.count_characters(some))
-        ):
-            draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
-            older.append(Older(draft))
+    make = partial(codec.drafts, rest, recall, str, answers)
+    ready = yield from compute(make, codec.count_characters(rest))
+    for draft in ready:
+        draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
     began = str(found.times[ids[0]])
     fields = {"created_at": began, "updated_at": began} if rest else None
-    return (yield from writer.add(id, owner, older, fields=fields)).messages
+    return (yield from writer.add(id, owner, map(Older, ready), fields=fields)).messages
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
-    """What was read of threads for a question, so that saving its turn needs no second look; with the id of the question.
+    """What was read of threads for a question, with its id, so that saving its turn needs no second look.
 
     The keys are thread and words, for callers who save new objects without ids.
     """

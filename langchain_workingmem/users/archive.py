@@ -32,7 +32,7 @@ from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads.api import read_thread, thread_fields
+from langchain_workingmem.threads import read_thread, thread_fields
 from langchain_workingmem.threads.copies import Older, Writer, name_thread, read_held
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
@@ -77,7 +77,7 @@ def export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
         with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
             yield from _export_thread(state, user_id, thread.id, give, vectors=vectors)
     if found:
-        yield from wing("files").exported(state, user_id, give)
+        yield from wing("files").export(state, user_id, give)
     yield Give([{"kind": END, "records": {**counts}}])
 
 
@@ -156,9 +156,14 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
     check_list(source, "records", "dicts, such as map(json.loads, file)")
     this = Import(state, Writer(state), "" if user_id is None else check_id(user_id, "user_id"))
     records = yield from this.read_all(source)
-    yield from this.check_owners()
+    asked = [("HGET", state.keys.of(id).thread, "user") for id in this.threads]
+    for id, owner in zip(this.threads, (yield from send(*asked)) if asked else [], strict=True):
+        if owner is not None and decode(owner) != this.owner:
+            refused = ThreadOwnershipError(id, this.owner)
+            refused.add_note(f"record {this.threads[id]} names it; nothing was imported")
+            raise refused
     if this.files:
-        yield from wing("files").record.check(this)
+        yield from wing("files").FileRecord.check(this)
     with suppress(*NO_VECTORS):  # messages can be embedded later
         yield from state.indexes.setup()
     for record in records:
@@ -177,7 +182,8 @@ class Import:
     ends: bool | None = False  # there is a last record; None: it has come
     number: int = 0  # of the record that was read last
     kinds: Counter[str] = field(default_factory=Counter)  # how many there are of each
-    thread: Any = None  # the record of the thread that the next ones belong to
+    thread: str | None = None  # the thread that the next records belong to
+    parts: list[Any] = field(default_factory=list)  # its records
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)  # by path: it is there, bytes of all revisions
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
@@ -227,24 +233,15 @@ class Import:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
             self.kinds[kind] += 1
-            model = KINDS[kind] or wing("files").record
+            model = KINDS[kind] or wing("files").FileRecord
             record = model.model_validate(dict(given), context=self)
-            named, above = getattr(record, "thread_id", None), self.thread and self.thread.id
+            named = getattr(record, "thread_id", None)
             if named is None:
                 return [record]
-            if named != above:
-                raise OptionError(f"thread_id is {named!r}, behind thread {above!r}", remedy=KEEP_ORDER)
-            self.thread.take(record)
+            if named != self.thread:
+                raise OptionError(f"thread_id is {named!r}, behind thread {self.thread!r}", remedy=KEEP_ORDER)
+            self.parts.append(record)
         return []
-
-    def check_owners(self) -> Plan[None]:
-        """Raise `ThreadOwnershipError` when a thread has another owner. One round trip, none without threads."""
-        calls = [("HGET", self.state.keys.of(name).thread, "user") for name in self.threads]
-        for name, owner in zip(self.threads, (yield from send(*calls)) if calls else [], strict=True):
-            if owner is not None and decode(owner) != self.owner:
-                error = ThreadOwnershipError(name, self.owner)
-                error.add_note(f"record {self.threads[name]} names it; nothing was imported")
-                raise error
 
 
 def _refusal(number: int, error: Any) -> OptionError:
@@ -291,31 +288,28 @@ class _Thread(Record):
     deleted: list[Id] = Field(default=[])  # ids of messages, which the thread does not take again
     dropped: Annotated[int, Field(ge=0)] = 0  # messages that an importer has left out
     _fields: dict[str, str]
-    _messages: list[Any] = []  # the records that follow
-    _others: list[Any] = []
+    _parts: list[Any]  # the records that follow
 
     def model_post_init(self, load: Import, /) -> None:
         self._fields = thread_fields(self.title, self.metadata)
-        load.thread = self
+        load.thread, load.parts = self.id, []
+        self._parts = load.parts
         load.threads.setdefault(self.id, load.number)
-
-    def take(self, record: Record) -> None:
-        """Add a record of this thread."""
-        (self._messages if isinstance(record, _Message) else self._others).append(record)
 
     def write(self, load: Import) -> Plan[None]:
         state, fields = load.state, self._fields
         made_title = fields.pop("title", None) if self.title_source else None
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         fields |= {name: str(one) for name, one in named.items()}
-        older = [one.older(state) for one in self._messages]
+        older = [one.older(state) for one in self._parts if isinstance(one, _Message)]
         done = yield from load.writer.add(self.id, load.owner, older, fields=fields, deleted=self.deleted)
         load.counts.update(threads=int(done.is_new), dropped=self.dropped)
         load.counts.update(messages=done.messages, skipped=len(older) - done.messages)
         if made_title and (seq := done.seqs.get(self.title_source or "")) is not None:
             yield from name_thread(state, self.id, load.owner, made_title, seq)
-        for record in self._others:
-            yield from record.write(load)
+        for record in self._parts:
+            if not isinstance(record, _Message):
+                yield from record.write(load)
 
 
 class _Vectors(Record):

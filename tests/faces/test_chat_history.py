@@ -49,10 +49,6 @@ def of(face: str, loop_runner: asyncio.Runner) -> Callable[[BaseChatMessageHisto
 # ---------------------------------------------------------------------- the contract
 
 
-def test_it_is_langchains_chat_history(plain: Memory) -> None:
-    assert isinstance(plain.chat_history("t"), BaseChatMessageHistory)
-
-
 def test_messages_come_back_in_order(plain: Memory, of: Callable[..., Face]) -> None:
     history = of(plain.chat_history("t"))
     history.add(HumanMessage("one"), AIMessage("two"))

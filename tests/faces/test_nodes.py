@@ -44,14 +44,6 @@ def test_the_model_sees_the_conversation_of_earlier_runs(
         ["one", "re: one", "two"],
         ["one", "re: one", "two", "re: two", "three"],
     ]
-
-
-def test_the_stored_thread_is_the_conversation(
-    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(plain, model, checkpointer=saver)
-    for text in ("one", "two", "three"):
-        invoke(graph, say(text), who())
     assert stored(plain) == ["one", "re: one", "two", "re: two", "three", "re: three"]
 
 

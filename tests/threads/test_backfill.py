@@ -18,10 +18,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions
 from langchain_workingmem.models import BackfillReport
-from langchain_workingmem.threads import copies
+from langchain_workingmem.threads import Threads, copies
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.plans import plan_of
 from tests.helpers.types import Make
 
 by_user = itemgetter("user_id")
@@ -156,7 +157,7 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = copies.backfill(memory._core.state, saver, None, by_user, lambda *_: None)
+        plan = plan_of(Threads.backfill, memory, saver, user_id=by_user, progress=False)
         is_over = ends_within(memory, plan, after)
         report = fill(memory, saver)
         assert report.left == {}

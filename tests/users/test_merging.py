@@ -9,10 +9,10 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import Memory, UserDeletedError, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import WorkingMemoryValidationError
-from langchain_workingmem.users.api import merge
+from langchain_workingmem.users import merge
 from tests.helpers.crashes import ends_within
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.threads import thread_of
@@ -121,6 +121,17 @@ def test_a_working_memory_that_may_not_be_stops_the_merge_before_it_begins(
     memory.history.append([HumanMessage("I go on")], thread_id=GUEST, user_id=GUEST)
     memory.working_memory.clear(user_id=GUEST)
     assert memory.users.merge(GUEST, into=USER).threads == 1
+
+
+def test_a_memory_without_working_memory_refuses_to_merge_one(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    make_memory(working_memory=WorkingMemoryOptions(template="")).working_memory.update("likes tea", user_id=GUEST)
+    memory = make_memory()
+    memory.threads.create(user_id=GUEST, thread_id="t")
+    before = everything(raw, prefix)
+    with pytest.raises(OptionError, match="working_memory"):
+        memory.users.merge(GUEST, into=USER)
+    assert everything(raw, prefix) == before
+    assert memory.users.merge("nobody", into=USER).working_memories == 0
 
 
 # ---------------------------------------------------------------------- interrupted

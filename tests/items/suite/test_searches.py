@@ -38,6 +38,7 @@ OPERATORS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "gte": ({"age": {"$gte": 3}}, {"dog", "cat", "car"}),
     "lt": ({"age": {"$lt": 3}}, {"odd"}),
     "lte": ({"age": {"$lte": 3}}, {"dog", "car", "odd"}),
+    "below infinity": ({"age": {"$lt": float("inf"), "$gt": float("-inf")}}, {"dog", "cat", "car", "odd"}),
     "a range": ({"age": {"$gt": -1, "$lt": 10}}, {"dog", "car"}),
     "with equality": ({"age": {"$gte": 3}, "kind": "pet"}, {"dog", "cat"}),
 }
