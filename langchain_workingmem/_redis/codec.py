@@ -257,7 +257,12 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
             if usage is not None:  # some providers leave numbers out
                 data["usage_metadata"] = {**usage, **{name: usage.get(name) or 0 for name in _COUNTS}}
             data = _filled(KINDS[message.type](**data).model_dump(warnings=False))  # LangChain checks what was changed
-            _leave_out(message, data)
+            for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):
+                if name == "artifact":
+                    del data[name]
+                else:
+                    data[name] = {key: one for key, one in data[name].items() if _is_json({key: one})}
+                _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
             for name in ("content", "artifact"):
                 _take_media(data.get(name), [name], media, paths)
         record = {"type": message.type, "kind": kind, **({"media": paths} if paths else {}), "data": data}
@@ -273,16 +278,6 @@ def _filled(data: dict[str, Any]) -> dict[str, Any]:
         for key, value in data.items()
         if key != "type" and value is not None and (key in _WHOLE or not isinstance(value, _BOXES) or value)
     }
-
-
-def _leave_out(message: BaseMessage, data: dict[str, Any]) -> None:
-    """Leave out what is not JSON of the fields that may hold any object."""
-    for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):
-        if name == "artifact":
-            del data[name]
-        else:
-            data[name] = {key: one for key, one in data[name].items() if _is_json({key: one})}
-        _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
 
 
 def _is_json(value: dict[Any, Any]) -> bool:
