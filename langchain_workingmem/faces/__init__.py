@@ -67,7 +67,7 @@ def within(limits: PerCall, turn: Turn) -> PerCall:
     if recall is not None and asked.get("top_k") is not None:  # a recall that is off is refused in `Turn.gather`
         at_least(asked["top_k"], 1, f"{_PATH}['recall']['top_k']", recall.top_k)
     if recall is not None and asked.get("scope") is not None:
-        one_of(asked["scope"], {"thread", recall.scope}, f"{_PATH}['recall']['scope']")
+        one_of(asked["scope"], sorted({"thread", recall.scope}), f"{_PATH}['recall']['scope']")
     return limits
 
 
