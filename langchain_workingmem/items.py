@@ -305,7 +305,7 @@ def search(state: StoreState, op: base.SearchOp) -> Plan[list[base.SearchItem]]:
 
     One round trip, more as `_nearest` and `_latest` say, and one more to renew the TTL of items found.
     """
-    wanted = Filter.of(op.filter)
+    wanted = Filter.of(op.filter, finite=False)  # LangGraph compares with infinity, too
     condition, is_decided = wanted.condition(labels_of)
     where, unsure = _all(_below(op.namespace_prefix), condition, _alive()), None if is_decided else wanted
     if op.limit == 0:

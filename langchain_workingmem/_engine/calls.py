@@ -383,8 +383,7 @@ def is_heard() -> bool:
 
 @cache  # as LangSmith reads the environment once
 def _is_asked() -> bool:
-    names = ("LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING", "LANGCHAIN_TRACING")
-    return any(map(os.environ.get, names))
+    return any(os.environ.get(f"{owner}_TRACING{more}") for owner in ("LANGSMITH", "LANGCHAIN") for more in ("", "_V2"))
 
 
 def _noted(plan: Plan[T]) -> Plan[T]:

@@ -16,14 +16,8 @@ from redis import exceptions as redis_errors
 from redis.asyncio.cluster import ClusterNode, PipelineCommand
 from redis.client import NEVER_DECODE
 
+from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, PAUSES
-from langchain_workingmem.errors import (
-    OptionError,
-    OutcomeUnknownError,
-    RedisConnectionError,
-    RedisReplyError,
-    code_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -39,15 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SCHEMES = ("redis://", "rediss://", "unix://")
-_NOT_READ = "percent-encode the characters / # ? @ : in user and password, and check its options"
-_SENTINEL = (
-    "pass client=redis.sentinel.Sentinel([(host, 26379)], ...).master_for(service), and async_client= of "
-    "redis.asyncio.sentinel"
-)
-# RESP3 replies of Search are nested maps and take 40 % longer to read than the lists of RESP2 (200 candidates: 957 against
-# 681 us with hiredis). A `protocol` in the URL wins; a borrowed client may use either.
-_PROTOCOL = 2
-_CONNECTIONS = 64
 
 
 def check_url(url: str) -> str:
@@ -58,12 +43,14 @@ def check_url(url: str) -> str:
     """
     if not isinstance(url, str):
         remedy = "pass a str, or a client as client=... or async_client=..."
-        raise OptionError(f"redis_url is of type {type(url).__name__}", remedy=remedy)
+        raise errors.OptionError(f"redis_url is of type {type(url).__name__}", remedy=remedy)
     if not url.startswith(_SCHEMES):
         scheme = re.match(r"([a-z][a-z+.-]{0,20})://", url, re.IGNORECASE)
         seen = repr(scheme[1]) if scheme else "none"
-        remedy = _SENTINEL if seen == "'redis+sentinel'" else f"use one of {', '.join(_SCHEMES)}"
-        raise OptionError(f"redis_url has the scheme {seen}", remedy=remedy)
+        remedy = f"use one of {', '.join(_SCHEMES)}"
+        if seen == "'redis+sentinel'":
+            remedy = "pass client=redis.sentinel.Sentinel([(host, 26379)], ...).master_for(service), and async_client= likewise"
+        raise errors.OptionError(f"redis_url has the scheme {seen}", remedy=remedy)
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
@@ -75,30 +62,26 @@ def check_url(url: str) -> str:
     except (ValueError, TypeError, AttributeError, redis_errors.RedisError):
         is_cut = True
     if is_cut:
-        raise OptionError("redis_url cannot be read", remedy=_NOT_READ)
+        remedy = "percent-encode the characters / # ? @ : in user and password, and check its options"
+        raise errors.OptionError("redis_url cannot be read", remedy=remedy)
     return url
 
 
-def sync_client_of(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
-    """Make a client, which connects at its first command. It repeats nothing: plans repeat what is safe."""
-    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_options(timeout, connect)))
+def client_of(library: Any, url: str, timeout: timedelta, connect: timedelta) -> Any:
+    """Make a client of `redis`, or of `redis.asyncio` for the running event loop, which connects at its first command.
 
-
-def async_client_of(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
-    """Make a client for the running event loop, as `sync_client_of` does."""
-    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **_options(timeout, connect))
-    return redis.asyncio.Redis.from_pool(pool)
-
-
-def _options(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
-    """Return the options that apply unless the URL sets them."""
-    return {
-        "max_connections": _CONNECTIONS,
-        "timeout": timeout.total_seconds(),  # of a caller for a free connection
-        "protocol": _PROTOCOL,
-        "socket_timeout": timeout.total_seconds(),
-        "socket_connect_timeout": min(connect, timeout).total_seconds(),
-    }
+    It repeats nothing: plans repeat what is safe. The URL may set other options.
+    """
+    pool = library.BlockingConnectionPool.from_url(
+        url,
+        max_connections=64,
+        timeout=timeout.total_seconds(),  # of a caller for a free connection
+        # RESP3 replies of Search are nested maps, and take 40 % longer to read (200 candidates: 957 against 681 us)
+        protocol=2,
+        socket_timeout=timeout.total_seconds(),
+        socket_connect_timeout=min(connect, timeout).total_seconds(),
+    )
+    return library.Redis.from_pool(pool)
 
 
 # ---------------------------------------------------------------------- errors: with remedies, and without passwords
@@ -137,7 +120,7 @@ _COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
 _POOL_EMPTY = "No connection available"  # the message of redis-py's blocking pool
 
 
-def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> RedisReplyError:
+def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> errors.RedisReplyError:
     """Return what Redis refused, as a reply with a remedy; raise every other error.
 
     An error on a client of our `own` allows repeats; the owner of a borrowed client configures its repeats. `unsure`: the
@@ -146,11 +129,11 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> Red
     text, cause = _safe_text(error), _safe_cause(error)
     if isinstance(error, _LOGIN):
         remedy = "check the user and password in the URL"
-        raise RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
+        raise errors.RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
     if isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
         seen = "every connection to Redis was in use, so nothing was sent"
         remedy = "allow more with max_connections=... (in the URL, or of your client), or wait longer with Memory(timeout=...)"
-        raise RedisConnectionError(seen, remedy=remedy, timed_out=True) from cause
+        raise errors.RedisConnectionError(seen, remedy=remedy, timed_out=True) from cause
     if isinstance(error, _LOST):
         # one timeout may come from a dead connection; after a second one the caller has waited long enough
         timed_out = any(isinstance(one, redis_errors.TimeoutError) for one in (error, error.__cause__))
@@ -158,18 +141,18 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> Red
         if unsure and not isinstance(error, redis_errors.BusyLoadingError | redis_errors.ClusterDownError):
             seen = f"Redis did not reply before the connection was lost ({text})"
             remedy = "the call may have taken effect, so look before you repeat it"
-            raise OutcomeUnknownError(seen, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
+            raise errors.OutcomeUnknownError(seen, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
         remedy = _OWN if own else _BORROWED
         seen = f"Redis cannot be reached ({text})"
-        raise RedisConnectionError(seen, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
+        raise errors.RedisConnectionError(seen, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
     if not isinstance(error, redis_errors.ResponseError):
         seen = f"the Redis client failed ({type(error).__name__}: {text})"
-        raise RedisConnectionError(seen, remedy="see the cause in the traceback") from cause
+        raise errors.RedisConnectionError(seen, remedy="see the cause in the traceback") from cause
     if known := _CODES.get(type(error)):
         text = f"{known} {text}"
-    code = code_of(text)
+    code = errors.code_of(text)
     is_search = code == "OOM" and not text.startswith(code)  # with search-on-oom fail
-    return RedisReplyError(text, remedy=ANSWER_WHEN_FULL if is_search else _REMEDIES.get(code))
+    return errors.RedisReplyError(text, remedy=ANSWER_WHEN_FULL if is_search else _REMEDIES.get(code))
 
 
 def lost(error: Exception) -> Exception:
@@ -237,19 +220,19 @@ async def perform(client: Any, effect: Send) -> Any:
         raise refused(lost(error), unsure=effect.at_most_once) from None
 
 
-async def _everywhere(client: Any, effect: Send) -> dict[str, list[Any] | RedisConnectionError]:
+async def _everywhere(client: Any, effect: Send) -> dict[str, list[Any] | errors.RedisConnectionError]:
     """Ask every master that a cluster has now; another client is one of the name "". Raise if none has answered."""
     names = [""]
     if hasattr(client, "nodes_manager"):
         await _done(client.nodes_manager.initialize())  # replicas may have taken over, and nodes have joined
         names = [node.name for node in client.get_primaries()]
-    found: dict[str, list[Any] | RedisConnectionError] = {}
+    found: dict[str, list[Any] | errors.RedisConnectionError] = {}
     for name in names:
         try:
             found[name] = await perform(client, replace(effect, node=name))
-        except RedisConnectionError as error:
+        except errors.RedisConnectionError as error:
             found[name] = error
-    failures = [one for one in found.values() if isinstance(one, RedisConnectionError)]
+    failures = [one for one in found.values() if isinstance(one, errors.RedisConnectionError)]
     if failures and len(failures) == len(found):
         raise failures[0]
     return found
@@ -259,7 +242,7 @@ def _node(client: Any, name: str) -> Any:
     """Return what sends commands to one master of a cluster."""
     node = client.get_node(node_name=name)
     if node is None:
-        raise RedisConnectionError(f"{name} has left the cluster meanwhile", remedy="call again")
+        raise errors.RedisConnectionError(f"{name} has left the cluster meanwhile", remedy="call again")
     return client.get_redis_connection(node) if hasattr(client, "get_redis_connection") else node
 
 
@@ -339,7 +322,7 @@ async def _search(client: Any, effect: Send) -> list[Any]:
 def _whole(before: Any, searched: list[Any], after: Any) -> list[Any]:
     """Return the answers of a coordinator; raise if it did not search all slots."""
     for view in (before, after):
-        if isinstance(view, RedisReplyError):
+        if isinstance(view, errors.RedisReplyError):
             if _VIEW.lower() not in str(view).lower() or "unknown command" not in str(view):
                 return [view] * len(searched)  # without the right to ask, no answer is known to be whole
             continue  # a server without that command
@@ -348,7 +331,7 @@ def _whole(before: Any, searched: list[Any], after: Any) -> list[Any]:
             seen = f"a search would lack data: it reaches {slots:,} of {_SLOTS:,} slots of the cluster"
             raise redis_errors.ConnectionError(seen)
     for reply in searched:
-        if isinstance(reply, RedisReplyError) and reply.code == "NOSHARD":
+        if isinstance(reply, errors.RedisReplyError) and reply.code == "NOSHARD":
             raise redis_errors.ConnectionError(str(reply))
     return searched
 

@@ -18,12 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from langchain_workingmem.errors import (
-    OutcomeUnknownError,
-    RedisCapabilityError,
-    RedisConnectionError,
-    RedisReplyError,
-)
+from langchain_workingmem import errors
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -130,13 +125,13 @@ def send(
         try:
             replies = cast("list[Any]", (yield effect))
             break
-        except RedisConnectionError as error:
-            if failures >= min(error.repeats, len(PAUSES)) or isinstance(error, OutcomeUnknownError):
+        except errors.RedisConnectionError as error:
+            if failures >= min(error.repeats, len(PAUSES)) or isinstance(error, errors.OutcomeUnknownError):
                 raise
         yield Sleep(PAUSES[failures])
         failures += 1
     for reply in replies:
-        if reply.__class__ is RedisReplyError or (reply.__class__ is dict and b"warning" in reply):
+        if reply.__class__ is errors.RedisReplyError or (reply.__class__ is dict and b"warning" in reply):
             return (yield from _mended(effect, replies, refusals))
     return replies
 
@@ -146,7 +141,7 @@ def attempt(*commands: Command, in_order: bool = False) -> Plan[list[Any]]:
     return send(*commands, in_order=in_order, refusals=True)
 
 
-def everywhere(*commands: Command) -> Plan[Mapping[str, list[Any] | RedisConnectionError]]:
+def everywhere(*commands: Command) -> Plan[Mapping[str, list[Any] | errors.RedisConnectionError]]:
     """Send commands to every master, as `Send` says, and again if none answers."""
     return cast("Plan[Any]", send(*commands, node="*"))
 
@@ -176,7 +171,9 @@ def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[l
 def _mended(effect: Send, replies: list[Any], refusals: bool) -> Plan[list[Any]]:  # noqa: FBT001 - as `send` has it
     """Return all replies of a `Send`, after its forgotten scripts were sent as source; what lacks data becomes a refusal."""
     commands = list(effect.commands)
-    undone = [at for at, one in enumerate(replies) if isinstance(one, RedisReplyError) and one.code == "NOSCRIPT"]
+    undone = [
+        at for at, one in enumerate(replies) if isinstance(one, errors.RedisReplyError) and one.code == "NOSCRIPT"
+    ]
     if undone:
         for at in undone:
             commands[at] = ("EVAL", SCRIPT_SOURCES[commands[at][1]], *commands[at][2:])
@@ -190,14 +187,14 @@ def _mended(effect: Send, replies: list[Any], refusals: bool) -> Plan[list[Any]]
     for at, reply in enumerate(replies):
         if isinstance(reply, dict) and commands[at][0] in {"FT.SEARCH", "FT.AGGREGATE"}:
             replies[at] = _incomplete(commands[at][1], reply.get(b"warning") or ()) or reply
-        elif isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
-            raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
-        if isinstance(replies[at], RedisReplyError) and not refusals:
+        elif isinstance(reply, errors.RedisReplyError) and reply.code == "NOSEARCH":
+            raise errors.RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
+        if isinstance(replies[at], errors.RedisReplyError) and not refusals:
             raise replies[at]
     return replies
 
 
-def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:
+def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> errors.RedisReplyError | None:
     """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole."""
     # A cluster may send one warning without a list, or the same from each shard. Search 8.10 also warns of a limit that it did
     # not reach.
@@ -207,13 +204,13 @@ def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> RedisReplyE
         return None
     seen = "; ".join(texts)
     if any("memory" in text and "partial data" not in text for text in texts):
-        return RedisReplyError(f"OOM {seen}", remedy=ANSWER_WHEN_FULL)
+        return errors.RedisReplyError(f"OOM {seen}", remedy=ANSWER_WHEN_FULL)
     remedy = "search again; if this stays, the log of Redis may say why"
     if "partial data" in seen:
         remedy = f"raise maxmemory, then FT.DROPINDEX {index} and setup(): documents stay, and are indexed again"
     elif "timeout" in seen.lower():  # of the server: searches set none
         remedy = "search in one thread instead of all, or set search-workers above 0, which lifts it"
-    return RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
+    return errors.RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
 
 
 # ---------------------------------------------------------------------- around plans

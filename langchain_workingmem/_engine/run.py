@@ -13,9 +13,9 @@ from functools import partial
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_workingmem._engine import clients
-from langchain_workingmem._engine.calls import in_thread
-from langchain_workingmem._engine.clients import at_once, perform
+import redis.asyncio
+
+from langchain_workingmem._engine.clients import at_once, check_url, client_of, perform
 from langchain_workingmem._engine.exchange import aexchange, exchange
 from langchain_workingmem._engine.plan import Call, Send, Sleep, with_each
 from langchain_workingmem.checks import check_time
@@ -190,7 +190,7 @@ class Runner:
 
     async def asettled(self) -> None:
         """Async twin of `settled`; it does not hold up the event loop."""
-        await asyncio.wrap_future(in_thread(self.settled))
+        await asyncio.to_thread(self.settled)
 
     def close(self) -> None:
         """Wait for background plans, and close the client that was made here; later calls raise."""
@@ -319,7 +319,7 @@ class AsyncRunner:
         await self.settled()
         if (entry := self._own.pop(asyncio.get_running_loop(), None)) is not None:
             await entry[1].aclose()
-        await asyncio.wrap_future(in_thread(then))
+        await asyncio.to_thread(then)
 
 
 # ---------------------------------------------------------------------- both
@@ -341,19 +341,17 @@ def runners(
             "redis_url, timeout or connect_timeout beside client or async_client",
             remedy="pass one or the other, a client has its own timeouts",
         )
-    if redis_url is None:
-        redis_url = os.environ.get("REDIS_URL") or DEFAULT_URL
-    url = None if given else clients.check_url(redis_url)
-
-    def connect(make: Callable[[str, timedelta, timedelta], T], calls: str, missing: str) -> T:
-        if url is None:
-            remedy = f"pass {missing}=... as well, or a redis_url instead of clients"
-            raise OptionError(f"no client for {calls} calls", remedy=remedy)
-        return make(url, timeout, connect_timeout)
+    url = None if given else check_url((os.environ.get("REDIS_URL") or DEFAULT_URL) if redis_url is None else redis_url)
 
     # not partial, whose repr shows the URL with its password
+    def connect(library: Any, missing: str) -> Any:
+        if url is None:
+            remedy = f"pass {missing}=... as well, or a redis_url instead of clients"
+            raise OptionError(f"no {missing} for these calls", remedy=remedy)
+        return client_of(library, url, timeout, connect_timeout)
+
     link = Link()
     return (
-        Runner(lambda: connect(clients.sync_client_of, "sync", "client"), client, link),
-        AsyncRunner(lambda: connect(clients.async_client_of, "async", "async_client"), async_client, link),
+        Runner(lambda: connect(redis, "client"), client, link),
+        AsyncRunner(lambda: connect(redis.asyncio, "async_client"), async_client, link),
     )

@@ -5,20 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Plan, attempt, everywhere, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, search_version
 from langchain_workingmem._redis.indexes import LAYOUT, compare_layout
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._redis.queries import is_stale, rows_of, sorted_search
-from langchain_workingmem.errors import (
-    EmbeddingError,
-    EmbeddingSizeError,
-    OptionError,
-    RedisCapabilityError,
-    RedisConnectionError,
-    RedisReplyError,
-    WorkingMemError,
-)
 from langchain_workingmem.models import Diagnosis, Finding, StoredMessage
 
 if TYPE_CHECKING:
@@ -38,19 +30,19 @@ def diagnose(state: MemoryState) -> Plan[Diagnosis]:
         for check, look in checks.items():
             try:
                 findings += yield from look(state)
-            except RedisReplyError as error:
+            except errors.RedisReplyError as error:
                 findings.append(_found(check, "unknown", error))
-    except (RedisConnectionError, OptionError) as error:  # nothing else can be looked at
+    except (errors.RedisConnectionError, errors.OptionError) as error:  # nothing else can be looked at
         findings.append(_found("connection" if isinstance(error, ConnectionError) else check, "error", error))
-    except RedisCapabilityError:
+    except errors.RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
     return Diagnosis(findings=findings)
 
 
-def _found(check: str, level: Level, seen: str | WorkingMemError, remedy: str | None = None) -> Finding:
+def _found(check: str, level: Level, seen: str | errors.WorkingMemError, remedy: str | None = None) -> Finding:
     """Make a finding; an error brings its remedy along."""
-    if isinstance(seen, WorkingMemError):
+    if isinstance(seen, errors.WorkingMemError):
         remedy = remedy or seen.remedy or "the log of the server may say why"
         seen = str(seen).removesuffix(f": {seen.remedy}")
     return Finding(check=check, level=level, message=seen, remedy=remedy)
@@ -77,12 +69,12 @@ def _servers(_: MemoryState) -> Plan[list[Finding]]:
     findings: list[Finding] = []
     for node, replies in (yield from everywhere(("HELLO",), ("INFO",))).items():
         where = f"{node}: " if node else ""
-        if isinstance(replies, RedisConnectionError):
+        if isinstance(replies, errors.RedisConnectionError):
             remedy = "start it, or give it a replica that takes over: until then no search is answered"
             findings.append(_found("server", "error", f"{where}{replies}", remedy))
             continue
         hello, info = replies
-        if isinstance(hello, RedisReplyError):
+        if isinstance(hello, errors.RedisReplyError):
             findings.append(_found("server", "unknown", hello))
         else:
             about = as_dict(hello)
@@ -92,7 +84,7 @@ def _servers(_: MemoryState) -> Plan[list[Finding]]:
             if (search := search_version(hello)) is not None:  # a hosted server may hide it
                 number = f"{search // 10_000}.{search // 100 % 100}.{search % 100}"
                 findings.append(_found("search", "ok", f"{where}Search {number}"))
-        if isinstance(info, RedisReplyError):
+        if isinstance(info, errors.RedisReplyError):
             findings.append(_found("memory", "unknown", info, "grant +info, which only reads"))
             continue
         policy, used, most = (info.get(key, 0) for key in ("maxmemory_policy", "used_memory", "maxmemory"))
@@ -140,14 +132,14 @@ def _indexes(state: MemoryState) -> Plan[list[Finding]]:
         if settings["model"] != state.model:
             seen = f"the vectors were made by {settings['model']}, the model is now {state.model}"
             model = _found("model", "warning", seen, _REINDEX)
-    except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
+    except (errors.EmbeddingError, errors.EmbeddingSizeError, errors.OptionError) as error:
         model = _found("model", "error", error)
     return [threads, vectors, model]
 
 
 def _index(check: str, name: str) -> Plan[Finding]:
     (reply,) = yield from attempt(("FT.INFO", name))
-    if isinstance(reply, RedisReplyError):
+    if isinstance(reply, errors.RedisReplyError):
         if not is_stale(reply):
             return _found(check, "unknown", reply)
         return _found(check, "error", f"there is no index {name!r}", "run memory.setup() as a user that may create it")
@@ -166,7 +158,7 @@ def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
     (stored,) = yield from send(("GET", state.keys.vectors_settings))
     newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST)
     (reply,) = yield from attempt(newest)
-    if isinstance(reply, RedisReplyError):
+    if isinstance(reply, errors.RedisReplyError):
         return [] if is_stale(reply) else [_found("threads", "unknown", reply)]  # a missing index was said
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
     seen, damaged = list[Facts](), list[Finding]()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import operator
 from collections.abc import Mapping
 from contextlib import suppress
@@ -52,8 +51,6 @@ _OPERATORS: dict[str, tuple[Any, str]] = {
     "$not": (dict, "use operators, such as {'$gt': 3}"),
 }
 _MISSING: Any = object()
-_writer = json.JSONEncoder(default=dict)
-_INFINITY = {"Infinity": math.inf, "-Infinity": -math.inf}  # LangGraph compares with it; NaN equals nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +61,18 @@ class Filter:
     work: int = 0  # that the test of one document is, in characters, as `compute` counts it
 
     @classmethod
-    def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter") -> Self:
+    def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter", *, finite: bool = True) -> Self:
         """Check a filter; `OptionError` for an unknown operator, a wrong operand, what is not JSON, and beyond `MOST`."""
-        text = ""
+        text, writer = "", json.JSONEncoder(allow_nan=not finite, default=dict)
         try:
-            for part in _writer.iterencode({} if wanted is None else wanted):
+            for part in writer.iterencode({} if wanted is None else wanted):
                 text += part
                 if len(text) > MOST:
                     seen = f"{name} has more than {MOST:,} characters as JSON"
                     raise OptionError(seen, remedy="name fewer values, or use several calls")
             check_nesting(wanted)
-            copy = json.loads(text, parse_constant=_INFINITY.__getitem__)
-        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            copy = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
             if isinstance(error, OptionError):
                 raise
             raise OptionError(f"{name} is not JSON ({error})", remedy=_JSON) from None

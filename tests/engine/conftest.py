@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from redis.asyncio.cluster import ClusterNode
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis, socket_of
@@ -79,6 +79,8 @@ def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Callable[..., di
             await asyncio.sleep(0.1)  # redis-py closes nodes that it has replaced in tasks of its own
             if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
                 await asyncio.wait(tasks, timeout=5)
+            for node in [one for one in gc.get_objects() if isinstance(one, ClusterNode)]:
+                await node.disconnect()  # others that it replaced it leaves open
 
         closing.append(lambda: loop_runner.run(close()))
         return {"async_client": client}
@@ -86,9 +88,6 @@ def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Callable[..., di
     yield make
     for end in closing:
         end()
-    with warnings.catch_warnings():  # redis-py leaves nodes open that it replaced while it learned a cluster's slots
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture

@@ -32,12 +32,12 @@ def few(server: EmbeddedRedis) -> str:
 
 
 def sync_runner(url: str) -> Runner:
-    return Runner(lambda: clients.sync_client_of(url, PATIENT, PATIENT))
+    return Runner(lambda: clients.client_of(redis, url, PATIENT, PATIENT))
 
 
 @asynccontextmanager
 async def running(url: str, patience: timedelta = PATIENT) -> AsyncIterator[AsyncRunner]:
-    runner = AsyncRunner(lambda: clients.async_client_of(url, patience, PATIENT))
+    runner = AsyncRunner(lambda: clients.client_of(redis.asyncio, url, patience, PATIENT))
     try:
         yield runner
     finally:

@@ -91,7 +91,7 @@ def get(runner: Runner, *keys: str) -> list[Any]:
 def test_nobody_reads_the_replies_to_a_call_that_was_interrupted(url: str, first: bool) -> None:
     at, wrong = 0, {}
     while True:
-        runner = Runner(lambda: clients.sync_client_of(url, SECOND, SECOND))
+        runner = Runner(lambda: clients.client_of(redis, url, SECOND, SECOND))
         client = runner.client
         if not first:
             get(runner, "warm")
