@@ -26,9 +26,9 @@ from langchain_workingmem.options import (
     thread_filter_keys,
 )
 from langchain_workingmem.recall import Recall
-from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.threads import Threads
 from langchain_workingmem.turn import Turn
-from langchain_workingmem.users.api import Users
+from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 WINGS.update(
-    files="langchain_workingmem.files.hooks",
+    files="langchain_workingmem.files.archive",
     keeping="langchain_workingmem.keeping",
     observations="langchain_workingmem.observations.wing",
 )

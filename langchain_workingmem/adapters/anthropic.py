@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
 
-from langchain_workingmem.adapters.claude import CommandError, clear, run_command
-from langchain_workingmem.adapters.owners import OfOwner
-from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.adapters import OfOwner
+from langchain_workingmem.adapters.claude import DELETE, ROOT, CommandError, run_command
+from langchain_workingmem.errors import FileMissingError, WorkingMemError
 from langchain_workingmem.faces.tools import for_model
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class _OnFiles(OfOwner):
         except WorkingMemError as error:  # the SDK shows a model the `repr` of any other error
             raise ToolError(for_model(error, "the memory tool")) from error
 
+    def _clear(self) -> Plan[str]:
+        with suppress(FileMissingError):
+            yield from DELETE(self.files, ROOT, user_id=self.writer, by=self._by)
+        return "All memory cleared"
+
 
 class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
     """Claude's memory tool (`memory_20250818`) on `memory.files`, below `/memories`; `AsyncMemoryTool` for an async client."""
@@ -49,7 +55,7 @@ class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
 
     def clear_all_memory(self) -> str:
         """Delete all files below `/memories`; their revisions stay."""
-        return self._core.run(clear(self.files, self.writer, self._by))
+        return self._core.run(self._clear())
 
 
 class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
@@ -67,4 +73,4 @@ class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
 
     async def clear_all_memory(self) -> str:
         """Delete all files below `/memories`; their revisions stay."""
-        return await self._core.arun(clear(self.files, self.writer, self._by))
+        return await self._core.arun(self._clear())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan
 
 ROOT = "/memories"
-MOST_LINES = 999_999
 _NO_LINE = 2**31
 _WIDTH = 6  # of a line number
 _NEEDS = {
@@ -34,7 +32,7 @@ _NEEDS = {
 }
 _EXISTS, _IS_DIRECTORY = "exists", "is a directory"  # what may be wrong with a path
 _READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.edit)
-_INSERT, _DELETE, _RENAME = plan_of(Files.insert), plan_of(Files.delete), plan_of(Files.rename)
+_INSERT, DELETE, _RENAME = plan_of(Files.insert), plan_of(Files.delete), plan_of(Files.rename)
 
 
 class CommandError(ToolException):
@@ -58,21 +56,12 @@ def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, 
         hint = "" if name in ("delete", "rename") else ". Please provide a valid path."
         raise CommandError(f"The path {path} does not exist{hint}") from error
     except FilePathError as error:
-        taken = {
-            "create": f"File {path} already exists",
-            "rename": f"The destination {command.get('new_path')} already exists",
-        }
+        to = command.get("new_path")
+        taken = {"create": f"File {path} already exists", "rename": f"The destination {to} already exists"}
         is_taken = error.problem in (_EXISTS, _IS_DIRECTORY)
         told = taken.get(name, f"The path {path} is not a file.") if is_taken else for_model(error, name)
         raise CommandError(told) from error
     return told
-
-
-def clear(files: Files, owner: str, by: str | None) -> Plan[str]:
-    """Delete all memory files; their revisions stay."""
-    with suppress(FileMissingError):
-        yield from _DELETE(files, ROOT, user_id=owner, by=by)
-    return "All memory cleared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +81,6 @@ class _Commands:
             if error.problem != _IS_DIRECTORY:
                 raise
             return (yield from self._directory(path, found))
-        if len(lines) > MOST_LINES:
-            raise CommandError(f"File {path} exceeds maximum line limit of {MOST_LINES:,} lines.")
         first, last = 1, -1
         match command.get("view_range"):
             case [begin, end] if type(begin) is type(end) is int:
@@ -103,9 +90,8 @@ class _Commands:
 
     def _directory(self, path: str, found: str) -> Plan[str]:
         inside = yield from find(Tree.of(self.files._core, self.owner), found, None)
-        sizes: defaultdict[tuple[str, ...], int] = defaultdict(
-            int
-        )  # of what is shown, by the names of its path; () is the whole
+        # of what is shown, by the names of its path; () is the whole
+        sizes: defaultdict[tuple[str, ...], int] = defaultdict(int)
         for one in inside:
             names = one.path[len(found) + 1 :].split("/")
             if any(name.startswith(".") for name in names):
@@ -125,9 +111,6 @@ class _Commands:
 
     def str_replace(self, command: Mapping[str, Any]) -> Plan[str]:
         path, old, new = _below_root(command["path"]), command["old_str"], command.get("new_str") or ""
-        if not old or old == new:
-            problem = "`old_str` and `new_str` are the same" if old else "`old_str` is empty"
-            raise CommandError(f"No replacement was performed, {problem}.")
         try:
             made = yield from _EDIT(self.files, path, old, new, user_id=self.owner, by=self.by)
         except FileEditError as error:
@@ -152,15 +135,14 @@ class _Commands:
         except FileEditError as error:
             if not error.lines:
                 raise
-            raise CommandError(
-                f"Invalid `insert_line` parameter: {line}. It should be within the range [0, {error.lines[0]}]."
-            ) from error
+            problem = f"{line}. It should be within the range [0, {error.lines[0]}]."
+            raise CommandError(f"Invalid `insert_line` parameter: {problem}") from error
         return f"The file {command['path']} has been edited."
 
     def delete(self, command: Mapping[str, Any]) -> Plan[str]:
         if (path := _checked(command["path"])) == ROOT:
             raise CommandError(f"Cannot delete the {ROOT} directory itself")
-        yield from _DELETE(self.files, path, user_id=self.owner, by=self.by)
+        yield from DELETE(self.files, path, user_id=self.owner, by=self.by)
         return f"Successfully deleted {command['path']}"
 
     def rename(self, command: Mapping[str, Any]) -> Plan[str]:

@@ -8,8 +8,8 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import SystemMessage
 from pydantic import BaseModel, Field
 
+from langchain_workingmem.adapters import OfOwner
 from langchain_workingmem.adapters.claude import run_command
-from langchain_workingmem.adapters.owners import OfOwner
 from langchain_workingmem.faces.tools import as_tool
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from deepagents.backends.protocol import (
 from deepagents.backends.utils import slice_read_response
 
 from langchain_workingmem._redis.state import operation, plan_of, twin
-from langchain_workingmem.adapters.owners import OfOwner
+from langchain_workingmem.adapters import OfOwner
 from langchain_workingmem.errors import (
     OF_FILES,
     FileMissingError,
@@ -132,10 +132,8 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(EditResult, "Error: ")
     def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> Plan[EditResult]:  # noqa: FBT001, FBT002 - as the protocol has it
         """Replace a text in the newest revision, on the server."""
-        owner: Any = {"user_id": self.writer, "by": self._by}
-        made = yield from _EDIT(
-            self.files, _absolute(file_path), old_string, new_string, replace_all=replace_all, **owner
-        )
+        how: Any = {"user_id": self.writer, "by": self._by, "replace_all": replace_all}
+        made = yield from _EDIT(self.files, _absolute(file_path), old_string, new_string, **how)
         return EditResult(path=file_path, occurrences=made.occurrences)
 
     aedit = twin(edit)
@@ -155,9 +153,8 @@ class FilesBackend(OfOwner, BackendProtocol):
         self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
     ) -> Plan[GrepResult]:
         """Find the lines that hold a text as it is."""
-        most = MOST if max_count is None else max_count
-        root = _directory(path)
-        if not pattern or root is None:
+        most, root = MOST if max_count is None else max_count, check_directory(_absolute(path))
+        if not pattern:
             return GrepResult(matches=[])
         matches = pattern_of(glob, root) if glob else None
         found = yield from grep(Tree.of(self._core, self.owner), pattern, root, matches, most + 1)
@@ -170,8 +167,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(GlobResult)
     def glob(self, pattern: str, path: str | None = None) -> Plan[GlobResult]:
         """Find files by a pattern of their paths, the last changed first."""
-        if (root := _directory(path)) is None:
-            return GlobResult(matches=[])
+        root = check_directory(_absolute(path))
         found = yield from find(Tree.of(self._core, self.owner), root, pattern_of(pattern, root))
         newest = sorted(found, key=lambda one: one.updated_at, reverse=True)
         return GlobResult(matches=[_info(one) for one in newest])
@@ -219,9 +215,8 @@ class FilesBackend(OfOwner, BackendProtocol):
 
 
 def _info(one: Info) -> FileInfo:
-    if one.is_dir:
-        return {"path": f"{one.path}/", "is_dir": True, "size": 0, "modified_at": ""}
-    return {"path": one.path, "is_dir": False, "size": one.size, "modified_at": one.updated_at.isoformat()}
+    path, changed = (f"{one.path}/", "") if one.is_dir else (one.path, one.updated_at.isoformat())
+    return {"path": path, "is_dir": one.is_dir, "size": one.size, "modified_at": changed}
 
 
 def _data(file: File) -> FileData:
@@ -241,11 +236,3 @@ def _code(error: FilePathError) -> str:
 def _absolute(path: str | None) -> str:
     """Return a path from the root on: deepagents' own backends take "notes.md", too."""
     return path if path and path.startswith("/") else f"/{path or ''}"
-
-
-def _directory(path: str | None) -> str | None:
-    """Return the directory to look in; None for what can be none, where nothing is found."""
-    try:
-        return check_directory(_absolute(path))
-    except FilePathError:
-        return None

@@ -1,6 +1,5 @@
-"""Files of a user, a team or an agent: one tree each, whose edits are never lost. Importing this room registers its hooks."""
+"""Files of a user, a team or an agent: one tree each, whose edits are never lost."""
 
-from langchain_workingmem.files import hooks as hooks
 from langchain_workingmem.files.api import Files
 from langchain_workingmem.files.operations import Tree, check_by, find, grep
 from langchain_workingmem.files.paths import check_directory, pattern_of

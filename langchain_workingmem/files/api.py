@@ -9,8 +9,8 @@ from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import ArgumentError, FileMissingError, FilePathError
 from langchain_workingmem.files import operations as plans
-from langchain_workingmem.files.operations import Tree, check_text
-from langchain_workingmem.files.paths import check_directory, check_path, pattern_of
+from langchain_workingmem.files.operations import Tree, check_content, check_text
+from langchain_workingmem.files.paths import below, check_directory, check_path, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
 if TYPE_CHECKING:
@@ -42,9 +42,15 @@ class Files(Operations):
         revision: int | None = None,
     ) -> Plan[File]:
         """Return a file with its content, or an older revision of it that is still kept."""
-        if revision is not None:
-            at_least(revision, 1, "revision")
-        return plans.read(Tree.of(self._core, user_id), check_path(path), revision)
+        wanted = "" if revision is None else at_least(revision, 1, "revision")
+        tree, found = Tree.of(self._core, user_id), check_path(path)
+        note, *content = (yield from tree.run(plans.READ, found, wanted)) or [None]
+        if note == 0:
+            raise FilePathError(found, "is a directory", remedy="list it, or pass the path of a file")
+        if not content or content[0] is None:
+            raise FileMissingError(found, revision)
+        info = plans.info_of(found, note)
+        return File(info, content[0].decode() if info.is_text else content[0])
 
     aread = twin(read)
 
@@ -66,8 +72,8 @@ class Files(Operations):
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = None if base_revision is None else at_least(base_revision, 0, "base_revision")
-        tree, found = Tree.of(self._core, user_id), check_path(path)
-        return plans.write(tree, found, content, by, base, replaces=replaces)
+        tree, found, (sent, kind) = Tree.of(self._core, user_id), check_path(path), check_content(content)
+        return tree.change(found, by, base, "write", sent, kind, int(not replaces))
 
     awrite = twin(write)
 
@@ -91,7 +97,8 @@ class Files(Operations):
             raise ArgumentError("old is empty", remedy="pass the text to replace, or write a new file")
         if check_text(new, "new") == old:
             raise ArgumentError("old and new are the same", remedy="pass another text as new")
-        return plans.edit(Tree.of(self._core, user_id), check_path(path), old, new, by, replace_all=replace_all)
+        tree, found = Tree.of(self._core, user_id), check_path(path)
+        return tree.change(found, by, None, "edit", old, new, int(replace_all))
 
     aedit = twin(edit)
 
@@ -113,31 +120,20 @@ class Files(Operations):
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
         tree, found = Tree.of(self._core, user_id), check_path(path)
-        return plans.insert(tree, found, line, check_text(text, "text"), by, base)
+        lines = check_text(text, "text").removesuffix("\n") + "\n"
+        return tree.change(found, by, base, "insert", line, lines)
 
     ainsert = twin(insert)
 
     @operation
-    def stat(self, path: str, *, user_id: str) -> Plan[FileInfo | None]:
-        """Return what is known of a file or a directory without its content; None if there is none."""
-        tree, found = Tree.of(self._core, user_id), check_directory(path)
-        if found == "/":
-            return FileInfo("/", is_dir=True)
-        key = tree.keys[1]
-        exact, inside = yield from send(
-            ("ZRANGE", key, f"[{found}\0", f"({found}\1", "BYLEX", "LIMIT", 0, 1),
-            ("ZRANGE", key, f"[{found}/", f"({found}0", "BYLEX", "LIMIT", 0, 1),
-        )
-        if exact:
-            return FileInfo.of(exact[0])
-        return FileInfo(found, is_dir=True) if inside else None
-
-    astat = twin(stat)
-
-    @operation
     def list(self, path: str = "/", *, user_id: str) -> Plan[builtins.list[FileInfo]]:
         """Return the files and directories in a directory, by name; an empty list if there is no such directory."""
-        return plans.list_directory(Tree.of(self._core, user_id), check_directory(path))
+        directory = check_directory(path)
+        start, found = below(directory), dict[str, FileInfo]()
+        for one in (yield from plans.find(Tree.of(self._core, user_id), directory)):
+            name, slash, _ = one.path[len(start) :].partition("/")
+            found.setdefault(name, FileInfo(f"{start}{name}", is_dir=True) if slash else one)
+        return [*found.values()]
 
     alist = twin(list)  # noqa: A003 - the method, as everywhere
 
@@ -182,8 +178,7 @@ class Files(Operations):
         old, new = check_directory(path), check_directory(new_path, "new_path")
         if "/" in (old, new) or new == old or new.startswith(f"{old}/"):
             raise FilePathError(new_path, f"cannot be the new path of {old!r}", remedy="take one outside of it")
-        tree = Tree.of(self._core, user_id)
-        return plans.rename(tree, old, new, by)
+        return plans.rename(Tree.of(self._core, user_id), old, new, by)
 
     arename = twin(rename)
 
@@ -194,8 +189,7 @@ class Files(Operations):
         `revert` brings a file back, unless `purge=True`, which forgets all its revisions; it also forgets a file that was deleted
         before. The files of a directory are deleted one by one, 500 in a round trip; if it is interrupted, call it again.
         """
-        tree, found = Tree.of(self._core, user_id), check_directory(path)
-        return plans.remove(tree, found, by, purge=purge)
+        return plans.remove(Tree.of(self._core, user_id), check_directory(path), by, purge=purge)
 
     adelete = twin(delete)
 
@@ -214,7 +208,7 @@ class Files(Operations):
     def revert(self, path: str, revision: int, *, user_id: str, by: str | None = None) -> Plan[FileEdit]:
         """Write the content of an older revision as a new one; it brings a deleted file back."""
         tree, found = Tree.of(self._core, user_id), check_path(path)
-        return plans.revert(tree, found, at_least(revision, 1, "revision"), by)
+        return tree.change(found, by, None, "revert", at_least(revision, 1, "revision"))
 
     arevert = twin(revert)
 

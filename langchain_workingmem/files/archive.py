@@ -5,9 +5,8 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha1
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, PlainValidator
 
@@ -18,7 +17,7 @@ from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, UserDeletedError
 from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text, run_scripts
-from langchain_workingmem.files.paths import MAX_PATH, check_path
+from langchain_workingmem.files.paths import check_path
 from langchain_workingmem.files.records import Note
 from langchain_workingmem.options import FileOptions
 from langchain_workingmem.users import archive
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem._redis.state import MemoryState
+
+T = TypeVar("T")
 
 RESTORE, LEAVE = Script("files/restore", "files/tree"), Script("files/leave", "files/tree")
 
@@ -62,9 +63,10 @@ def read_files(state: MemoryState, owner: str, take: Callable[[list[Stored]], Pl
     low: Argument | None = "-"
     while low is not None:
         (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
-        for group in _groups(members):
-            yield from take((yield from _read(state, owner, group, deleted=False)))
-        low = b"[%b\1" % members[-1].partition(b"\0")[0] if len(members) == PAGE else None
+        rows = [(path, Note.of(note).size) for path, _, note in (one.partition(b"\0") for one in members)]
+        for group in _slices(rows, lambda row: row[1], GROUP_BYTES, GROUP):
+            yield from take((yield from _read(state, owner, [path for path, _ in group], deleted=False)))
+        low = b"[%b\1" % rows[-1][0] if len(rows) == PAGE else None
     cursor: int | None = 0
     while cursor is not None:
         ((after, found),) = yield from send(("HSCAN", notes, cursor, "MATCH", "/*", "COUNT", PAGE))
@@ -74,19 +76,18 @@ def read_files(state: MemoryState, owner: str, take: Callable[[list[Stored]], Pl
         cursor = int(after) or None
 
 
-def _groups(members: Iterable[bytes]) -> Iterator[list[bytes]]:
-    group: list[bytes] = []
+def _slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, most: int) -> Iterator[list[T]]:
+    """Divide rows into lists of at most so many bytes, and so many rows; a larger row stands alone."""
+    step: list[T] = []
     size = 0
-    for member in members:
-        path, _, note = member.partition(b"\0")
-        more = Note.of(note).size
-        if group and (size + more > GROUP_BYTES or len(group) == GROUP):
-            yield group
-            group, size = [], 0
-        group.append(path)
-        size += more
-    if group:
-        yield group
+    for row in rows:
+        if step and (size + size_of(row) > most_bytes or len(step) == most):
+            yield step
+            step, size = [], 0
+        step.append(row)
+        size += size_of(row)
+    if step:
+        yield step
 
 
 def _read(state: MemoryState, owner: str, paths: Sequence[bytes], *, deleted: bool) -> Plan[list[Stored]]:
@@ -110,7 +111,7 @@ def _read(state: MemoryState, owner: str, paths: Sequence[bytes], *, deleted: bo
 def _contents(texts: str, path: bytes, notes: Sequence[bytes]) -> Plan[list[tuple[bytes, bytes | None]]]:
     """Return older revisions with their contents, up to one that was forgotten meanwhile."""
     found: list[tuple[bytes, bytes | None]] = []
-    for step in _in_slices([(note, Note.of(note)) for note in notes], lambda one: one[1].size):
+    for step in _slices([(note, Note.of(note)) for note in notes], lambda one: one[1].size, SLICE_BYTES, len(notes)):
         fields = [b"%b\0%d" % (path, note.revision) for _, note in step]
         (contents,) = yield from send(("HMGET", texts, *fields))
         for (raw, note), content in zip(step, contents, strict=True):
@@ -118,19 +119,6 @@ def _contents(texts: str, path: bytes, notes: Sequence[bytes]) -> Plan[list[tupl
                 return found
             found.append((raw, content))
     return found
-
-
-def _in_slices(rows: Iterable[Any], size_of: Callable[[Any], int]) -> Iterator[list[Any]]:
-    step: list[Any] = []
-    size = 0
-    for row in rows:
-        if step and size + size_of(row) > SLICE_BYTES:
-            yield step
-            step, size = [], 0
-        step.append(row)
-        size += size_of(row)
-    if step:
-        yield step
 
 
 # ---------------------------------------------------------------------- writing
@@ -142,7 +130,7 @@ def restore(state: MemoryState, owner: str, path: str, file: Stored, *limits: Ar
     `limits` are those from `ttl` on; without them everything is kept.
     """
     keys = state.keys.files_of_user(owner)
-    steps = [*_in_slices(file.older, lambda one: len(one[1] or b""))] or [[]]
+    steps = [*_slices(file.older, lambda one: len(one[1] or b""), SLICE_BYTES, len(file.older))] or [[]]
     first: list[Any] = []
     for step in steps:
         older = [part for note, content in step for part in (note, content or b"")]
@@ -324,9 +312,4 @@ def beside(path: str, blocked: str, number: int) -> str:
         return f"{blocked}{label}{path[len(blocked) :]}"
     directory, _, name = path.rpartition("/")
     stem, dot, ending = name.rpartition(".") if "." in name[1:] else (name, "", "")
-    found = f"{directory}/{stem}{label}{dot}{ending}"
-    return (
-        found
-        if len(found.encode()) <= MAX_PATH
-        else f"/{sha1(path.encode(), usedforsecurity=False).hexdigest()}{label}"
-    )
+    return f"{directory}/{stem}{label}{dot}{ending}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import check_id
@@ -21,9 +21,10 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisReplyError,
     UserDeletedError,
+    WorkingMemError,
 )
 from langchain_workingmem.files.paths import below
-from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch
+from langchain_workingmem.files.records import FileEdit, FileInfo, LineMatch
 from langchain_workingmem.options import FileOptions
 
 if TYPE_CHECKING:
@@ -89,60 +90,59 @@ class Tree:
             replies += yield from run_scripts(self.user_id, *calls)
         return replies
 
-    def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[list[Any]]:
-        """Change a file; return what `change.lua` says of it."""
+    def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[FileEdit]:
+        """Change a file by `change.lua`. One round trip."""
         options = self.options
         limits = (options.revisions, options.max_file_bytes, options.max_bytes, options.max_files)
         head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, "" if base is None else base, what)
         status, *reply = yield from self.run(CHANGE, *head, *arguments)
-        if status == b"ok":
-            return reply
-        self._refuse(path, status, reply, arguments)
+        if status != b"ok":
+            raise self.refusal(path, status, reply, arguments)
+        note, times, line, is_same = reply
+        return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same)
 
-    def _refuse(self, path: str, status: bytes, reply: Sequence[Any], arguments: Sequence[Argument]) -> NoReturn:
-        """Raise the error of a refusal."""
-        refuse_place(path, status, reply)
-        if status == b"conflict":
-            raise FileConflictError(path, int(reply[0]), reply[1].decode(errors="replace"))
-        if status == b"missing":
-            raise FileMissingError(path)
-        if status == b"revision":
-            raise FileMissingError(path, int(arguments[0]))
-        if status == b"exists":
-            raise FilePathError(path, "exists", remedy="take another path, or replace it")
-        if status == b"binary":
-            raise FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
-        if status == b"lines":
-            problem = f"it has {reply[0]} lines, and line {arguments[0]!r} was asked for"
-            raise FileEditError(path, problem, remedy=f"use a line from 0 to {reply[0]}", lines=(int(reply[0]),))
-        if status == b"times":
-            raise _not_once(path, str(arguments[0]), tuple(map(int, reply)))
-        self.refuse_size(path, status, reply)
-
-    def refuse_size(self, path: str, status: bytes, reply: Sequence[Any]) -> NoReturn:
-        """Raise the error of a limit."""
-        number, remedy = int(reply[0]), "delete files for good that nobody needs, or go on without this one"
+    def refusal(
+        self, path: str, status: bytes, reply: Sequence[Any], asked: Sequence[Argument] = ()
+    ) -> WorkingMemError:
+        """Return the error for what a script has refused."""
+        seen: Any = reply[0] if reply else b""
         match status:
-            case b"size":
-                most, remedy = self.options.max_file_bytes, "leave something out, or split it"
-                seen = f"{path!r} would have {number:,} bytes"
-            case b"bytes":
-                most, seen = self.options.max_bytes, f"all files would have {number:,} bytes with their revisions"
-            case _:
-                most, seen = self.options.max_files, f"there are {number:,} files"
-        raise FileQuotaError(f"{seen}, {most:,} at most, so nothing was written", remedy=remedy)
+            case b"directory":
+                remedy = "take another path, or delete the directory first"
+                return FilePathError(seen.decode(), "is a directory", remedy=remedy)
+            case b"below":
+                return FilePathError(path, f"is below {seen.decode()!r}, which is a file", remedy="take another path")
+            case b"exists":
+                return FilePathError(path, "exists", remedy="take another path, or replace or delete it")
+            case b"missing":
+                return FileMissingError(path)
+            case b"revision":
+                return FileMissingError(path, int(asked[0]))
+            case b"conflict":
+                return FileConflictError(path, int(seen), reply[1].decode(errors="replace"))
+            case b"binary":
+                return FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
+            case b"lines":
+                problem = f"it has {seen} lines, and line {asked[0]!r} was asked for"
+                return FileEditError(path, problem, remedy=f"use a line from 0 to {seen}", lines=(int(seen),))
+            case b"times" if not reply:
+                remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
+                return FileEditError(path, f"{shown(asked[0])} is not in it", remedy=remedy)
+            case b"times":
+                problem = f"{shown(asked[0])} is in it {len(reply)} times, in lines {', '.join(map(str, reply[:20]))}"
+                remedy = "take more of the text around it, or replace all"
+                return FileEditError(path, problem, remedy=remedy, lines=tuple(map(int, reply)))
+        limits = self.options
+        begin, unit, most = {
+            b"size": (f"{path!r} would have", "bytes", limits.max_file_bytes),
+            b"bytes": ("all files with their revisions would have", "bytes", limits.max_bytes),
+            b"files": ("there are", "files", limits.max_files),
+        }[status]
+        remedy = "leave something out, or delete files for good that nobody needs"
+        return FileQuotaError(f"{begin} {int(seen):,} {unit}, {most:,} at most, so nothing was written", remedy=remedy)
 
 
 _DEFAULT = FileOptions()
-
-
-def refuse_place(path: str, status: bytes, reply: Sequence[Any]) -> None:
-    """Raise `FilePathError` if a directory, or a file above the path, is in its way."""
-    if status == b"directory":
-        there = reply[0].decode()
-        raise FilePathError(there, "is a directory", remedy="take another path, or delete the directory first")
-    if status == b"below":
-        raise FilePathError(path, f"is below {reply[0].decode()!r}, which is a file", remedy="take another path")
 
 
 def check_by(by: str | None) -> str:
@@ -176,60 +176,9 @@ def check_text(text: object, name: str) -> str:
     return text
 
 
-def _not_once(path: str, old: str, lines: tuple[int, ...]) -> FileEditError:
-    wanted = shown(old)
-    if not lines:
-        remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
-        return FileEditError(path, f"{wanted} is not in it", remedy=remedy)
-    where = ", ".join(map(str, lines[:20]))
-    problem = f"{wanted} is in it {len(lines)} times, in lines {where}"
-    return FileEditError(path, problem, remedy="take more of the text around it, or replace all", lines=lines)
-
-
 def info_of(path: str, note: bytes) -> FileInfo:
     """Make the record of a file."""
     return FileInfo.of(path.encode() + b"\0" + note)
-
-
-def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
-    """Read a file. One round trip; `FileMissingError`, or `FilePathError` for a directory."""
-    note, *content = (yield from tree.run(READ, path, "" if revision is None else revision)) or [None]
-    if note == 0:
-        raise FilePathError(path, "is a directory", remedy="list it, or pass the path of a file")
-    if not content or content[0] is None:
-        raise FileMissingError(path, revision)
-    info = info_of(path, note)
-    return File(info, content[0].decode() if info.is_text else content[0])
-
-
-def write(
-    tree: Tree, path: str, content: str | bytes, by: str | None, base: int | None, *, replaces: bool
-) -> Plan[FileEdit]:
-    """Write a file as a whole; with a base only if nobody has changed it since."""
-    sent, kind = check_content(content)
-    return edit_of(path, (yield from tree.change(path, by, base, "write", sent, kind, 0 if replaces else 1)))
-
-
-def edit(tree: Tree, path: str, old: str, new: str, by: str | None, *, replace_all: bool) -> Plan[FileEdit]:
-    """Replace a passage of the newest text."""
-    return edit_of(path, (yield from tree.change(path, by, None, "edit", old, new, int(replace_all))))
-
-
-def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base: int | None) -> Plan[FileEdit]:
-    """Insert text after a line of the newest text."""
-    whole = text if text.endswith("\n") else f"{text}\n"
-    return edit_of(path, (yield from tree.change(path, by, base, "insert", line, whole)))
-
-
-def edit_of(path: str, reply: Sequence[Any]) -> FileEdit:
-    """Read the reply to a change that was made."""
-    note, times, line, is_same = reply
-    return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same)
-
-
-def revert(tree: Tree, path: str, revision: int, by: str | None) -> Plan[FileEdit]:
-    """Write the content of an older revision as a new one. One round trip."""
-    return edit_of(path, (yield from tree.change(path, by, None, "revert", revision)))
 
 
 def find(tree: Tree, directory: str, matches: Callable[[str], object] | None = None) -> Plan[list[FileInfo]]:
@@ -237,16 +186,6 @@ def find(tree: Tree, directory: str, matches: Callable[[str], object] | None = N
     start = below(directory)
     (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
     return [FileInfo.of(one) for one in members if matches is None or matches(one.partition(b"\0")[0].decode())]
-
-
-def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:
-    """List what is in a directory. One round trip."""
-    start = below(directory)
-    found: dict[str, FileInfo] = {}
-    for one in (yield from find(tree, directory)):
-        name, slash, _ = one.path[len(start) :].partition("/")
-        found.setdefault(name, FileInfo(f"{start}{name}", is_dir=True) if slash else one)
-    return [*found.values()]
 
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
@@ -282,34 +221,21 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     """Rename a file, or each file below a directory."""
     rest = (check_by(by), tree.ttl, tree.options.revisions, tree.options.max_bytes)
     ((status, *reply),) = yield from tree.run_each(RENAME, [(tree.core.new_id(), path, new_path, *rest)])
-    if status != b"tree":
-        _check_renamed(tree, path, new_path, status, reply)
+    if status == b"ok":
         return 1
+    if status != b"tree":
+        raise tree.refusal(path if status == b"missing" else new_path, status, reply)
     inside = yield from find(tree, path)
     there = {one.path for one in (yield from find(tree, new_path))}
     moves = [(one.path, new_path + one.path[len(path) :]) for one in inside]
     for _, to in moves:
         if to in there:
-            raise _exists(to)
+            raise tree.refusal(to, b"exists", ())
     replies = yield from tree.run_each(RENAME, [(tree.core.new_id(), *move, *rest) for move in moves])
-    for move, (status, *reply) in zip(moves, replies, strict=True):
-        if status != b"missing":  # else it was renamed or deleted by others meanwhile
-            _check_renamed(tree, *move, status, reply)
+    for (_, to), (status, *reply) in zip(moves, replies, strict=True):
+        if status not in {b"ok", b"missing"}:  # missing: it was renamed or deleted by others meanwhile
+            raise tree.refusal(to, status, reply)
     return sum(status == b"ok" for status, *_ in replies)
-
-
-def _check_renamed(tree: Tree, path: str, new_path: str, status: bytes, reply: Sequence[Any]) -> None:
-    refuse_place(new_path, status, reply)
-    if status == b"missing":
-        raise FileMissingError(path)
-    if status == b"exists":
-        raise _exists(new_path)
-    if status != b"ok":
-        tree.refuse_size(path, status, reply)
-
-
-def _exists(path: str) -> FilePathError:
-    return FilePathError(path, "exists", remedy="delete it first, or take another path")
 
 
 def grep(

@@ -16,7 +16,7 @@ from langchain_workingmem.history.save import heal
 from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.search import search_as_run
 from langchain_workingmem.recall.turn import learn_scale
-from langchain_workingmem.threads.api import get_existing_thread
+from langchain_workingmem.threads import get_existing_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,7 @@ from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import fetch_hits
 from langchain_workingmem.recall.question import Authors, apart, named_times
 from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, USERS, Candidates, rank
-from langchain_workingmem.threads.api import find_threads, get_existing_thread, get_thread
+from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,7 +32,7 @@ from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads.api import read_thread, thread_fields
+from langchain_workingmem.threads import read_thread, thread_fields
 from langchain_workingmem.threads.copies import Older, Writer, name_thread, read_held
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
@@ -77,7 +77,7 @@ def export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
         with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
             yield from _export_thread(state, user_id, thread.id, give, vectors=vectors)
     if found:
-        yield from wing("files").exported(state, user_id, give)
+        yield from wing("files").export(state, user_id, give)
     yield Give([{"kind": END, "records": {**counts}}])
 
 
@@ -163,7 +163,7 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
             refused.add_note(f"record {this.threads[id]} names it; nothing was imported")
             raise refused
     if this.files:
-        yield from wing("files").record.check(this)
+        yield from wing("files").FileRecord.check(this)
     with suppress(*NO_VECTORS):  # messages can be embedded later
         yield from state.indexes.setup()
     for record in records:
@@ -233,7 +233,7 @@ class Import:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
             self.kinds[kind] += 1
-            model = KINDS[kind] or wing("files").record
+            model = KINDS[kind] or wing("files").FileRecord
             record = model.model_validate(dict(given), context=self)
             named = getattr(record, "thread_id", None)
             if named is None:

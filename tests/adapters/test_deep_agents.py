@@ -82,7 +82,7 @@ def test_ten_subagents_that_edit_one_file_make_ten_edits(bench: Bench) -> None:
     agent = deep(memory, Scripted.says(calling(*tasks, id="t"), "All done."), subagents=[worker])
     bench.run(agent, ask("Do all steps"), configured("1", "ann"))
     assert texts(memory, "ann") == {"/plan.md": "".join(f"step {n} done\n" for n in range(10))}
-    assert memory.files.stat("/plan.md", user_id="ann").revision == 11  # type: ignore[union-attr]
+    assert memory.files.read("/plan.md", user_id="ann").revision == 11
 
 
 @dataclass

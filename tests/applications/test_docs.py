@@ -165,7 +165,7 @@ def test_every_command_is_documented() -> None:
 
 PARTS = (
     "langchain_workingmem.Memory",
-    "langchain_workingmem.threads.api.Threads",
+    "langchain_workingmem.threads.Threads",
     "langchain_workingmem.history.History",
     "langchain_workingmem.recall.Recall",
     "langchain_workingmem.working_memory.store.WorkingMemory",

@@ -12,7 +12,7 @@ from langchain_workingmem import Memory, ThreadExistsError, WorkingMemoryConflic
 from langchain_workingmem._engine.plan import Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OutcomeUnknownError
-from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.threads import Threads
 from langchain_workingmem.working_memory.store import WorkingMemory
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.fault_bench import FaultBench

@@ -59,11 +59,9 @@ def test_listings_agree_with_each_other(files: Files, raw: Any, prefix: str) -> 
     assert {info.path for info in listed if info.is_dir} == {"/d/big", "/d/z"}
     assert [info.path for info in files.list("/", **ANN)] == ["/d-", "/d", "/d0", "/e"]
     assert len(files.list("/d/big", **ANN)) == 1200
-    assert all(files.stat(info.path, **ANN) == info for info in listed[::100])
     assert {info.path for info in files.glob("*", **ANN)} == set(names)
     assert [info.path for info in files.glob("**", path="/d/z", **ANN)] == ["/d/z/deep/er/x"]
     assert files.list("/d/0000", **ANN) == files.list("/nothing", **ANN) == []
-    assert files.stat("/", **ANN).is_dir  # type: ignore[union-attr]
     assert (listed[0].revision, listed[-1].path) == (1, "/d/z")
 
 

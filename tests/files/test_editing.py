@@ -41,7 +41,6 @@ def test_what_was_written_is_read(files: Files, content: str | bytes) -> None:
     assert (found.info.by, found.info.is_dir, written.changed) == ("agent x", False, True)
     assert timedelta() <= datetime.now(UTC) - found.info.updated_at < timedelta(minutes=1)
     assert found.info.created_at == found.info.updated_at
-    assert files.stat("/a", **ANN) == found.info
 
 
 def test_what_changes_nothing_makes_no_revision(files: Files) -> None:
@@ -223,7 +222,7 @@ def test_quotas_count_revisions_and_refuse_without_a_trace(make_memory: Make, ra
         lambda: files.rename("/a", "/b", **ANN),
     )
     for call in growing:
-        with pytest.raises(FileQuotaError, match="would have 30 bytes with their revisions, 25 at most"):
+        with pytest.raises(FileQuotaError, match="with their revisions would have 30 bytes, 25 at most"):
             call()
     files.write("/b", "", **ANN)
     with pytest.raises(FileQuotaError, match="2 files, 2 at most"):

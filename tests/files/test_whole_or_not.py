@@ -60,20 +60,6 @@ def stored(raw: Any, prefix: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_that_meets_something_foreign_changes_nothing(
-    memory: Memory, raw: Any, prefix: str, name: str
-) -> None:
-    for key in Keys(prefix).files_of_user("ann")[1:]:
-        kept = raw.dump(key)
-        raw.set(key, "of another program")
-        before = stored(raw, prefix)
-        with pytest.raises(RedisReplyError, match="WRONGTYPE"):
-            memory._core.run(CHANGES[name](memory.files))
-        assert stored(raw, prefix) == before
-        raw.restore(key, 0, kept, replace=True)
-
-
-@pytest.mark.parametrize("name", CHANGES)
 def test_a_change_on_a_full_server_happens_or_is_refused_as_a_whole(
     memory: Memory, raw: Any, prefix: str, name: str
 ) -> None:

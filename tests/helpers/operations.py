@@ -278,7 +278,6 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "files.insert": Operation(lambda c: c.memory.files.insert("/notes/a.md", 1, c.secret, **c.owner), file),
     "files.read": Operation(lambda c: c.memory.files.read("/notes/a.md", **c.owner), file),
-    "files.stat": Operation(lambda c: c.memory.files.stat("/notes/a.md", **c.owner), file),
     "files.list": Operation(lambda c: c.memory.files.list("/notes", **c.owner), file),
     "files.glob": Operation(lambda c: c.memory.files.glob("*.md", **c.owner), file),
     "files.grep": Operation(lambda c: c.memory.files.grep("three", path="/notes", **c.owner), file),

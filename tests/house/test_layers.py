@@ -21,8 +21,8 @@ from langchain_workingmem.history import History
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.observations.api import Observations
 from langchain_workingmem.recall import Recall
-from langchain_workingmem.threads.api import Threads
-from langchain_workingmem.users.api import Users
+from langchain_workingmem.threads import Threads
+from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
 PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory, Files, Observations]

@@ -18,8 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions
 from langchain_workingmem.models import BackfillReport
-from langchain_workingmem.threads import copies
-from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.threads import Threads, copies
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings

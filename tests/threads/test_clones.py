@@ -19,7 +19,7 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.plan import Call, Send
 from langchain_workingmem._engine.run import Runner
-from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.threads import Threads
 from tests.helpers.plans import plan_of
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 from tests.threads.test_threads import all_threads, ids

@@ -13,9 +13,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, OptionError, UserDeletedError
+from langchain_workingmem import Memory, OptionError, UserDeletedError, users
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.users import api
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
 
@@ -90,7 +89,7 @@ def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: 
     for after in count():
         saver = InMemorySaver()
         memory, _, _ = talk(bench, saver, threads=2, key_prefix=f"{bench.prefix}-{after}")
-        plan = api.delete(memory._core.state, "maya", "a deletion", saver)
+        plan = users.delete(memory._core.state, "maya", "a deletion", saver)
         try:
             memory._core.run(cut(plan, after))
         except CrashError:

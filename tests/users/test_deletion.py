@@ -10,15 +10,14 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import FileOptions, Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import FileOptions, Memory, RecallOptions, WorkingMemoryOptions, users
 from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, UserDeletedError
 from langchain_workingmem.history.save import append
 from langchain_workingmem.options import Scope
-from langchain_workingmem.threads.api import Threads
-from langchain_workingmem.users import api as users
+from langchain_workingmem.threads import Threads
 from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings

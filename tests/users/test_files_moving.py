@@ -14,7 +14,7 @@ import redis
 from langchain_workingmem import Memory, UserDeletedError
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.files import archive
-from langchain_workingmem.users.api import merge
+from langchain_workingmem.users import merge
 from tests.helpers.archives import unsealed
 from tests.helpers.crashes import ends_within
 from tests.helpers.embedded import read

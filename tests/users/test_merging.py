@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from langchain_workingmem import Memory, OptionError, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import WorkingMemoryValidationError
-from langchain_workingmem.users.api import merge
+from langchain_workingmem.users import merge
 from tests.helpers.crashes import ends_within
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.threads import thread_of

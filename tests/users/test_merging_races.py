@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.users.api import merge
+from langchain_workingmem.users import merge
 from tests.helpers.embedded import read
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.programs import Forked

@@ -6,7 +6,6 @@ if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, path, who, ttl, keep, purge = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end
-check_types()
 local file = note_of(path)
 local was_live = is_live(file)
 if not was_live and not (file and purge == '1') then return {'missing'} end

@@ -8,7 +8,6 @@ if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, from, to, who, ttl, keep, most_bytes = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end
-check_types()
 keep, most_bytes = tonumber(keep), tonumber(most_bytes)
 local file, there = note_of(from), note_of(to)
 if not is_live(file) then return {has_below(from) and 'tree' or 'missing'} end

@@ -53,14 +53,6 @@ local function reply_before(token)
   return reply and cmsgpack.unpack(reply)
 end
 
--- Fails if another program has stored another type under a key: before the first write, so that a script writes all or nothing.
--- `put` needs no such check: what it reads fails.
-local function check_types()
-  redis.call('ZCARD', paths_key)
-  redis.call('HLEN', texts_key)
-  redis.call('HLEN', notes_key)
-end
-
 -- Renews the expiry (ms from now). 0 ends it; '' leaves it, and gives it to keys that are new.
 local function renew(ttl)
   local expiry = ttl ~= '' and ttl ~= '0' and math.min(now() / 1000 + ttl, 9223372036854) -- as LATEST in common.lua
