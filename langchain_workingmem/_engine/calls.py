@@ -360,10 +360,8 @@ found: ContextVar[Callable[[Any], object] | None] = ContextVar("found", default=
 
 def traced(plan: Plan[T], query: str) -> Plan[T]:
     """Show recall as a retriever run to callbacks and LangSmith; return the plan itself if nobody listens."""
-    if watch is not None:
-        plan = _noted(plan)
     # the usual case outside of a chain; configuring a manager takes time
-    return _shown(plan, query) if is_heard() else plan
+    return plan if watch is None and not is_heard() else _shown(plan, query)
 
 
 def is_heard() -> bool:
@@ -386,13 +384,6 @@ def _is_asked() -> bool:
     return any(os.environ.get(f"{owner}_TRACING{more}") for owner in ("LANGSMITH", "LANGCHAIN") for more in ("", "_V2"))
 
 
-def _noted(plan: Plan[T]) -> Plan[T]:
-    result = yield from plan
-    if note := found.get():
-        note(result)
-    return result
-
-
 def _shown(plan: Plan[Any], query: str) -> Plan[Any]:
     from langchain_core.runnables import config
 
@@ -406,15 +397,17 @@ def _shown(plan: Plan[Any], query: str) -> Plan[Any]:
         manager = config.get_async_callback_manager_for_config(config.ensure_config())
         return manager.handlers and await manager.on_retriever_start({"name": name}, query, name=name)
 
-    run = yield from Call(begin, abegin)
-    if not run:
-        return (yield from plan)
+    run = (yield from Call(begin, abegin)) if is_heard() else None
     try:
         result = yield from plan
     except Exception as error:
-        end = partial(run.on_retriever_error, error)
-        yield from Call(end, end)  # a run that an async caller has begun has async methods
+        if run:
+            end = partial(run.on_retriever_error, error)
+            yield from Call(end, end)  # a run that an async caller has begun has async methods
         raise
-    end = partial(run.on_retriever_end, result.to_documents())
-    yield from Call(end, end)
+    if note := found.get():
+        note(result)
+    if run:
+        end = partial(run.on_retriever_end, result.to_documents())
+        yield from Call(end, end)
     return result

@@ -88,29 +88,25 @@ class Background:
     def __init__(self, most: int, *, slow: bool) -> None:
         self._most, self._slow, self._lock = most, slow, Lock()
         self._waiting: deque[Callable[[], object]] = deque()
-        self._threads: set[Thread] = set()
-
-    def alive(self) -> set[Thread]:
-        """Return the threads that work; a forked process has none of them."""
-        return {thread for thread in self._threads.copy() if thread.is_alive()}
+        self.threads: set[Thread] = set()
 
     def start(self, call: Callable[[], object]) -> None:
         """Run a call in the background."""
         with self._lock:
             self._waiting.append(call)
-            self._threads = self.alive()
-            if len(self._threads) < self._most:
+            self.threads = {one for one in self.threads if one.is_alive()}  # a forked process has none of them
+            if len(self.threads) < self._most:
                 # an empty context: a background plan is no part of the run that started it
                 run, name = contextvars.Context().run, "workingmem-slow" if self._slow else "workingmem"
                 thread = Thread(target=run, args=(self._work,), name=name, daemon=self._slow)
-                self._threads.add(thread)
+                self.threads.add(thread)
                 thread.start()
 
     def _work(self) -> None:
         while True:
             with self._lock:
                 if not self._waiting:
-                    self._threads.discard(current_thread())
+                    self.threads.discard(current_thread())
                     return
                 call = self._waiting.popleft()
             try:
@@ -184,9 +180,9 @@ class Runner:
 
     def settled(self) -> None:
         """Wait for the background plans, also for those that they start."""
-        while working := self._quick.alive() | self._slow.alive():
-            for thread in working:
-                thread.join()
+        pools = (self._quick, self._slow)
+        while working := [one for pool in pools for one in pool.threads.copy() if one.is_alive()]:
+            working[0].join()
 
     async def asettled(self) -> None:
         """Async twin of `settled`; it does not hold up the event loop."""

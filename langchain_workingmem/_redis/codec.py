@@ -48,48 +48,20 @@ _DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
     """Convert what LangChain accepts as messages, or one such message, to a list of messages.
 
-    Messages stay the caller's objects, which are given their ids later. Raises `OptionError` for fields of other types than LangChain
-    gives them, which `model_copy` and assignments do not check.
+    Messages stay the caller's objects, which are given their ids later.
     """
-    given: Iterable[Any] = messages if type(messages) is list else _listed(messages)
-    found = [item if isinstance(item, BaseMessage) else _converted(item) for item in given]
-    for one in found:
-        content = one.content
-        if not (
-            (type(content) is str or (isinstance(content, list) and all(map(_is_block, content))))
-            and isinstance(one.additional_kwargs, dict)
-            and isinstance(one.response_metadata, dict)
-            and isinstance(one.name or "", str)
-            and isinstance(getattr(one, "tool_calls", []), list)
-            and isinstance(getattr(one, "invalid_tool_calls", []), list)
-            and isinstance(getattr(one, "tool_call_id", ""), str)
-        ):
-            raise _unstorable(one, "a field is of another type than LangChain gives it")
+    given: Any = messages
+    if isinstance(given, str) or not isinstance(given, BaseMessage | Iterable):
+        raise OptionError(f"a {type(given).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
+    is_pair = isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
+    found = []
+    for item in [given] if is_pair or isinstance(given, BaseMessage | dict) else given:
+        try:
+            found.append(item if isinstance(item, BaseMessage) else convert_to_messages([item])[0])
+        except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
+            remedy = "pass LangChain messages, (role, text) pairs or role-content dicts"
+            raise OptionError(f"{type(item).__name__} is not a message", remedy=remedy) from error
     return found
-
-
-def _listed(messages: Any) -> Iterable[Any]:
-    if isinstance(messages, str) or not isinstance(messages, BaseMessage | Iterable):
-        raise OptionError(f"a {type(messages).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
-    pair = isinstance(messages, tuple) and len(messages) == 2 and all(isinstance(part, str) for part in messages)
-    return [messages] if pair or isinstance(messages, BaseMessage | dict) else messages
-
-
-def _converted(item: Any) -> BaseMessage:
-    try:
-        return convert_to_messages([item])[0]
-    except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
-        raise OptionError(
-            f"{type(item).__name__} is not a message",
-            remedy="pass LangChain messages, (role, text) pairs or role-content dicts",
-        ) from error
-
-
-def _is_block(block: Any) -> bool:
-    """Tell whether a part of content is text or a block; LangChain joins the texts of blocks."""
-    return isinstance(block, str) or (
-        isinstance(block, dict) and (block.get("type") != "text" or isinstance(block.get("text", ""), str))
-    )
 
 
 def _unstorable(message: BaseMessage, why: object) -> OptionError:
@@ -257,7 +229,12 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
             if usage is not None:  # some providers leave numbers out
                 data["usage_metadata"] = {**usage, **{name: usage.get(name) or 0 for name in _COUNTS}}
             data = _filled(KINDS[message.type](**data).model_dump(warnings=False))  # LangChain checks what was changed
-            _leave_out(message, data)
+            for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):
+                if name == "artifact":
+                    del data[name]
+                else:
+                    data[name] = {key: one for key, one in data[name].items() if _is_json({key: one})}
+                _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
             for name in ("content", "artifact"):
                 _take_media(data.get(name), [name], media, paths)
         record = {"type": message.type, "kind": kind, **({"media": paths} if paths else {}), "data": data}
@@ -273,16 +250,6 @@ def _filled(data: dict[str, Any]) -> dict[str, Any]:
         for key, value in data.items()
         if key != "type" and value is not None and (key in _WHOLE or not isinstance(value, _BOXES) or value)
     }
-
-
-def _leave_out(message: BaseMessage, data: dict[str, Any]) -> None:
-    """Leave out what is not JSON of the fields that may hold any object."""
-    for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):
-        if name == "artifact":
-            del data[name]
-        else:
-            data[name] = {key: one for key, one in data[name].items() if _is_json({key: one})}
-        _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
 
 
 def _is_json(value: dict[Any, Any]) -> bool:

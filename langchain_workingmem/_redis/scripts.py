@@ -132,12 +132,12 @@ def change_thread(
 ) -> Plan[dict[bytes, Any]]:
     """Run `thread.lua`; return the fields of the thread. Raises `ThreadNotFoundError`, `UserDeletedError`.
 
-    A thread is created at most once, unless the caller `repeats` and takes an existing one for its own.
+    A thread of a given id is created at most once, unless the caller `repeats` and takes an existing one for its own.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
     yield from state.indexes.ready()
-    is_once = what == "create" and not repeats
+    is_once = what == "create" and not (repeats or head.get("is_own"))
     (_, fields), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=is_once)
     row = as_dict(fields)
     if deleted is not None and row:

@@ -199,18 +199,16 @@ def as_searched(text: str, *, whole: bool = False) -> str:
     """
     text = text if text.isascii() else folded(text)
     if _INSIDE.search(text):
-        text = _EXACT.sub(lambda found: _as_one(found[0], whole=whole), text)
-    return text if text.isascii() else _UNSPACED.sub(_pairs, text)
 
+        def as_one(found: re.Match[str]) -> str:
+            exact = found[0]
+            one = exact if len(exact) > _LONGEST_EXACT else exact.translate(_JOINTS)
+            return one if whole or one == exact else f"{exact} {one}"
 
-def _as_one(exact: str, *, whole: bool) -> str:
-    one = exact if len(exact) > _LONGEST_EXACT else exact.translate(_JOINTS)
-    return one if whole or one == exact else f"{exact} {one}"
-
-
-def _pairs(found: re.Match[str]) -> str:
-    run = found[0]
-    return f" {' '.join(map(add, run, run[1:])) or run} "
+        text = _EXACT.sub(as_one, text)
+    if text.isascii():
+        return text
+    return _UNSPACED.sub(lambda run: f" {' '.join(map(add, run[0], run[0][1:])) or run[0]} ", text)
 
 
 def asks(text: str) -> bool:

@@ -221,7 +221,7 @@ def save_turn(
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
-    entries = [_entry_of(draft) for draft in ready]
+    entries = [entry_of(one.message, None if one.numbered else one.id, one.words) for one in ready]
     done = Followed(new=[*range(len(ready))])
     guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": asked}
     if not is_one_turn(entries) if known is None else known.until < inf:
@@ -231,7 +231,11 @@ def save_turn(
             _rename_answers(core, ready, entries, known)
             done = follow(entries, kind, known, left_out, keeps_all=keeps_all)
             if done.is_older:
-                raise _is_older(thread_id)
+                seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
+                remedy = (
+                    "save only those that are new; an older conversation is stored whole if its thread is new to memory"
+                )
+                raise OptionError(seen, remedy=remedy)
         todo = _todo(ready, entries, done, kind, is_first=known is not None and not known.rows)
         aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
         if not todo and not done.changes_branch and not aliases:
@@ -293,16 +297,9 @@ def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known:
             entries[at] = entries[at]._replace(id=message.id)
 
 
-def _entry_of(draft: Draft) -> Entry:
+def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
-    words = "" if draft.words.startswith("as") else draft.words
-    return Entry(None if draft.numbered else draft.id, AS_STORED if MARK in draft.message.additional_kwargs else words)
-
-
-def _is_older(thread_id: str) -> OptionError:
-    seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
-    remedy = "save only those that are new; an older conversation is stored whole if its thread is new to memory"
-    return OptionError(seen, remedy=remedy)
+    return Entry(id, "" if words.startswith("as") else AS_STORED if MARK in message.additional_kwargs else words)
 
 
 def _todo(

@@ -238,7 +238,8 @@ class Threads(Operations):
         kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
         given = origin.title if title is None and made_from is None else title
         created = {**thread_fields(given, kept), "source_id": encode(thread_id)}
-        copy = yield from changed(state, id, owner, "create", set=created)
+        is_own = True if new_thread_id is None else None  # a new id: the call may be repeated
+        copy = yield from changed(state, id, owner, "create", set=created, is_own=is_own)
         try:
             ids, seqs = yield from copies.copy_messages(core, thread_id, copy, chosen)
             for one in chosen if made_from is not None else ():

@@ -19,10 +19,9 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.messages import structured_answers, words_of
-from langchain_workingmem._text.sending import MARK
-from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, last_question
+from langchain_workingmem.history.follow import Entry, Followed, Known, follow, last_question
 from langchain_workingmem.history.read import readable, with_media
-from langchain_workingmem.history.save import known_in, list_head
+from langchain_workingmem.history.save import entry_of, known_in, list_head
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import words_in_row
 from langchain_workingmem.recall.search import search
@@ -100,7 +99,11 @@ def gather_turn(
     # One more reads the history again where the list has left messages of the thread behind, one more the media.
     state, ids = core.state, (found.thread_id, found.user_id)
     storable = [message for message in found.messages if is_storable(message)]
-    entries = _entries_of(storable, numbered)
+    structured = structured_answers(storable, is_over=False)
+    entries = [
+        entry_of(one, None if one.id in numbered else one.id, words_of(one, structured=id(one) in structured))
+        for one in storable
+    ]
     head = _history_head(options, entries, encode(found.user_id) if found.user_id else "")
     for part in state.parts:
         part.narrow(head)
@@ -145,18 +148,6 @@ def gather_turn(
         found.recalled = yield from _recalled(core, found, query, ranking, rows, spare)
     found.history = yield from _messages_of(state, found, options, rows)
     return found
-
-
-def _entries_of(messages: Sequence[BaseMessage], numbered: Container[str | None] = ()) -> list[Entry]:
-    """Return what `follow` compares of messages; structured answers count as traffic."""
-    structured = structured_answers(messages, is_over=False)
-    return [
-        Entry(
-            None if one.id in numbered else one.id,
-            "" if id(one) in structured else AS_STORED if MARK in one.additional_kwargs else words_of(one),
-        )
-        for one in messages
-    ]
 
 
 def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) -> dict[str, Any]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import typing
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from langchain_workingmem import OptionError
-from langchain_workingmem.working_memory.schema import schema_of
 from tests.documents.samples import Tree, refused, stored, value
 
 # ---------------------------------------------------------------------- Pydantic: other shapes
@@ -26,25 +22,6 @@ def test_a_recursive_model_is_merged_at_every_depth() -> None:
 def test_an_instance_of_a_dataclass_brings_no_defaults_into_a_merge() -> None:
     after = stored(Car, {"brand": "Tatra", "doors": 2, "engine": {"power": 3}}, Car("Tatra", owners=["Ann"]))
     assert after == {"brand": "Tatra", "doors": 2, "engine": {"power": 3}, "owners": ["Ann"]}
-
-
-# ---------------------------------------------------------------------- TypedDict
-
-
-class OldPlace(typing.TypedDict):
-    city: str
-
-
-@dataclass
-class OldTraveller:
-    home: OldPlace
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Pydantic takes both kinds")
-@pytest.mark.parametrize("schema", [OldPlace, OldTraveller])
-def test_a_typed_dict_of_typing_is_refused_with_where_to_take_it_from(schema: Any) -> None:
-    with pytest.raises(OptionError, match=r"use `typing_extensions.TypedDict` instead of `typing.TypedDict`"):
-        schema_of(schema)
 
 
 # ---------------------------------------------------------------------- dataclass

@@ -15,6 +15,8 @@ from pydantic import (
     model_validator,
 )
 
+from langchain_workingmem import WorkingMemoryOptions
+from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory.document import JsonFormat
 from langchain_workingmem.working_memory.schema import schema_of, update_schema
 from tests.documents.samples import Mood, Person, refused, stored, value
@@ -195,3 +197,25 @@ def test_an_alias_and_its_field_are_one(schema: Any, name: str) -> None:
     after = stored(schema, {"firstName": "Ann"}, {name: "Bob"})
     assert after == {"firstName": "Bob"}
     assert value(schema, after).first_name == "Bob"
+
+
+# ---------------------------------------------------------------------- size
+
+
+def test_a_document_that_is_too_large_is_refused_before_it_is_checked() -> None:
+    checked = []
+
+    class Slow(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def _slowly(cls, text: str) -> str:
+            checked.append(len(text))
+            return text
+
+    form = WorkingMemoryOptions(schema=Slow, max_bytes=100).format
+    with pytest.raises(WorkingMemoryValidationError, match="the limit is 100"):
+        form.apply("", {"text": "x" * 100}, None)
+    assert checked == []
+    assert form.apply("", {"text": "x"}, None)

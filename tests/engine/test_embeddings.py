@@ -85,16 +85,6 @@ def run(code: str, cwd: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_package_imports_no_model_until_it_is_used(tmp_path: Path) -> None:
-    code = (
-        "import sys, langchain_workingmem\n"
-        "langchain_workingmem.LocalEmbeddings()\n"
-        "assert 'wordllama' not in sys.modules\n"
-        "assert 'langchain_openai' not in sys.modules"
-    )
-    assert run(code, tmp_path) == ""
-
-
 def test_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
     code = (
         "import socket\n"

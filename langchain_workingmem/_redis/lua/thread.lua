@@ -1,6 +1,6 @@
 -- Creates a thread, or changes one.
--- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most}
---   what   'create' (with the fields `set`; {refused = 'exists'}),
+-- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most, is_own}
+--   what   'create' (with the fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`),
 --          'update' (sets the fields `set`, and deletes those of `unset`),
 --          'title' (unless it has one; made from the message of these `facts`),
 --          'refuse' (the ids `refused`, which no model is shown any more),
@@ -8,7 +8,7 @@
 -- Reply {is_left: the seq to go on with, has_rows}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
-if head.what == 'create' then no = no == 'damaged' and no or owner and 'exists' or nil end
+if head.what == 'create' then no = no == 'damaged' and no or owner and not head.is_own and 'exists' or nil end
 if no then return {cjson.encode({refused = no})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 local at, is_left = whole(now), nil
