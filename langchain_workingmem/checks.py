@@ -42,12 +42,6 @@ def check_type(value: T, kind: type[Any], name: str) -> T:
     return value
 
 
-def check_model(value: object, name: str) -> None:
-    """Check that a value is a chat model, or the name of one."""
-    if not isinstance(value, str) and not hasattr(value, "invoke"):
-        raise wrong_type(value, name, "pass a chat model, or its name such as 'openai:gpt-4o-mini'")
-
-
 def wrong_type(value: object, name: str, remedy: str) -> OptionError:
     """Return the error for a value of another type than wanted."""
     return OptionError(f"{name} is of type {type(value).__name__}", remedy=remedy)

@@ -285,7 +285,7 @@ class Memory(SetUpOnEntry):
         names `update_working_memory_team` and so on, beside those of another memory. `metadata` is a filter of
         `search_memory`, as in `recall.search`; that of `config["configurable"]["memory"]["recall"]` narrows it.
         """
-        from langchain_workingmem.faces.config import resolve
+        from langchain_workingmem.faces import resolve
         from langchain_workingmem.faces.tools import memory_tools
 
         find_ids = partial(resolve, thread_id=thread_id, user_id=user_id, trust_client_ids=trust_client_ids)
@@ -309,7 +309,7 @@ class Memory(SetUpOnEntry):
         a single call. `user_id` fixes the owner, whatever user a run names: an id, or a function of the `Ids` that the
         run names. `now` is the time of its questions, None: the clock. Two round trips.
         """
-        from langchain_workingmem.faces.config import finder
+        from langchain_workingmem.faces import finder
         from langchain_workingmem.faces.runnables import load_node
 
         find_ids = finder(user_id, trust_client_ids=trust_client_ids)
@@ -324,7 +324,7 @@ class Memory(SetUpOnEntry):
         begins at the checkpoint between them. Safe under retry policies, because saving is idempotent. `user_id` as in
         `load_node`: it then owns the threads, too.
         """
-        from langchain_workingmem.faces.config import finder
+        from langchain_workingmem.faces import finder
         from langchain_workingmem.faces.runnables import save_node
 
         return save_node(self._turn, finder(user_id, trust_client_ids=trust_client_ids))
@@ -357,7 +357,7 @@ class Memory(SetUpOnEntry):
         user than the authenticated one raises `IdError`; a service that acts for its users makes a
         `RedisChatMessageHistory` itself.
         """
-        from langchain_workingmem.faces.config import owner_of_session
+        from langchain_workingmem.faces import owner_of_session
         from langchain_workingmem.faces.runnables import RedisChatMessageHistory
 
         return RedisChatMessageHistory(self, session_id, user_id=owner_of_session(user_id))

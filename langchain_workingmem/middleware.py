@@ -19,6 +19,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
+from langchain_workingmem import faces
 from langchain_workingmem._engine.calls import is_overflow, is_refusal
 from langchain_workingmem._engine.plan import Call, Sleep
 from langchain_workingmem._redis.codec import is_storable
@@ -27,7 +28,6 @@ from langchain_workingmem._redis.state import Recent, operation, twin
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import OptionError, WorkingMemError
-from langchain_workingmem.faces import config as run_config
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.memory import Memory
@@ -132,7 +132,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         read_only: bool = False,
         persist: bool = True,
         tools: Sequence[str] | None = None,
-        user_id: str | run_config.Owner | None = None,
+        user_id: str | faces.Owner | None = None,
         on_error: OnError | None = None,
         trust_client_ids: bool = False,
         name: str | None = None,
@@ -142,7 +142,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         core = replace(turn.core, on_error=one_of(on_error or turn.core.on_error, ("raise", "log"), "on_error"))
         self._core, self._turn = core, Turn(core, turn.history)
         self._read_only, self._persist = read_only, persist and not read_only
-        self._find_ids, self._trust = run_config.finder(user_id, trust_client_ids=trust_client_ids), trust_client_ids
+        self._find_ids, self._trust = faces.finder(user_id, trust_client_ids=trust_client_ids), trust_client_ids
         self.tools = memory_tools(core, self._find_ids, include=tools, name=name, read_only=read_only)
         self._memory_name = name
         self._runs: Recent[tuple[Any, str | None], Run] = Recent(MOST_RUNS)  # by question; and the last of a key
@@ -203,7 +203,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         while monotonic() < until and not all(map(self._done.get, earlier)):  # LangGraph runs them side by side
             yield Sleep(PAUSE_SECONDS)
         try:
-            with run_config.outer_run_of(config, trust_client_ids=self._trust):
+            with faces.outer_run_of(config, trust_client_ids=self._trust):
                 return (yield from Call(called, called))
         except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
@@ -235,14 +235,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------------ which run it is
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
-        config, outer = get_config(), run_config.outer_run.get()
-        ids = run_config.required_ids(self._find_ids(config, runtime=runtime))
-        limits, namespace = run_config.limits_of(config), config.get("configurable", {}).get("checkpoint_ns", "")
+        config, outer = get_config(), faces.outer_run.get()
+        ids = faces.required_ids(self._find_ids(config, runtime=runtime))
+        limits, namespace = faces.limits_of(config), config.get("configurable", {}).get("checkpoint_ns", "")
         if outer is not None:
             is_nested = outer.ids.thread_id == ids[0]
         else:  # the outer agent may have no memory: this is LangGraph's usual name for the node of its tools
             is_nested = any(part.startswith("tools:") for part in namespace.split("|")[:-1])
-        kind: Kind = "part" if is_nested else run_config.kind_of(config)
+        kind: Kind = "part" if is_nested else faces.kind_of(config)
         key = (ids, namespace.rpartition("|")[0])
         return HookCall(
             state["messages"], ids, key, limits, kind, is_nested, self._persist and limits.saves and not is_nested
@@ -291,7 +291,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             new = yield from self._turn.opened(messages, *ids, call.kind)
             asked = question(new)
             run.question = asked.id if asked else None
-            found = yield from self._turn.gather(new, ids, run_config.within(call.limits, self._turn), kind=call.kind)
+            found = yield from self._turn.gather(new, ids, faces.within(call.limits, self._turn), kind=call.kind)
             run.gathered, run.known = found, found.known
             if call.is_nested:
                 found.history, found.begins, found.covered, found.limit = [], -inf, (), None
@@ -322,7 +322,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                     remedy="rename that one, pass MemoryMiddleware(memory, name='team'), or leave the tool to it with "
                     "MemoryMiddleware(memory, tools=[...])",
                 )
-        hidden = {name for name in own if run_config.forbidden(call.limits, name)}
+        hidden = {name for name in own if faces.forbidden(call.limits, name)}
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
         messages = [self._core.state.marks(*call.ids).original(message) for message in request.messages]
         shown = Shown(
@@ -423,6 +423,6 @@ def _own_and_earlier(request: Any) -> list[str]:
     messages, own = request.state["messages"], request.tool_call["id"]
     answer = next((one for one in reversed(messages) if isinstance(one, AIMessage)), AIMessage(""))
     answered = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
-    ids = [call["id"] for call in answer.tool_calls if call["name"].startswith(run_config.WRITING)]
+    ids = [call["id"] for call in answer.tool_calls if call["name"].startswith(faces.WRITING)]
     earlier = [id for id in ids[: ids.index(own)] if id not in answered] if own in ids else []
     return [f"{answer.id}\0{id}" for id in (own, *earlier)]

@@ -118,15 +118,8 @@ class StoredMessage:
         except orjson.JSONDecodeError:  # an escaped lone surrogate
             record = json.loads(text)
         record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
-        return cls(
-            thread_id=thread_id,
-            seq=record["number"],
-            superseded=sign == b"-",
-            refused=sign == b"!",
-            upto=upto,
-            record=record,
-            place=place,
-        )
+        signs = {"superseded": sign == b"-", "refused": sign == b"!"}
+        return cls(thread_id=thread_id, seq=record["number"], upto=upto, record=record, place=place, **signs)
 
     @cached_property
     def message(self) -> BaseMessage:

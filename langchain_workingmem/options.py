@@ -59,8 +59,8 @@ def check_fields(options: Any, **least: int) -> None:
                 checks.one_of(value, get_args(_CHOICES[name]), name)
             case "int":
                 checks.at_least(value, least.get(name, 1), name)
-            case "BaseChatModel | str":
-                checks.check_model(value, name)
+            case "BaseChatModel | str" if not isinstance(value, str) and not hasattr(value, "invoke"):
+                raise checks.wrong_type(value, name, "pass a chat model, or its name such as 'openai:gpt-4o-mini'")
             case "float":
                 checks.check_share(value, name)
             case "timedelta":

@@ -48,48 +48,21 @@ _DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
     """Convert what LangChain accepts as messages, or one such message, to a list of messages.
 
-    Messages stay the caller's objects, which are given their ids later. Raises `OptionError` for fields of other types than LangChain
-    gives them, which `model_copy` and assignments do not check.
+    Messages stay the caller's objects, which are given their ids later.
     """
-    given: Iterable[Any] = messages if type(messages) is list else _listed(messages)
-    found = [item if isinstance(item, BaseMessage) else _converted(item) for item in given]
-    for one in found:
-        content = one.content
-        if not (
-            (type(content) is str or (isinstance(content, list) and all(map(_is_block, content))))
-            and isinstance(one.additional_kwargs, dict)
-            and isinstance(one.response_metadata, dict)
-            and isinstance(one.name or "", str)
-            and isinstance(getattr(one, "tool_calls", []), list)
-            and isinstance(getattr(one, "invalid_tool_calls", []), list)
-            and isinstance(getattr(one, "tool_call_id", ""), str)
-        ):
-            raise _unstorable(one, "a field is of another type than LangChain gives it")
+    given: Any = messages
+    if isinstance(given, str) or not isinstance(given, BaseMessage | Iterable):
+        raise OptionError(f"a {type(given).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
+    is_pair = isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
+    found = []
+    items: Iterable[Any] = [given] if is_pair or isinstance(given, BaseMessage | dict) else given
+    for item in items:
+        try:
+            found.append(item if isinstance(item, BaseMessage) else convert_to_messages([item])[0])
+        except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
+            remedy = "pass LangChain messages, (role, text) pairs or role-content dicts"
+            raise OptionError(f"{type(item).__name__} is not a message", remedy=remedy) from error
     return found
-
-
-def _listed(messages: Any) -> Iterable[Any]:
-    if isinstance(messages, str) or not isinstance(messages, BaseMessage | Iterable):
-        raise OptionError(f"a {type(messages).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
-    pair = isinstance(messages, tuple) and len(messages) == 2 and all(isinstance(part, str) for part in messages)
-    return [messages] if pair or isinstance(messages, BaseMessage | dict) else messages
-
-
-def _converted(item: Any) -> BaseMessage:
-    try:
-        return convert_to_messages([item])[0]
-    except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
-        raise OptionError(
-            f"{type(item).__name__} is not a message",
-            remedy="pass LangChain messages, (role, text) pairs or role-content dicts",
-        ) from error
-
-
-def _is_block(block: Any) -> bool:
-    """Tell whether a part of content is text or a block; LangChain joins the texts of blocks."""
-    return isinstance(block, str) or (
-        isinstance(block, dict) and (block.get("type") != "text" or isinstance(block.get("text", ""), str))
-    )
 
 
 def _unstorable(message: BaseMessage, why: object) -> OptionError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_core.runnables.config import ensure_config
 
 from langchain_workingmem.errors import ReadOnlyError
-from langchain_workingmem.faces.config import Owner, finder, limits_of, required_ids
+from langchain_workingmem.faces import Owner, finder, limits_of, required_ids
 from langchain_workingmem.files import check_by
 
 if TYPE_CHECKING:

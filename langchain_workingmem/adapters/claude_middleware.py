@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.faces.config import Owner
+    from langchain_workingmem.faces import Owner
     from langchain_workingmem.memory import Memory
 
 NAME, NATIVE = "memory", {"type": "memory_20250818", "name": "memory"}

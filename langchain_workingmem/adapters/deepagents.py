@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.faces.config import Owner
+    from langchain_workingmem.faces import Owner
     from langchain_workingmem.files import File
     from langchain_workingmem.files import FileInfo as Info
     from langchain_workingmem.memory import Memory

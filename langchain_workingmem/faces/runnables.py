@@ -21,7 +21,7 @@ from langchain_workingmem._redis.state import operation, plan_of, twin
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
-from langchain_workingmem.faces.config import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within
+from langchain_workingmem.faces import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within
 from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.recall.question import Query, check_argument_names

@@ -24,7 +24,7 @@ from langchain_workingmem._text.messages import unescape, words_in
 from langchain_workingmem._text.unicode import in_texts, visible
 from langchain_workingmem._text.values import aware, check_depth, check_nesting, problems_in, shown, zone_name
 from langchain_workingmem.checks import as_tuple
-from langchain_workingmem.faces.config import WORKING, WRITING, forbidden, limits_of, required_ids, scoped_ids
+from langchain_workingmem.faces import WORKING, WRITING, forbidden, limits_of, required_ids, scoped_ids
 from langchain_workingmem.options import Ids
 from langchain_workingmem.recall.question import Query, checked_filter
 from langchain_workingmem.recall.search import search_as_run

@@ -17,7 +17,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from langchain_workingmem.errors import IdError
-from langchain_workingmem.faces.config import required_ids, resolve, scoped_ids
+from langchain_workingmem.faces import required_ids, resolve, scoped_ids
 from langchain_workingmem.options import Ids
 
 

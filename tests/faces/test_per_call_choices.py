@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import OptionError, PerCall
-from langchain_workingmem.faces.config import limits_of
+from langchain_workingmem.faces import limits_of
 
 
 def told(given: Any) -> PerCall:
