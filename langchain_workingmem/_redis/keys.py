@@ -1,11 +1,10 @@
 """Names of keys and indexes, the ids inside them, and the members of the sorted sets of a thread.
 
-A key is `<prefix>:<kind>:{<id>}`. The keys of a thread, and those of a user, share a hash tag: they live in one cluster
-slot, and one script may touch them all. Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash
-tag, and a separator, a trailing space or a wildcard cannot match the data of another tenant.
-
-A `key_prefix` may begin as another one does (`app` and `app:memory`), so keys are compared whole, or up to their brace,
-and never taken apart. No two prefixes share a key, because no kind below ends with a colon and another kind.
+A key is `<prefix>:<kind>:{<id>}`. Keys of a thread, and those of a user, share a hash tag: they live in one cluster
+slot, and one script may touch them all. Ids are percent-encoded in keys and tag fields, so a brace cannot end the hash
+tag, and a separator, a trailing space or a wildcard cannot match data of another tenant. A `key_prefix` may begin as
+another one does (`app`, `app:memory`), so keys are compared whole, or up to their brace. No two prefixes share a key,
+because no kind below ends with a colon and another kind.
 """
 
 from __future__ import annotations

@@ -48,10 +48,7 @@ def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Merge stored messages into the earlier ones of the caller, by their sequence numbers; the rest goes to the end.
-
-    A checkpointed state holds its own turns. What another writer added to the thread meanwhile belongs between them.
-    """
+    """Merge stored messages into the caller's earlier ones by seq, as others write meanwhile; the rest goes last."""
     if not past:
         return list(earlier)
     if not any(message.id in seqs for message in earlier):  # the thread does not know this list: it came later
@@ -70,7 +67,7 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
 
 
 def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
-    """Return the index from which on media are shown: the question of the last turn, or of the last `shown`, with some."""
+    """Return the index from which media are shown: the question of the last turn, or the last `shown`, with some."""
     left = 1 if shown == "last" else shown
     if left == "all":
         return 0

@@ -114,9 +114,9 @@ class Users(Operations):
 
         Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also
         after an interruption: it moves what is left. A deletion of one of the two wins.
-        `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged
-        working memory; `OptionError` if the guest has one, and this memory none. `IdError` for a user into itself. One or two round trips per thread, about nine for working
-        memory.
+        `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged working
+        memory; `OptionError` if the guest has one, and this memory none. `IdError` for a user into itself. One or two
+        round trips per thread, about nine for working memory.
         """
         return merge(self._core.state, source, into, self._core.new_id())
 
@@ -185,7 +185,7 @@ def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
 
 
 def delete(state: MemoryState, user_id: str, token: str, saver: Any = None) -> Plan[DeletionReport]:
-    """Look through all keys, and delete what a user has, until a look finds nothing; a tombstone refuses writers until then."""
+    """Look through all keys, and delete what a user has, until nothing is found; a tombstone refuses writers."""
     this = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
     if saver is not None:
         yield from check_saver(saver, "delete_thread")
