@@ -54,8 +54,8 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
     if isinstance(given, str) or not isinstance(given, BaseMessage | Iterable):
         raise OptionError(f"a {type(given).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
     is_pair = isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
-    items: Iterable[Any] = [given] if is_pair or isinstance(given, BaseMessage | dict) else given
     found = []
+    items: Iterable[Any] = [given] if is_pair or isinstance(given, BaseMessage | dict) else given
     for item in items:
         try:
             found.append(item if isinstance(item, BaseMessage) else convert_to_messages([item])[0])

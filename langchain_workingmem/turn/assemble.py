@@ -130,10 +130,10 @@ def _past(
     if options.media != "all":
         past = with_names(past, media_begin([*past, *present], options.media))
     # what the store has weighed needs no second look
-    is_light = not recent and not gathered.is_cut and gathered.tokens <= (options.max_tokens or 0)
+    is_light = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
     if options.max_tokens is None or (is_light and options.token_counter == "approximate"):
         return past, 0
-    return fit(past, present, gathered.uptos, options, gathered.cut, is_cut=gathered.is_cut)
+    return fit(past, present, gathered.uptos, options, gathered.cut)
 
 
 def _begun_by_user(

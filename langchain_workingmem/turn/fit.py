@@ -105,8 +105,6 @@ def fit(
     uptos: Mapping[str, int],
     options: HistoryOptions,
     cut: int = 0,
-    *,
-    is_cut: bool = False,
 ) -> tuple[list[BaseMessage], int]:
     """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before."""
     # Tool traffic goes first, then turns, the oldest first. The last question and its answer stay, and so does the
@@ -125,7 +123,7 @@ def fit(
         grouped.append([message for message in group if id(message) not in fresh])
         sizes.append(count(group) if len(grouped[-1]) == len(group) else 0)
     begin = 0
-    if said and (cut or is_cut or sum(sizes[at] for at in said) > limit):
+    if said and (cut or sum(sizes[at] for at in said) > limit):
         begin = _begin(grouped, sizes, said, uptos, limit)
     room, spoken = limit - sum(sizes[at] for at in said if at >= begin), {*said}
     kept: list[list[BaseMessage]] = []

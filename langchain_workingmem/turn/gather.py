@@ -70,7 +70,6 @@ class Gathered:
     tokens: int = 0  # of the history
     size: int = 0  # bytes of the history
     cut: int = 0  # messages that the limit of tokens left in the store
-    is_cut: bool = False  # the limit of tokens has left out some
     recalled: RecallResult = field(default_factory=RecallResult)
     working_memory: WorkingMemoryState | None = None
     covered: Container[int] = ()  # seqs of messages that are not shown, because something in `parts` stands for them
@@ -216,7 +215,7 @@ def _rows(
         if words:
             found.uptos[id] = int(upto)
     found.begins = reply.get("begins", -inf)
-    found.cut, found.is_cut = reply.get("cut", 0), "cut_at" in reply or bool(reply.get("cut"))
+    found.cut = reply.get("cut", 0)
     found.size = sum([len(body or b"") for *_, body in some])
     return read_rows(some, found.thread_id, make=found.size <= LONG)
 
@@ -281,4 +280,4 @@ def read_history(
     rows = _rows(found, (), read_reply(reply, thread_id, user_id), reply[1])
     messages = yield from _messages_of(state, found, options, rows)
     history = history_slice(messages, options, (), found.uptos)
-    return fit(history, (), found.uptos, options, found.cut, is_cut=found.is_cut)[0]
+    return fit(history, (), found.uptos, options, found.cut)[0]

@@ -10,8 +10,7 @@
 --           at or behind the message `asked`, nothing in the ranges `without`
 --   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows
 --   covered    the same as pairs of seqs
--- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest,
---       rows_revision}, bodies of those `shown` (facts) that the caller's list does not have
+-- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, newest, rows_revision}, bodies of those `shown` (facts) that the caller's list does not have
 -- The cost follows what is shown, and the ids.
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at')
 local no = refusal(head.user, thread[1])
@@ -99,53 +98,52 @@ local function is_left_out(seq)
   end
 end
 
-local GROWTH = 20 -- more questions and answers that are shown at most, to begin with a question
+-- Enough is shown when `last` are counted and the next one begins another step. Then it goes on to the question of that turn, for
+-- GROWTH more at most, else it ends where enough was. Without `last` it ends at the oldest question that `tokens` allow.
+local GROWTH = 20
 local shown = {} -- facts, the newest first
-local said, tokens, traffic, cut, grown = 0, 0, 0, 0, 0
+local said, tokens, traffic, grown = 0, 0, 0, 0
 -- places in `shown`: of the oldest that was said, and where enough is
 local oldest, edge, step, has_question = 0, nil, nil, false
+found.cut = 0 -- what does not fit into `tokens`
 
--- Shows a message, or counts what does not fit; returns whether the history begins behind it.
+-- Shows a message; returns whether the history begins with it, or behind it.
 local function show(facts, seq)
   local words, size = string.match(facts, '^%d+:([^:]*):(%d+)')
+  local kind, own_step = string.sub(words, 1, 1), math.floor(seq / STRIDE / head.step)
   if is_left_out(seq) or string.sub(words, -1) == '!' then return false end
-  local is_question = string.sub(words, 1, 1) == 'q'
-  if words == '' then
+  if kind == '' then
     traffic = traffic + size
     if head.tokens and traffic > head.tokens then
-      cut = cut + 1
+      found.cut = found.cut + 1
       return false
     end
   else
-    local counts = string.find(head.kinds, string.sub(words, 1, 1), 1, true)
-    local own_step = math.floor(seq / STRIDE / head.step)
+    local counts = string.find(head.kinds, kind, 1, true)
     if counts and said >= (head.last or math.huge) and (edge or own_step < step) then
       edge = edge or #shown
-      local is_done = found.cut_at or head.kinds ~= 'qa' or grown == GROWTH
-      if is_done or string.match(shown[oldest], '^%d+:q') then return true end
+      if head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[oldest], '^%d+:q') then return true end
       grown = grown + 1
     end
     tokens = tokens + size
-    if head.tokens and has_question and tokens > head.tokens then found.cut_at = found.cut_at or seq end
+    if head.tokens and not head.last and has_question and tokens > head.tokens then
+      found.cut, edge = found.cut + redis.call('ZCOUNT', KEYS[2], '-inf', seq), oldest
+      return true
+    end
     if counts then said, step = said + 1, own_step end
-    if not found.cut_at then oldest, has_question = #shown + 1, has_question or is_question end
-  end
-  if found.cut_at then -- what does not fit is only counted
-    cut = cut + (head.last and 1 or redis.call('ZCOUNT', KEYS[2], '-inf', seq))
-    return not head.last
+    oldest, has_question = #shown + 1, has_question or kind == 'q'
   end
   shown[#shown + 1] = facts
-  return edge and is_question
+  return edge and kind == 'q'
 end
 
 if head.kinds then
   local is_done = head.last == 0 or walk(show)
-  local is_at_question = shown[oldest] and string.match(shown[oldest], '^%d+:q')
-  local last = edge or #shown -- an answer, with its tool traffic, unless a question was found
-  if found.cut_at or edge and is_done and is_at_question then last = oldest end
+  local last = edge or #shown
+  if edge and is_done and string.match(shown[oldest] or '', '^%d+:q') then last = oldest end
   local ordered = {}
   for at = last, 1, -1 do ordered[#ordered + 1] = shown[at] end
-  shown, found.cut = ordered, cut
+  shown = ordered
   local begins = shown[1] and string.match(shown[1], '^%d+')
   if is_done or edge then found.begins = tonumber(begins or below or found.next_seq) end
 end
