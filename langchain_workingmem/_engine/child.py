@@ -1,6 +1,6 @@
 """Runs a private Redis server, in its own process group, until its data directory has no user. Standard library only.
 
-    python -I -S child.py <directory> <socket> keep|remove <command> [<argument> ...]
+Usage: python -I -S child.py <directory> <socket> keep|remove <command> [<argument> ...]
 """
 
 import contextlib
