@@ -310,8 +310,7 @@ def _spawn(directory: Path, place: Path, end: str) -> None:
     log.touch(0o600)
     script = [sys.executable, "-I", "-S", child.__file__, str(directory), str(place), end, *command]
     with log.open("ab") as output:
-        # In a new session, so that Ctrl-C in the terminal does not reach it. Not on our standard output, whose reader
-        # would wait for the server. If it fails, the log says why.
+        # In a new session: Ctrl-C in the terminal does not reach it. Not on our output, whose reader would wait for it.
         subprocess.run(  # noqa: S603 - our own script
             script,
             stdin=subprocess.DEVNULL,

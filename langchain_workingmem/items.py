@@ -404,7 +404,6 @@ def _fits(name: tuple[str, ...], condition: base.MatchCondition) -> bool:
 
 
 def _below(namespace: Sequence[str]) -> str:
-    """Write the condition of the items of a namespace and of those below it."""
     from redisvl.query.filter import Tag  # here, because it is slow to import
 
     return str(Tag("within") == digest_of(namespace)) if namespace else "*"
@@ -415,5 +414,4 @@ def _all(*conditions: str) -> str:
 
 
 def _alive() -> str:
-    """Write the condition of items that have not expired."""
     return f"(-@expires_at:[-inf ({to_micros(datetime.now(UTC)) // 1000}])"

@@ -1,8 +1,8 @@
 """Plans, and the effects that they yield.
 
-An operation is written once, as a plan: a generator that yields what it needs from outside, and returns a record. Only
-`Runner` and `AsyncRunner` in `run.py` touch a socket or a model. They throw errors into the plan at its `yield`, and
-close it when its caller is interrupted.
+An operation is a plan, written once: a generator that yields what it needs from outside, and returns a record. Only
+`Runner` and `AsyncRunner` in `run.py` touch a socket or a model. They throw errors into it at its `yield`.
+
     def recent(thread: str) -> Plan[list[bytes]]:
         (ids,) = yield from send(("ZRANGE", thread, -10, -1))
         return ids

@@ -41,7 +41,6 @@ def diagnose(state: MemoryState) -> Plan[Diagnosis]:
 
 
 def _found(check: str, level: Level, seen: str | errors.WorkingMemError, remedy: str | None = None) -> Finding:
-    """Make a finding; an error brings its remedy along."""
     if isinstance(seen, errors.WorkingMemError):
         remedy = remedy or seen.remedy or "the log of the server may say why"
         seen = str(seen).removesuffix(f": {seen.remedy}")

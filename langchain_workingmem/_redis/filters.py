@@ -211,7 +211,6 @@ def _meets(document: Mapping[str, Any], key: str, part: Any) -> bool:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Tell whether the value of a key is what is asked of it."""
     if isinstance(wanted, dict):
         if _has_operators(wanted):
             return all(_compare(value, sign, operand) for sign, operand in wanted.items())

@@ -44,10 +44,7 @@ def _source(name: str) -> str:
 
 
 class Script:
-    """A script, called by its digest. `name` and the `parts` before it are "room/file", or a file in `_redis/lua`.
-
-    A file that begins with `#!lua flags=allow-oom` only frees memory, so a full server runs it, too.
-    """
+    """A script, called by its digest; `name`, `parts`: "room/file" or of `_redis/lua`. allow-oom: it frees memory."""
 
     def __init__(self, name: str, *parts: str) -> None:
         own = _source(name)

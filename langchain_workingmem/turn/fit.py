@@ -104,8 +104,7 @@ def fit(
     cut: int = 0,
 ) -> tuple[list[BaseMessage], int]:
     """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before."""
-    # Tool traffic goes first, then turns, the oldest first. The last question and its answer stay, and so does the
-    # present turn, which does not count.
+    # Tool traffic goes first, then turns, the oldest first. The last question and answer, and the present turn, stay.
     if options.max_tokens is None:
         return list(past), 0
     limit = options.max_tokens
@@ -219,13 +218,11 @@ def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str
 
 
 def _has_excluded(messages: Iterable[BaseMessage], excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
-    """Tell whether a history leaves out a tool call of these messages."""
     calls = (call for one in messages if isinstance(one, AIMessage) for call in one.tool_calls)
     return any(_is_excluded(call["name"], excluded) for call in calls)
 
 
 def _is_excluded(tool: str, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
-    """Tell whether `HistoryOptions.exclude_tools` leaves out the calls of a tool in later turns."""
     if isinstance(excluded, bool):
         return excluded
     return is_memory_tool(tool) or (excluded != "memory" and tool in excluded)

@@ -64,7 +64,6 @@ def schema_of(schema: Any) -> Schema:
 
 
 def _of_type(schema: Any) -> Schema:
-    """Wrap a Pydantic model, a TypedDict or a dataclass."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
         json_schema, own = adapter.json_schema(), adapter.json_schema(by_alias=False)
@@ -84,7 +83,6 @@ def _of_type(schema: Any) -> Schema:
 
 
 def _of_json(schema: dict[str, Any]) -> Schema:
-    """Wrap a JSON schema, which the package `jsonschema` checks."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 

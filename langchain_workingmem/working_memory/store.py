@@ -320,8 +320,7 @@ class WorkingMemory(Operations):
     ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. Three round trips. Raises `RevisionNotFoundError`.
 
-        One of another format, from before the options changed, is the document again: `value` is its text, and agents
-        are asked to bring it into the present format.
+        One of another format, from before the options changed, becomes the document as text, for agents to convert.
         """
         state = self._core.state
         check_writable(state)
