@@ -120,9 +120,6 @@ class EmbeddedRedis:
         self._directory = self._url = None
 
 
-# ---------------------------------------------------------------------- which server
-
-
 class Engine(NamedTuple):
     """A server binary, and its modules for Search and, if present, for JSON."""
 
@@ -198,9 +195,6 @@ def _check(binary: Path, stack: Path | None) -> Engine | str:
         return f"{binary} has no redisearch.so"
     modules = tuple(found / name for name in ("redisearch.so", "rejson.so") if (found / name).is_file())
     return Engine(binary, modules)
-
-
-# ---------------------------------------------------------------------- start or join
 
 
 def _claim(path: Path, deadline: float) -> tuple[Path, int]:

@@ -157,9 +157,6 @@ class StoreState:
         return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
 
 
-# ---------------------------------------------------------------------- items
-
-
 def digest_of(parts: Sequence[str]) -> str:
     """Return a digest of 128 bits of a list of strings."""
     return hashlib.blake2b(to_json(list(parts)).encode(), digest_size=16).hexdigest()
@@ -210,9 +207,6 @@ def labels_of(names: Names, value: Any) -> list[str] | None:
     return [hashlib.blake2b(to_json([*names, written]).encode(), digest_size=8).hexdigest()]
 
 
-# ---------------------------------------------------------------------- batches
-
-
 def run_operations(state: StoreState, ops: Iterable[base.Op]) -> Plan[list[Any]]:
     """Do all reads, then the last write to each item. A round trip for all gets, those of searches, one for writes."""
     ops = [*ops]
@@ -255,9 +249,6 @@ def _check(op: base.Op) -> None:
         raise OptionError(f"query={shown(op.query)}", remedy="use a str, or None to list items")
     if isinstance(op, base.ListNamespacesOp) and op.max_depth is not None:
         at_least(op.max_depth, 1, "max_depth")
-
-
-# ---------------------------------------------------------------------- one item
 
 
 def _write(state: StoreState, op: base.PutOp) -> tuple[Callable[..., Command], list[str]]:

@@ -92,8 +92,6 @@ class Spawn(Effect[None]):
     task: str = "upkeep"  # its name for telemetry
 
 
-# ---------------------------------------------------------------------- calls of Redis
-
 PAUSES = (0.05, 0.25, 1.0)  # seconds before each repeat: a Redis server restarts within their sum
 SCRIPT_SOURCES: dict[Argument, str] = {}  # by digest
 ANSWER_WHEN_FULL = "raise maxmemory, or CONFIG SET search-on-oom ignore: then a full server still answers searches"
@@ -200,8 +198,6 @@ def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> errors.Redi
         remedy = "search in one thread instead of all, or set search-workers above 0, which lifts it"
     return errors.RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
 
-
-# ---------------------------------------------------------------------- around plans
 
 LONG = 100_000  # characters or bytes that take some milliseconds of work; a thread costs 0.1 ms
 

@@ -67,8 +67,6 @@ READ, PAGE = Script("read", *READING), Script("page", *READING)
 WRITE, DELETE, THREAD = (Script(name, *CHANGING) for name in ("write", "delete", "thread"))
 
 
-# ---------------------------------------------------------------------- calls over a thread
-
 SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
 
 
@@ -171,10 +169,7 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
     check_owner(tag, thread_id, user_id)
 
 
-# ---------------------------------------------------------------------- deletion
 # Deletions take effect at once; their vectors, which may be many, follow in steps. The set `dropped` has what is left.
-
-
 def delete_from(
     state: MemoryState, thread_id: str, user_id: str | None, *, what: str, repeats: bool = False, **head: Any
 ) -> Plan[dict[str, Any]]:

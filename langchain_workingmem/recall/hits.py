@@ -192,9 +192,6 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
     return page
 
 
-# ---------------------------------------------------------------------- the caller's reranker
-
-
 def _reranked(
     options: RecallOptions, reranker: BaseDocumentCompressor, query: Query, hits: Sequence[Ranked], page: Page
 ) -> Plan[list[Ranked]]:

@@ -325,9 +325,6 @@ class Threads(Operations):
     abackfill = twin(backfill)
 
 
-# ---------------------------------------------------------------------- one thread
-
-
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
     """Convert a reply of HGETALL; None if there is no thread."""
     row = as_dict(reply)
@@ -447,9 +444,6 @@ def _give(
         after = found.get("is_left")
         if deleted is not None or not after:
             return row, bool(found.get("has_rows")), deleted
-
-
-# ---------------------------------------------------------------------- many threads
 
 
 def find_threads(state: MemoryState, user_id: str, wanted: filters.Filter) -> Plan[list[str]]:

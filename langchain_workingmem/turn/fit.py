@@ -63,9 +63,6 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
     return [*merged, *waiting]
 
 
-# ---------------------------------------------------------------------- media
-
-
 def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
     """Return the index from which media are shown: the question of the last turn, or the last `shown`, with some."""
     left = 1 if shown == "last" else shown
@@ -91,9 +88,6 @@ def named(message: BaseMessage) -> BaseMessage:
     content = [message.content] if isinstance(message.content, str) else message.content
     names = [{"type": "text", "text": attachment(one)} if medium_of(one) else one for one in content]
     return message.model_copy(update={"content": names})
-
-
-# ---------------------------------------------------------------------- a limit of tokens
 
 
 def fit(
@@ -166,9 +160,6 @@ def fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tupl
         gone.update(map(id, group))
         excess -= count(group)
     return [one for one in present if id(one) not in gone], len(gone)
-
-
-# ---------------------------------------------------------------------- roles and tools
 
 
 def history_slice(

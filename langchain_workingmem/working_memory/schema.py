@@ -111,9 +111,6 @@ def refusal(reason: str, remedy: str, fields: tuple[str, ...] = ()) -> WorkingMe
     return WorkingMemoryValidationError(f"nothing was changed, because {reason}", fields, remedy=remedy)
 
 
-# ---------------------------------------------------------------------- what a model is shown
-
-
 def update_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of an update, without references; each may be null: OpenAI's strict mode wants all."""
     from langchain_core.utils.json_schema import dereference_refs
@@ -149,9 +146,6 @@ def _shaped(schema: Any) -> Any:
 def _or_null(schema: Any) -> Any:
     is_nullable = {"type": "null"} in schema.get("anyOf", ()) if isinstance(schema, dict) else True
     return schema if is_nullable else {"anyOf": [schema, {"type": "null"}]}
-
-
-# ---------------------------------------------------------------------- JSON of an update
 
 
 def plain(content: Any) -> Any:

@@ -214,9 +214,6 @@ def run_memory(state: MemoryState, scope_key: ScopeKey, **head: Any) -> Plan[tup
     return reply["status"], as_dict(row)
 
 
-# ---------------------------------------------------------------------- what programs call
-
-
 class WorkingMemory(Operations):
     """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
 
