@@ -1,8 +1,7 @@
 """Which messages of a thread the caller's list is, which of them it has left behind, and what of it is new. Pure.
 
-Clients edit, regenerate, fork, trim and resend conversations. A list with ids, such as the state of a checkpointer, is
-compared by them; of a list without ids, what was said is. Messages behind the first common one that the list does not
-hold are superseded.
+Clients edit, regenerate, fork, trim and resend conversations. A list with ids, as in a checkpointer, is compared by
+them, others by what was said. Messages behind the first common one that the list does not hold are superseded.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Facts
 
-# list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of a conversation, as in
-# a subgraph: what is missing there means nothing
+# list: a client's conversation. state: all messages of a checkpointer. part: of a subgraph; gaps mean nothing there
 Kind: TypeAlias = Literal["list", "state", "part"]
 
 
@@ -84,22 +82,18 @@ class Followed:
     edited: dict[int, int] = field(default_factory=dict)  # index in the list -> seq, where the words change in place
     seqs: dict[int, int] = field(default_factory=dict)  # index in the list -> seq of the stored message
     again: list[str] = field(default_factory=list)  # ids of edited questions, which are stored a second time
+    changes_branch: bool = False  # another branch than the thread's is the current one
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
     writer: str = "l"  # of the new messages, see `Facts.writer`
     is_older: bool = False  # the list begins before the thread: it is refused
-
-    @property
-    def changes_branch(self) -> bool:
-        """Tell whether another branch than the thread's is the current one."""
-        return bool(self.drop or self.back)
 
 
 def follow(
     entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = (), *, keeps_all: bool = False
 ) -> Followed:
-    """Decide what a list means for a thread. `left_out` are seqs of messages that memory has taken out of the list.
+    """Decide what a list means for a thread. `left_out`: seqs of messages that memory has taken out of the list.
 
-    `keeps_all`: the ids are those of a program, not of LangGraph, so a list that agrees nowhere is new, all of it.
+    `keeps_all`: its ids are those of a program, not of LangGraph, so if it agrees nowhere, all of it is new.
     """
     if kind == "list" and known.branch is None and is_one_turn(entries):  # most lists are a new turn
         ids, words = {row.id for row in known.rows} | known.deleted.keys(), {_said(row) for row in known.rows}
@@ -122,6 +116,7 @@ def follow(
     if known.branch is not None:  # its context may have held more of the list
         done.drop = sorted({*done.drop, *known.branch.drop} - {*done.seqs.values()})
         done.back = sorted({*done.back, *known.branch.back})
+    done.changes_branch = bool(done.drop or done.back)
     done.new = both.new(keeps_all=keeps_all)
     before = {entry.words[:1] for entry in both.entries[: min(matched, default=0)]}
     is_behind = len(held) > 1 and held[0] is both.first and not both.gone
@@ -144,39 +139,39 @@ class _Comparison:
         self.matched: dict[int, Facts] = {}  # index in the list -> stored message
         self.gone: set[int] = set()  # indexes of what was deleted
         for at, (id, words) in enumerate(entries):
-            if id in self.versions:
-                same = (row for row in self.versions[id] if _said(row) == words)
-                self.matched[at] = next(same, self.versions[id][0])
+            versions, deleted = self.versions.get(id, []), known.deleted.get(id or "")
+            same = (row for row in versions if _said(row) == words)
+            found = next(same, versions[0] if versions else None)
             if words == AS_STORED:
-                self.entries[at] = Entry(id, _said(self.matched[at]) if at in self.matched else "")
-            deleted = known.deleted.get(id or "")
-            if (words == AS_STORED and at not in self.matched) or (
-                deleted is not None and deleted.rstrip("!") in (self.entries[at].words, "")
-            ):
+                self.entries[at] = Entry(id, _said(found) if found else "")
+            if found is not None:
+                self.matched[at] = found
+            elif words == AS_STORED or (deleted is not None and deleted.rstrip("!") in (words, "")):
                 self.gone.add(at)
+        self.located = [*self.matched]
         self.edited: dict[int, int] = {}  # index in the list -> seq, where the words change in place
-        self.edit: Facts | None = None  # the question that was edited: it begins a branch
-        self.edit_at = -1
-        for at, row in [*self.matched.items()]:
-            words = self.entries[at].words
-            if _said(row) != words and not row.is_structured:
-                if words.startswith("q") and at == max(self.matched):
-                    self.edit, self.edit_at = self.matched.pop(at), at
-                else:
-                    self.edited[at] = row.seq
+        self.edit: Facts | None = None  # the last that is stored, if its question was edited: it begins a branch
+        for at in self.located:
+            words, row = self.entries[at].words, self.matched[at]
+            if _said(row) == words or row.is_structured:
+                continue
+            if words.startswith("q") and at == self.located[-1]:
+                self.edit = self.matched.pop(at)
+            else:
+                self.edited[at] = row.seq
 
     def match_words(self) -> None:
         """Match by their words the entries that have other ids than what is stored, or none."""
-        entries, matched, located = self.entries, self.matched, [*self.matched]
-        if located:
-            matched |= self.agreement(located[0], matched[located[0]])
-        start = len(entries) if located else 0
-        if self.kind == "state" and located:  # a client has sent its list to it: what stands in front is stored
+        entries, matched, start = self.entries, self.matched, len(self.entries) if self.located else 0
+        if matched:
+            first = min(matched)
+            matched |= self.agreement(first, matched[first])
+        if self.kind == "state" and self.located:  # a client has sent its list to it: what stands in front is stored
             last = {_said(row): row for row in (*self.superseded, *self.said)}
-            for at in range(max(located[-1], self.edit_at)):
+            for at in range(self.located[-1]):
                 if at not in matched and entries[at].words in last:
                     matched[at] = last[entries[at].words]
-            start = located[-1] + 1
+            start = self.located[-1] + 1
         rest = [at for at in range(start, len(entries)) if entries[at].words and at not in self.gone | matched.keys()]
         newest = self.said[-1] if self.said else None
         if self.kind == "list" and newest and [*entries] == [Entry(None, _said(newest))]:
