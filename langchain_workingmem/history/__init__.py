@@ -109,8 +109,6 @@ class History(Operations):
             at_least(last, 0, "last")
         ids = {name: check_id(id, name) for name, id in (("before", before), ("after", after)) if id is not None}
         wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until, **ids)
-        if last == 0:
-            wanted["limit"] = 0
         page, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
         rows = page.rows()
         if superseded:

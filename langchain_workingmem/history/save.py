@@ -155,11 +155,10 @@ def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[i
     if len(times) != number:
         raise OptionError(f"{len(times)} times for {number} messages", remedy="pass one time, or one for each message")
     found = [to_micros(at) for at in times]
-    if found != sorted(found):
-        raise OptionError("the times of said_at fall", remedy="pass the messages in the order in which they were said")
-    if found and not 0 <= found[0] <= found[-1] <= to_micros(datetime.now(UTC)) + MINUTE:
-        seen = f"said_at={shown(times[0] if found[0] < 0 else times[-1])} lies before 1970 or in the future"
-        raise OptionError(seen, remedy="pass the time at which the message was said")
+    bounds = [0, *found, to_micros(datetime.now(UTC)) + MINUTE]
+    if bounds != sorted(bounds):
+        seen = f"the times {shown(times)} of said_at fall, or lie before 1970 or in the future"
+        raise OptionError(seen, remedy="pass the times at which the messages were said, in that order")
     return [*found]
 
 
