@@ -52,7 +52,7 @@ class EmbeddedRedis:
     user until it ends; a program of `subprocess` is not. Only this user of the machine can open the server's socket.
 
     Args:
-            path: The data directory, on a local disk; made if missing, kept. None: a temporary one, removed at the end.
+        path: The data directory, on a local disk; made if missing, and kept. None: a temporary one, removed at the end.
             Acknowledged writes survive a crash of the server, but not all a power failure (docs/reliability.md).
     """
 
@@ -283,8 +283,7 @@ def command_of(engine: Engine, directory: Path, place: Path) -> list[str]:
         "unixsocketperm": "700",
         "dir": str(directory),
         "appendonly": "yes",
-        # With everysec, Redis holds acknowledged writes while the disk is busy, and a crash loses them. With "no", it
-        # passes them to the system at once, and `child.py` syncs them every second.
+        # "everysec" holds acknowledged writes while the disk is busy, and a crash loses them; so `child.py` syncs.
         "appendfsync": "no",
         "save": "",
         "pidfile": str(directory / "redis.pid"),

@@ -29,8 +29,7 @@
     ├── RedisReplyError (RuntimeError)              Redis refused a command
     └── RedisCapabilityError (RuntimeError)         no Search, or no server
 
-Each error is also the builtin that a caller would expect, so `except LookupError` works. `str(error)` says what was
-seen and what helps; `error.remedy` is only what helps.
+Each is also the builtin that a caller expects. `str(error)` says what was seen and what helps, `.remedy` what helps.
 """
 
 from __future__ import annotations

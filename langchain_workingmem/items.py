@@ -326,8 +326,7 @@ def _nearest(
 ) -> Plan[list[Scored]]:
     """Read a page of items, the most similar first; the best vector of an item counts.
 
-    One round trip; one more to read items of which only a further vector was found, one more when the page reaches
-    items without vectors, and one or two each time that the candidates hold too few items.
+    One round trip; more for items found by a further vector, items without vectors, and where candidates are too few.
     """
     index, end, found = state.keys.item_vectors_index, offset + limit, list[Scored]()
     (query,) = yield from state.embed([text], query=True)
