@@ -26,7 +26,7 @@ from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import words_in_row
 from langchain_workingmem.recall.search import search
 from langchain_workingmem.recall.turn import recall_for_turn
-from langchain_workingmem.turn.fit import fit, history_slice, in_order, is_users, media_begin, named
+from langchain_workingmem.turn.assemble import fit, history_slice, in_order, is_users, media_begin, named
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
