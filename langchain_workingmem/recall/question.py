@@ -76,12 +76,12 @@ class Query:
     user_id: str | None
     scope: Scope
     top_k: int  # hits that come back
-    fetched: int  # hits that are looked for: more, where a reranker drops some
+    sought: int  # hits that are looked for: `top_k`, or more of them for a reranker to choose from
     reranked: bool
-    window: tuple[int, int]
+    window: tuple[int, int]  # messages before and after a hit
     threshold: float | None
     max_tokens: int | None  # of the whole result
-    most: int  # of these, that one hit takes
+    most_of_a_hit: int  # tokens of these that one hit takes at most
     where: Mapping[str, Any]  # filters besides the scope, as `build_filter` takes them
     threads: Filter | None = None  # of their metadata; None: any thread
     unsure: Filter | None = None  # what the index leaves to be checked of messages
@@ -136,12 +136,12 @@ class Query:
             user_id=user_id,
             scope=scope,
             top_k=top_k,
-            fetched=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
+            sought=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
             reranked=reranked,
             window=given.get("message_range") or ((around, around) if isinstance(around, int) else tuple(around)),
             threshold=given.get("threshold", options.threshold),
             max_tokens=budget,
-            most=max(LEAST, (budget or 0) // SHARE),
+            most_of_a_hit=max(LEAST, (budget or 0) // SHARE),
             turn=turn,
             now=now if zone is None else in_zone(now, zone),
             exclude=given.get("exclude_message_ids", frozenset()),

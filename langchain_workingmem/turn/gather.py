@@ -24,8 +24,7 @@ from langchain_workingmem.history.read import readable, with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import words_in_row
-from langchain_workingmem.recall.search import search
-from langchain_workingmem.recall.turn import recall_for_turn
+from langchain_workingmem.recall.search import recall_for_turn, search
 from langchain_workingmem.turn.assemble import fit, history_slice, in_order, is_users, media_begin, named
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
