@@ -171,7 +171,7 @@ def item_digest(op: base.GetOp | base.PutOp) -> str:
 
 
 def read_items(keys: Keys, wanted: Mapping[str, bool]) -> Plan[dict[str, Row]]:
-    """Read items by digest, without "value" where there is none; True renews a TTL. One round trip, none without digests."""
+    """Read items by digest; a missing one has no "value"; True renews a TTL. One round trip, none without digests."""
     calls = [ITEM.call(keys.of_item(digest), "refresh" if renews else "get") for digest, renews in wanted.items()]
     rows = {}
     for digest, reply in zip(wanted, (yield from send(*calls)) if calls else [], strict=True):
@@ -214,10 +214,7 @@ def labels_of(names: Names, value: Any) -> list[str] | None:
 
 
 def run_operations(state: StoreState, ops: Iterable[base.Op]) -> Plan[list[Any]]:
-    """Do all reads, then the last write to each item.
-
-    One round trip for all gets, those of each search, and one for all writes, with one call of the model.
-    """
+    """Do all reads, then the last write to each item. A round trip for all gets, those of searches, one for writes."""
     ops = [*ops]
     for op in ops:
         _check(op)
@@ -296,8 +293,8 @@ def millis(minutes: object, name: str) -> int:
 
 
 # ---------------------------------------------------------------------- searches
-# The field `within` holds a digest of each prefix of an item's namespace, so a search below a namespace matches one tag.
-# An expired item stays in the indexes until the server removes it, so searches leave it out by its time: pages stay exact.
+# The field `within` holds a digest of each prefix of a namespace, so a search below a namespace matches one tag. An
+# expired item stays in the indexes until the server removes it, so searches leave it out by its time: pages stay exact.
 
 
 def search(state: StoreState, op: base.SearchOp) -> Plan[list[base.SearchItem]]:

@@ -346,11 +346,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------------ behind the model
 
     def _note_answer(self, call: HookCall, answer: Any) -> None:
-        """Note what the model has answered, with copies: other middleware may change it in place.
-
-        An answer is new, also where its id stands in the state already, as with caches and fakes: there it would
-        replace a message.
-        """
+        """Note the model's answer, and copies, as others may change it in place; it is new, whatever its id."""
         response, known = getattr(answer, "model_response", answer), {one.id for one in call.messages if one.id}
         result, run = getattr(response, "result", []), self._run_of(call)
         for at, one in enumerate(result):

@@ -110,7 +110,7 @@ class Part:
         return False
 
     def renewed(self, state: MemoryState, found: Any, *, waits: bool) -> Plan[None]:
-        """Do the same before a further call of the model in a run of an agent, which may be kept waiting if it `waits`."""
+        """Do so before a further call of the model in a run of an agent, which may be kept waiting if it `waits`."""
         yield from ()
 
     def overflowed(self, state: MemoryState, found: Any) -> Plan[bool]:
@@ -290,7 +290,7 @@ class Core:
             plan.close()
 
     def with_breaker(self, plan: Plan[T]) -> Plan[T]:
-        """Run a plan behind the circuit breaker, which raises at once while it is open; with on_error="raise" without it."""
+        """Run a plan behind the circuit breaker, which raises at once while open; with on_error="raise" without it."""
         return plan if self.on_error == "raise" else self.runner.link.guard(plan)
 
     def with_fallback(self, plan: Plan[T], fallback: T, note: str) -> Plan[T]:

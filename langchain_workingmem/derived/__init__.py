@@ -1,4 +1,4 @@
-"""Rows that a model has made of messages: they cite these, and are shown and deleted with them. `rows.lua` has the rules."""
+"""Rows that a model has made of messages: they cite these, and are shown and deleted with them, as `rows.lua` says."""
 
 from __future__ import annotations
 
@@ -174,9 +174,9 @@ def commit(
     clear: bool = False,
     activate: bool = False,
 ) -> Plan[list[int | str] | None]:
-    """Write rows; return the id of each, "stale", or "covered" by a row of another worker. None: the thread has changed since `work`.
+    """Write rows; return the id of each, "stale", or "covered" by another worker's row. None: the thread has changed.
 
-    `whole`: if the first row is refused, nothing is done, so that a call whose reply was lost can be repeated. One round trip.
+    `whole`: if the first row is refused, nothing is done, so a call with a lost reply can be repeated. One round trip.
     """
     call = CALL.on(
         state.keys.of(thread_id),
@@ -223,10 +223,7 @@ def _as_ranges(ids: Iterable[int]) -> str:
 def lease(
     state: MemoryState, thread_id: str, user_id: str, kind: str, what: str, token: str, **head: Any
 ) -> Plan[tuple[int, bool]]:
-    """Take, prolong or give back the lease of a worker, or let all pause, as `call.lua` says.
-
-    Return the ms until it is free, 0 if it is taken now, and whether all pause. One round trip.
-    """
+    """Change the lease as `call.lua` says; return ms until it is free (0: ours), and if all pause. One round trip."""
     given = {"user": owner_tag(user_id), "kind": kind, "what": what, "token": token, **head}
     (reply,) = yield from send(CALL.on(state.keys.of(thread_id), **given))
     found = read_reply(reply, thread_id, user_id)
@@ -252,7 +249,7 @@ def read_threads(
 ) -> Plan[dict[str, Rows]]:
     """Return the rows of those threads of a user that `choose` takes, from the replies to `thread_commands`.
 
-    One round trip where threads are chosen of which nothing was asked. What belongs to another user by now is left out.
+    One round trip for threads that were not asked for. What belongs to another user by now is left out.
     """
     read = {call.place[0]: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
     chosen = choose([decode(tag) for tag in replies[0]])
@@ -285,7 +282,7 @@ def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[
 
 
 def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]]:
-    """Return the rows of a thread with ids of messages instead of seqs, as they were made. One round trip, two if it has rows."""
+    """Return the rows of a thread as they were made, with ids of messages, not seqs. One round trip, two with rows."""
     keys = state.keys.of(thread_id)
     fields = as_dict((yield from send(("HGETALL", keys.rows)))[0])
     heads = [orjson.loads(value) for name, value in fields.items() if name.startswith(b"r:")]
@@ -322,8 +319,7 @@ def restore_rows(
 ) -> Plan[int]:
     """Make exported rows in a thread that has their messages, perhaps under new `ids`; return how many.
 
-    Rows of messages that are not there are left out, and all of them where the thread has rows already. What was replaced is made
-    first. Three round trips, and one for each 50 rows.
+    Rows without their messages are left out, all if the thread has rows. Three round trips, and one per 50 rows.
     """
     keys = state.keys.of(thread_id)
     if not rows or (yield from send(("HEXISTS", keys.rows, "next")))[0]:

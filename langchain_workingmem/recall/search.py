@@ -1,6 +1,6 @@
-"""The plans of semantic recall: embed the question, search vectors and words in one round trip, rank, and fetch windows in another.
+"""The plans of semantic recall: embed the question, search vectors and words at once, rank, and fetch windows.
 
-A search brings the best there is. A turn shows the hits that pass its gate, and those of a question that follows up another one.
+A search brings the best there is. A turn shows what passes its gate, also of what the question follows up.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, compress, filterfalse, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,12 +20,12 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import NO_VECTORS, search_with_repair
 from langchain_workingmem._redis.keys import THE_USER, encode
 from langchain_workingmem._redis.scripts import check_owner
-from langchain_workingmem._text.unicode import asks, count_tokens, keep_ends, to_utf8
+from langchain_workingmem._text.unicode import asks, count_tokens
 from langchain_workingmem._text.values import in_zone
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import Position, hits_of, read_hits, result_of, words_in_row
-from langchain_workingmem.recall.question import Authors, apart, named_times
+from langchain_workingmem.recall.question import Asked, Authors
 from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, USERS, Candidates, rank
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Page
     from langchain_workingmem.recall.question import Query
-    from langchain_workingmem.recall.ranking import Numbers, Ranked, Ranking, Span
+    from langchain_workingmem.recall.ranking import Numbers, Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
 NEAREST = 100  # candidates of a search by vectors alone; 200 cost it another fifth of its time
@@ -83,10 +83,10 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
 def search(
     state: MemoryState, query: Query, beside: Sequence[Command] = (), *, spare: int = 0
 ) -> Plan[tuple[Ranking, list[Any]]]:
-    """Embed the question, search and rank, with `spare` messages for a caller that drops some; return the replies `beside`, too.
+    """Embed the question, search, rank, with `spare` messages for callers that drop some; return replies `beside`, too.
 
-    One round trip. One more where it shows an author whom the question names and who was unknown before, and where the chunks of
-    a few messages, copies of a text, or messages that a filter leaves out, take all places.
+    One round trip. One more where it shows an author whom the question names and who was unknown, and where the chunks
+    of a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
     if query.threads is not None:
         if query.scope == "user":
@@ -100,12 +100,12 @@ def search(
     known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"
     usual = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
     depth = min(max(usual, query.sought * 2 + spare + len(query.exclude) + 8), DEEPEST)
-    asked = Asked.of(state, query, known)
+    asked = Asked.of(options, query, known)
     vector = yield from state.embedder.embed([asked.text], query=True)
     found, replies = yield from _candidates(state, query, asked, vector, depth, beside)
     if not known >= (seen := {author.decode().rstrip(THE_USER) for author in {*found.authors}}):
         known = authors.note(owner, seen)
-        before, asked = asked, Asked.of(state, query, known)
+        before, asked = asked, Asked.of(options, query, known)
         if (asked.text, asked.words) != (before.text, before.words):
             vector = yield from state.embedder.embed([asked.text], query=True)
             found, _ = yield from _candidates(state, query, asked, vector, depth)
@@ -128,26 +128,6 @@ def search(
         found, _ = yield from _candidates(state, query, asked, vector, depth)
         ranking = ranked(found)
     return ranking, replies
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is searched for."""
-
-    authors: frozenset[str]  # whom the question names
-    text: str  # to embed
-    words: list[str]
-    times: Sequence[Span]
-
-    @classmethod
-    def of(cls, state: MemoryState, query: Query, known: frozenset[str]) -> Asked:
-        """Divide the question; `known` are the authors of the user."""
-        options = state.recalling
-        question = keep_ends(query.text, queries.MAX_QUERY_CHARACTERS)
-        whole = keep_ends(f"{query.before}\n{query.text}", queries.MAX_QUERY_CHARACTERS) if query.before else question
-        authors, text, embedded = apart(whole, known)
-        words = queries.words_of(text, whole=True) if options.search == "hybrid" else []
-        return cls(authors, to_utf8(embedded), words, named_times(question, query.now, options.when))
 
 
 def _candidates(
@@ -223,9 +203,9 @@ def recall_for_turn(
     spare: int,
     on_error: OnError,
 ) -> Plan[RecallResult]:
-    """Choose the hits of a turn among those that are not hidden, and fetch them with their windows. One round trip, two for a follow-up.
+    """Choose the hits of a turn among those not hidden, and fetch their windows. One round trip, two for a follow-up.
 
-    A short text whose best hit is hardly near may follow up what the user said `before` it: both together are searched, too.
+    A short text with no near hit may follow up what the user said `before` it: both together are searched, too.
     """
     floor = None
     if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
@@ -239,7 +219,9 @@ def recall_for_turn(
     best = [*islice(filterfalse(is_hidden, ranking), query.sought)]
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
         near = [one for one in best if one.similarity >= max(floor.alone, ALONE * gate.bar)]
-        stands_alone = any(one.similarity <= _SAME or one.tokens != tokens for one in near)  # a stored copy does not count
+        stands_alone = any(
+            one.similarity <= _SAME or one.tokens != tokens for one in near
+        )  # a stored copy does not count
         if not stands_alone and (said := before()):
             try:
                 both, _ = yield from search(state, replace(query, before=said), spare=spare)
@@ -264,8 +246,8 @@ def recall_for_turn(
 class Gate:
     """Which hits of a search a turn shows; iterating yields those that may pass.
 
-    Those whose similarity reaches the bar, of a time that the question names, or with a number of it, such as that of an order. And
-    of what has a question mark the best two that do not stand in each other's window. Without a floor everything passes.
+    Those above the bar, of a time that the question names, or with a number of it, such as that of an order. And of
+    what has a question mark the best two outside of each other's windows. Without a floor everything passes.
     """
 
     def __init__(
@@ -274,7 +256,7 @@ class Gate:
         self.ranking, self.is_hidden = ranking, is_hidden
         self.guaranteed = GUARANTEED if asks(query.text) else 0
         self.bar = 0.0 if floor is None else floor.shown if self.guaranteed else _bar(ranking, floor.shown)
-        words = queries.words_of(query.text, whole=True) if any(map(str.isdigit, query.text)) else ()
+        words = queries.distinct_words(query.text, whole=True) if any(map(str.isdigit, query.text)) else ()
         self.numbers = frozenset(word for word in words if any(map(str.isdigit, word)))
 
     def __iter__(self) -> Iterator[Ranked]:
@@ -304,8 +286,8 @@ class Gate:
 
 def _bar(ranking: Ranking, floor: float) -> float:
     """Return how similar a hit has to be: the floor of the model, or more where most messages are as near."""
-    # in a language that the model hardly knows, all messages are alike: where an ordinary one reaches half of the floor, a hit
-    # stands out that is a quarter of the way from the 20th to 1
+    # in a language that the model hardly knows, all messages are alike: where an ordinary one reaches half of the
+    # floor, a hit stands out that is a quarter of the way from the 20th to 1
     nearest: list[float] = sorted(ranking.similarities[ranking.similarities > 0].tolist(), reverse=True)
     if len(nearest) < CLEAR or nearest[min(ORDINARY, len(nearest) // 2)] < floor / 2:
         return floor
@@ -314,7 +296,7 @@ def _bar(ranking: Ranking, floor: float) -> float:
 
 # ---------------------------------------------------------------------- the scale of a model
 
-# Questions and their answers, about other things each. What a model makes of them tells which similarities are accidents.
+# Questions and their answers, about other things each. What a model makes of them tells which similarity is accidental.
 # fmt: off
 ASKED_AND_TOLD = (
     ("What is my dog called?", "Our little terrier listens to the name Rocky."),
@@ -365,8 +347,8 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
     """Return the floor of a model by its vectors of questions and of their answers, in the same order."""
     import numpy as np
 
-    # A question and the answer to another are similar by accident: what is to be shown stands out from that, by 3.6 standard
-    # deviations. For the three models above, this gives .27, .25 and .34.
+    # A question and the answer to another are similar by accident: what is to be shown stands out from that, by 3.6
+    # standard deviations. For the three models above, this gives .27, .25 and .34.
     if distance == "cosine":
         asked, told = (one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-9) for one in (asked, told))
     by_accident = (asked @ told.T)[~np.eye(len(asked), dtype=bool)]
@@ -374,7 +356,7 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
 
 
 def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
-    """Learn the floor of a model that nobody has measured, and keep it beside the index; or take what another process has learned."""
+    """Learn the floor of a model that nobody has measured, and keep it beside the index; or take what is there."""
     if floor_of(state.indexes.model) is not None:
         return
     try:

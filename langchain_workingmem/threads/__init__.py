@@ -296,9 +296,9 @@ class Threads(Operations):
         do not belong at their end. End the runs of a thread before: what an agent stores meanwhile may stand between
         older messages.
 
-        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to two round trips
-        per thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
-        vectors, then `EmbeddingError` is raised.
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to two round trips per
+        thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored
+        without vectors, then `EmbeddingError` is raised.
         """
         yield from copies.check_saver(checkpointer, "list")
         if not callable(user_id):
@@ -467,7 +467,7 @@ def find_threads(state: MemoryState, user_id: str, wanted: filters.Filter) -> Pl
 def _matching(
     state: MemoryState, user_id: str | None, wanted: filters.Filter, order_by: OrderBy, *, descending: bool = False
 ) -> Plan[list[dict[bytes, bytes]]]:
-    """Return the threads that pass a filter, which Python tests; only keys and times if labels decide it. One round trip."""
+    """Return the threads that pass a filter, tested in Python; only keys and times if labels decide. One round trip."""
     condition, is_decided = wanted.condition(filters.labels_of)
     index, where = state.keys.threads_index, queries.build_filter(user_id=user_id, metadata=condition)
     fields = [order_by] if is_decided else []

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.messages import words_of
+from langchain_workingmem._text.messages import words_digest
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known
 from langchain_workingmem.history.save import opened, save_turn
@@ -35,19 +35,16 @@ if TYPE_CHECKING:
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
-    """What was read of threads for a question, with its id, so that saving its turn needs no second look.
-
-    The keys are thread and words, for callers who save new objects without ids.
-    """
+    """What was read of threads for a question, by thread and words, with its id: its turn needs no second look."""
 
     def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
         """Note what is known of a thread before a question is answered, or after its turn is saved."""
         if asked is not None and asked.id:
-            self.put((thread_id, words_of(asked)), (asked.id, known))
+            self.put((thread_id, words_digest(asked)), (asked.id, known))
 
     def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
         """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
-        found = None if asked is None else self.get((thread_id, words_of(asked)))
+        found = None if asked is None else self.get((thread_id, words_digest(asked)))
         if asked is None or found is None:
             return None
         id, known = found
@@ -58,7 +55,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
     def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
         """Forget what was read for a question whose turn is saved: a run from an earlier state takes a fresh look."""
         if asked is not None:
-            self.pop((thread_id, words_of(asked)))
+            self.pop((thread_id, words_digest(asked)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which messages a model is shown in a turn, in which order, and the blocks of memory beside them; made of what was gathered, without I/O."""
+"""What a model is shown in a turn: which messages, in which order, and the blocks of memory. No I/O."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def assemble(
 def _chosen(
     gathered: Gathered, options: HistoryOptions, given: Sequence[BaseMessage]
 ) -> tuple[list[BaseMessage], list[BaseMessage], int]:
-    """Return the conversation before the present turn, as options show it, that turn, and how many messages are left out."""
+    """Return what is shown of the past and of the present turn, and how many messages are left out."""
     present = turn_of(given)
     earlier = given[: len(given) - len(present)]
     recent = [message for message in earlier if not gathered.is_too_old(message)]
@@ -167,7 +167,7 @@ def _begun_by_user(
 
 
 def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str], list[str]]:
-    """Return the blocks in front of the conversation, in front of the question, and at the end of the system prompt."""
+    """Return the blocks in front of the conversation, in front of the question, and behind the system prompt."""
     blocks: dict[str, list[str]] = {"first": [], "question": [], "system": []}
     for part in state.parts:
         for placement, text in part.blocks(state, gathered, shown.name):
@@ -224,10 +224,7 @@ def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Merge stored messages into the earlier ones of the caller, by their sequence numbers; the rest goes to the end.
-
-    A checkpointed state holds its own turns. What another writer added to the thread meanwhile belongs between them.
-    """
+    """Merge stored messages into the caller's earlier ones by seq, as others write meanwhile; the rest goes last."""
     if not past:
         return list(earlier)
     if not any(message.id in seqs for message in earlier):  # the thread does not know this list: it came later
@@ -246,7 +243,7 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
 
 
 def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
-    """Return the index from which on media are shown: the question of the last turn, or of the last `shown`, with some."""
+    """Return the index from which media are shown: the question of the last turn, or the last `shown`, with some."""
     left = 1 if shown == "last" else shown
     if left == "all":
         return 0

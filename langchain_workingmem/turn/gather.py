@@ -18,7 +18,7 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.messages import structured_answers, words_of
+from langchain_workingmem._text.messages import structured_answers, words_digest
 from langchain_workingmem.history.follow import Entry, Followed, Known, follow, last_question
 from langchain_workingmem.history.read import readable, with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head
@@ -99,7 +99,7 @@ def gather_turn(
     storable = [message for message in found.messages if is_storable(message)]
     structured = structured_answers(storable, is_over=False)
     entries = [
-        entry_of(one, None if one.id in numbered else one.id, words_of(one, structured=id(one) in structured))
+        entry_of(one, None if one.id in numbered else one.id, words_digest(one, structured=id(one) in structured))
         for one in storable
     ]
     head = _history_head(options, entries, encode(found.user_id) if found.user_id else "")
@@ -114,7 +114,7 @@ def gather_turn(
     # more hits than are wanted, as the model is shown some messages anyway
     spare = min(last + (options.step or last) + len(found.messages), MOST_SPARE)
     if query is not None and options.last_messages is options.max_tokens is None and "uncovered" not in head:
-        query = query.without(found.thread_id)  # it is shown whole
+        query = replace(query, where={**query.where, "not_thread_ids": [found.thread_id]})  # it is shown whole
     ranking: Ranking | None = None
     if query is not None:
         try:

@@ -7,8 +7,8 @@
 --   fields        of an exported memory, and its revisions ({number, fields}): they are written if there is none
 --   beside        a field and its value that are written, too: what the document was made of
 --   cut           only this revision stays: older ones may hold what has gone
--- Reply {status}, then HGETALL of the memory. status is 'written' (or equal already, as where the call is sent again because
---       its reply was lost), 'changed' (another revision), 'deleted' (the user)
+-- Reply {status}, then HGETALL of the memory: 'written' (or equal already, as when the call is sent again),
+--       'changed' (another revision), 'deleted' (the user)
 local is_of_thread = #KEYS > 3
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if is_of_thread then

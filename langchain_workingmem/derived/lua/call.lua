@@ -1,5 +1,5 @@
 -- Reads and changes the rows of a kind, and has the lease of its worker. Goes after rows.lua.
--- ARGV  1 {user, kind, what} and what that says; then the body of each row. A reply is a JSON object, and bodies behind it
+-- ARGV  1 {user, kind, what} and what that says; then the body of each row. Reply a JSON object, and bodies behind it
 local kind, owner, created_at, edits = head.kind, unpack(redis.call('HMGET', KEYS[1], 'user', 'created_at', 'edits'))
 local time, expiry = redis.call('TIME'), redis.call('PEXPIRETIME', KEYS[1])
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -7,7 +7,7 @@ local no = refusal(head.user, owner) or (not owner and head.what ~= 'show' and '
 if no then return {cjson.encode({refused = no}), {}} end
 local function get_own(name) return get(name .. ':' .. kind) end
 
--- Returns the rows that are shown, and bodies of those behind the `revision` that the caller knows. `work` adds what a worker needs.
+-- Returns the rows that are shown, and bodies of those behind the caller's `revision`; `work` adds what a worker needs.
 -- {revision, expires (ms), missing_at (ms: there is no thread); since, ids, covered unless the revision is known;
 --  created_at, edits, ahead (covered by rows that wait), failures, failed}
 local function show()
@@ -34,7 +34,7 @@ local function show()
 end
 
 -- Takes, prolongs or gives back the lease ('take', 'give'), or lets all workers pause ('fail').
--- `token`, `ms` of the lease or of the first pause; `force` takes it although there is a pause; `most` ms of a pause; `counts`: the
+-- `token`; `ms` of the lease or of the first pause, `most` of a pause; `force` takes it despite a pause; `counts`: the
 -- failure is counted until rows are committed, and was `about` something.
 -- {wait, pause}: ms until it is free, 0 if the caller has it; whether all pause
 local function lease()
@@ -71,7 +71,7 @@ end
 local function add_row(given, body)
   local row = {kind = kind, cites = ranges_of(given.cites), covers = ranges_of(given.covers), replaces = given.replaces}
   if not row.cites or not row.covers then return 'stale' end
-  local below, hidden = {}, {} -- hidden: can never be shown beside the new row, so a deletion brings one level back, not more
+  local below, hidden = {}, {} -- hidden: never shown beside the new row, so that a deletion brings back one level
   for _, id in ipairs(numbers_in(row.replaces)) do
     local one = row_of(id)
     if not one or one.kind ~= kind then return 'stale' end
@@ -109,9 +109,9 @@ local function add_row(given, body)
 end
 
 -- Adds, deletes and activates rows, in one step; {stale} if the thread is not as it was read: `created_at`, `edits`.
--- `rows`: {cites, covers (seqs, rising), replaces (ranges of ids, whose messages are cited and covered, too), draws (ranges of ids,
--- whose messages are cited, too), waits}: one that waits is not active yet. If the first row is refused, `whole` does nothing: the
--- call was sent before, or another worker was faster. `drop`: ranges of ids. `clear` drops all of the kind. `activate` shows what waits.
+-- `rows`: {cites, covers (rising seqs), replaces (ranges of ids, whose messages are cited and covered, too), draws
+-- (ranges of ids, whose messages are cited, too), waits (is not active yet)}. `whole`: nothing is done if the first row
+-- is refused, as in a repeated call. `drop`: ranges of ids. `clear` drops all of the kind. `activate` shows what waits.
 -- {rows}: of each row its id, 'stale' (a message or a row is gone), or 'covered' (another row covers a message of it)
 local function commit()
   if created_at ~= head.created_at or (edits or '0') ~= head.edits then return {stale = true} end

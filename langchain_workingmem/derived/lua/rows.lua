@@ -1,12 +1,12 @@
 -- Derived rows: what a model has made of messages, such as a line of a log. Goes between common.lua and changing.lua.
--- KEYS  9 rows (HASH): r:<id> the head of a row, b:<id> its body, which never changes; `next` the last id; `table` the seqs
---       between which each row lies; of each kind shown:<kind> ids of the rows that are shown, covered:<kind> what they cover,
+-- KEYS  9 rows (HASH): r:<id> head of a row, b:<id> its body, which never changes; `next` the last id; `table` seqs
+--       between which each row lies; of each kind shown:<kind> ids of shown rows, covered:<kind> what they cover,
 --       epoch:<kind>, ahead:<kind> ids of rows that wait
--- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), active, shown, replaces (ranges of
+-- A head is JSON: kind, cites, covers (ranges of seqs), number (of cited messages), active, shown, replaces (ranges of
 -- ids), by (the row that replaced it).
--- Always: a row is shown if it is active, all that it cites is current, and the row that replaced it is not shown. Rows of a kind
--- that are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
--- nothing only covers it no more, nor what the rows of its kind have cited that go.
+-- Always: a row is shown if it is active, all that it cites is current, and the row that replaced it is not shown.
+-- Shown rows of a kind cover different messages. A row that cites or covers a message goes when that is deleted or
+-- edited; one that cites nothing only covers it no more, nor what the rows of its kind have cited that go.
 local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
 local function set(...) redis.call('HSET', ROWS, ...) end
@@ -15,7 +15,7 @@ local function set(...) redis.call('HSET', ROWS, ...) end
 local function each_range(ranges) return string.gmatch(ranges, '(%d+)-(%d+)') end
 local function range(low, high) return whole(low) .. '-' .. whole(high or low) end
 
--- Adds up the first list, and takes the second away: a number is in the result if it stands in more ranges of the first.
+-- Adds up the first list, and takes the second away: a number stays if it stands in more ranges of the first.
 local function combine(first, second)
   local edges, result, depth, began = {}, {}, 0, nil
   for weight = 1, -1, -2 do
