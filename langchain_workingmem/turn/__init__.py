@@ -18,8 +18,8 @@ from langchain_workingmem.history.follow import Known
 from langchain_workingmem.history.save import opened, save_turn
 from langchain_workingmem.options import PerCall
 from langchain_workingmem.recall.question import Query, check_argument_names
-from langchain_workingmem.turn.assemble import Shown, assemble, question
-from langchain_workingmem.turn.gather import Gathered, gather_turn
+from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question
+from langchain_workingmem.turn.gather import gather_turn
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -28,21 +28,62 @@ from langchain_workingmem._text.messages import (
 )
 from langchain_workingmem._text.sending import headed_groups, provider_valid, with_calls
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.models import MemoryContext
+from langchain_workingmem.history.follow import Followed, Known
+from langchain_workingmem.models import MemoryContext, RecallResult
 from langchain_workingmem.usage import Counting
 from langchain_workingmem.working_memory.prompt import working_memory_block
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
+    from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage, ToolCall
 
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.history.follow import Kind
+    from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions
-    from langchain_workingmem.turn.gather import Gathered
 
 BLANK = "(empty message)"  # shown for a question without content, which providers refuse
 _collecting: ContextVar[tuple[list[MemoryContext], ...]] = ContextVar("langchain_workingmem_contexts", default=())
+
+
+@dataclass(slots=True)
+class Gathered:
+    """A turn: the caller's list, and what the store holds for it."""
+
+    thread_id: str
+    user_id: str = ""
+    kind: Kind = "list"
+    zone: ZoneInfo | None = None  # None: UTC
+    messages: Sequence[BaseMessage] = ()  # as they were before memory changed them; each has an id
+    left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
+    known: Known | None = None  # what the thread knows of the caller's list
+    followed: Followed = field(default_factory=Followed)
+    history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
+    stored_ids: dict[str | None, str] = field(default_factory=dict)  # of messages of the list that have others there
+    seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
+    uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
+    hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
+    gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
+    begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
+    end: float = inf  # seq of the question, where it is stored: later messages are not its history
+    tokens: int = 0  # of the history
+    size: int = 0  # bytes of the history
+    cut: int = 0  # messages that the limit of tokens left in the store
+    recalled: RecallResult = field(default_factory=RecallResult)
+    working_memory: WorkingMemoryState | None = None
+    covered: Container[int] = ()  # seqs of messages that are not shown, because something in `parts` stands for them
+    parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
+    limit: int | None = None  # tokens of the conversation, where a part bounds it
+
+    def is_too_old(self, message: BaseMessage) -> bool:
+        """Tell whether a message of a state is stored, and lies before the history."""
+        return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
+
+    def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages for which nothing else stands."""
+        return [one for one in messages if self.seqs.get(one.id or "") not in self.covered]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.sending import headed_groups, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.assemble import Shown, assemble, history_slice
-from langchain_workingmem.turn.gather import Gathered
+from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, history_slice
 from tests.helpers.conversations import (
     RefusedError,
     accept,
