@@ -52,7 +52,7 @@ class EmbeddedRedis:
     user until it ends; a program of `subprocess` is not. Only this user of the machine can open the server's socket.
 
     Args:
-            path: The data directory, on a local disk; made if missing, kept. None: a temporary one, removed at the end.
+        path: The data directory, on a local disk; made if missing, and kept. None: a temporary one, removed at the end.
             Acknowledged writes survive a crash of the server, but not all a power failure (docs/reliability.md).
     """
 
@@ -118,9 +118,6 @@ class EmbeddedRedis:
     def _give_up(self) -> None:
         self._release()
         self._directory = self._url = None
-
-
-# ---------------------------------------------------------------------- which server
 
 
 class Engine(NamedTuple):
@@ -198,9 +195,6 @@ def _check(binary: Path, stack: Path | None) -> Engine | str:
         return f"{binary} has no redisearch.so"
     modules = tuple(found / name for name in ("redisearch.so", "rejson.so") if (found / name).is_file())
     return Engine(binary, modules)
-
-
-# ---------------------------------------------------------------------- start or join
 
 
 def _claim(path: Path, deadline: float) -> tuple[Path, int]:
@@ -289,8 +283,7 @@ def command_of(engine: Engine, directory: Path, place: Path) -> list[str]:
         "unixsocketperm": "700",
         "dir": str(directory),
         "appendonly": "yes",
-        # With everysec, Redis holds acknowledged writes while the disk is busy, and a crash loses them. With "no", it
-        # passes them to the system at once, and `child.py` syncs them every second.
+        # "everysec" holds acknowledged writes while the disk is busy, and a crash loses them; so `child.py` syncs.
         "appendfsync": "no",
         "save": "",
         "pidfile": str(directory / "redis.pid"),
@@ -310,8 +303,7 @@ def _spawn(directory: Path, place: Path, end: str) -> None:
     log.touch(0o600)
     script = [sys.executable, "-I", "-S", child.__file__, str(directory), str(place), end, *command]
     with log.open("ab") as output:
-        # In a new session, so that Ctrl-C in the terminal does not reach it. Not on our standard output, whose reader
-        # would wait for the server. If it fails, the log says why.
+        # In a new session: Ctrl-C in the terminal does not reach it. Not on our output, whose reader would wait for it.
         subprocess.run(  # noqa: S603 - our own script
             script,
             stdin=subprocess.DEVNULL,

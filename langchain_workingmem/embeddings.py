@@ -108,9 +108,8 @@ class MultilingualEmbeddings(Embeddings):
     Polish, Portuguese, Russian, Spanish, Thai and Turkish. A question finds what was said in another of them.
 
     The model needs no key, loads in 1.4 s at first use and takes 120 MB, then 2 ms for a question and 25 ms for 400
-    tokens, on one core. It reads the first 4,000 characters of a text, and takes the mean of all words: in such a text
-    one sentence changes a similarity by .007. Vectors are normalised; a blank text has the zero vector. Needs the extra
-    `multilingual`.
+    tokens, on one core. It reads 4,000 characters of a text, and takes the mean of all words: in such a text one
+    sentence changes a similarity by .007. Vectors are normalised, of a blank text zero. Needs the extra `multilingual`.
     """
 
     model = "multilingual-use-v3-6bit"

@@ -157,9 +157,6 @@ class StoreState:
         return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
 
 
-# ---------------------------------------------------------------------- items
-
-
 def digest_of(parts: Sequence[str]) -> str:
     """Return a digest of 128 bits of a list of strings."""
     return hashlib.blake2b(to_json(list(parts)).encode(), digest_size=16).hexdigest()
@@ -210,9 +207,6 @@ def labels_of(names: Names, value: Any) -> list[str] | None:
     return [hashlib.blake2b(to_json([*names, written]).encode(), digest_size=8).hexdigest()]
 
 
-# ---------------------------------------------------------------------- batches
-
-
 def run_operations(state: StoreState, ops: Iterable[base.Op]) -> Plan[list[Any]]:
     """Do all reads, then the last write to each item. A round trip for all gets, those of searches, one for writes."""
     ops = [*ops]
@@ -255,9 +249,6 @@ def _check(op: base.Op) -> None:
         raise OptionError(f"query={shown(op.query)}", remedy="use a str, or None to list items")
     if isinstance(op, base.ListNamespacesOp) and op.max_depth is not None:
         at_least(op.max_depth, 1, "max_depth")
-
-
-# ---------------------------------------------------------------------- one item
 
 
 def _write(state: StoreState, op: base.PutOp) -> tuple[Callable[..., Command], list[str]]:
@@ -335,8 +326,7 @@ def _nearest(
 ) -> Plan[list[Scored]]:
     """Read a page of items, the most similar first; the best vector of an item counts.
 
-    One round trip; one more to read items of which only a further vector was found, one more when the page reaches
-    items without vectors, and one or two each time that the candidates hold too few items.
+    One round trip; more for items found by a further vector, items without vectors, and where candidates are too few.
     """
     index, end, found = state.keys.item_vectors_index, offset + limit, list[Scored]()
     (query,) = yield from state.embed([text], query=True)
@@ -404,7 +394,6 @@ def _fits(name: tuple[str, ...], condition: base.MatchCondition) -> bool:
 
 
 def _below(namespace: Sequence[str]) -> str:
-    """Write the condition of the items of a namespace and of those below it."""
     from redisvl.query.filter import Tag  # here, because it is slow to import
 
     return str(Tag("within") == digest_of(namespace)) if namespace else "*"
@@ -415,5 +404,4 @@ def _all(*conditions: str) -> str:
 
 
 def _alive() -> str:
-    """Write the condition of items that have not expired."""
     return f"(-@expires_at:[-inf ({to_micros(datetime.now(UTC)) // 1000}])"

@@ -101,8 +101,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The user is the one that a LangGraph server has authenticated, else the one that the context of the run or
     `config["configurable"]` names; the thread comes from these two. A run needs the owner of its thread; a new thread
     without a user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer
-    conversation; in a thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a
-    single call (`PerCall`).
+    conversation; in its own thread it inherits the outer user. `config["configurable"]["memory"]` is a `PerCall`.
 
     Cost: three round trips before the first model call, one before each further call, one at the end; two graph steps.
 
@@ -262,7 +261,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return run if run is not None and (asked is None or run.gathered is None) else self._begin(call)
 
     def _take(self, call: HookCall) -> Run:
-        """Return the run, and forget it."""
         run = self._run_of(call)
         self._runs.pop((call.key, run.question))
         if self._runs.get((call.key, None)) is run:

@@ -79,7 +79,6 @@ _EMBEDDING = _Kind(EmbeddingError, "the embedding model", "RecallOptions(embeddi
 _CHAT = _Kind(ModelError, "the chat model", "timeout=...")
 _RERANKER = _Kind(ModelError, "the reranker", "RecallOptions(embedding_timeout=...)")
 
-# ---------------------------------------------------------------------- embedding
 
 MANY = 500  # texts whose vectors are read beside the event loop
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
@@ -337,8 +336,6 @@ def _status(error: BaseException) -> int | None:
             return int(status)
     return None
 
-
-# ---------------------------------------------------------------------- runs that callbacks and LangSmith see
 
 # What `telemetry.instrument` puts around each plan that a memory runs: the plan, its name, and the name of the memory.
 watch: Callable[[Plan[Any], str, str], Plan[Any]] | None = None

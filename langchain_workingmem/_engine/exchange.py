@@ -1,7 +1,6 @@
 """One round trip over a pool of redis-py that we made: all commands in one write, encoded by hiredis.
 
-A pipeline of redis-py takes 8 % more processor time of client and server for saving a turn, an async one 14 % (medians
-of 30 batches). `clients.perform` uses pipelines, for borrowed clients and clusters.
+Pipelines of redis-py, as for borrowed clients and clusters, take 8 % more processor time, 14 % with asyncio.
 """
 
 from __future__ import annotations

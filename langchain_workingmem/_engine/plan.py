@@ -1,8 +1,8 @@
 """Plans, and the effects that they yield.
 
-An operation is written once, as a plan: a generator that yields what it needs from outside, and returns a record. Only
-`Runner` and `AsyncRunner` in `run.py` touch a socket or a model. They throw errors into the plan at its `yield`, and
-close it when its caller is interrupted.
+An operation is a plan, written once: a generator that yields what it needs from outside, and returns a record. Only
+`Runner` and `AsyncRunner` in `run.py` touch a socket or a model. They throw errors into it at its `yield`.
+
     def recent(thread: str) -> Plan[list[bytes]]:
         (ids,) = yield from send(("ZRANGE", thread, -10, -1))
         return ids
@@ -91,8 +91,6 @@ class Spawn(Effect[None]):
     lost: Callable[[], object] = lambda: None
     task: str = "upkeep"  # its name for telemetry
 
-
-# ---------------------------------------------------------------------- calls of Redis
 
 PAUSES = (0.05, 0.25, 1.0)  # seconds before each repeat: a Redis server restarts within their sum
 SCRIPT_SOURCES: dict[Argument, str] = {}  # by digest
@@ -200,8 +198,6 @@ def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> errors.Redi
         remedy = "search in one thread instead of all, or set search-workers above 0, which lifts it"
     return errors.RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
 
-
-# ---------------------------------------------------------------------- around plans
 
 LONG = 100_000  # characters or bytes that take some milliseconds of work; a thread costs 0.1 ms
 

@@ -76,9 +76,6 @@ def _with_few_repeats(effect: Effect[Any]) -> Plan[Any]:
         raise
 
 
-# ---------------------------------------------------------------------- sync
-
-
 class Background:
     """Threads in which plans run that no caller waits for; nor does the end of the process for `slow` ones."""
 
@@ -195,9 +192,6 @@ class Runner:
             own.close()
 
 
-# ---------------------------------------------------------------------- async
-
-
 @dataclass(eq=False, repr=False)
 class AsyncRunner:
     """Runs plans for async callers. Each event loop has its own client, closed at its shutdown unless borrowed."""
@@ -303,9 +297,6 @@ class AsyncRunner:
         if (entry := self._own.pop(asyncio.get_running_loop(), None)) is not None:
             await entry[1].aclose()
         await asyncio.to_thread(then)
-
-
-# ---------------------------------------------------------------------- both
 
 
 def runners(

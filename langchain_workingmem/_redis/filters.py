@@ -121,9 +121,6 @@ def check_declared(keys: Collection[str], declared: Collection[str], where: str)
         raise OptionError(seen, remedy=f"name the keys in {where}")
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def _check(wanted: Any, where: str, known: Mapping[str, tuple[Any, str]]) -> None:
     """Check a filter (`known` is _LOGIC), or what stands behind a key of one (_OPERATORS)."""
     is_filter = known is _LOGIC
@@ -154,9 +151,6 @@ def _check_sign(sign: str, operand: Any, known: Mapping[str, tuple[Any, str]], w
         raise OptionError(f"{where}: {sign} of {shown(operand)}", remedy=remedy)
     for one in _filters(sign, operand) if sign in _LOGIC else ():
         _check(one, where, known)
-
-
-# ---------------------------------------------------------------------- parts
 
 
 def _is_sign(key: str) -> bool:
@@ -211,7 +205,6 @@ def _meets(document: Mapping[str, Any], key: str, part: Any) -> bool:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Tell whether the value of a key is what is asked of it."""
     if isinstance(wanted, dict):
         if _has_operators(wanted):
             return all(_compare(value, sign, operand) for sign, operand in wanted.items())

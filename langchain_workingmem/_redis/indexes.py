@@ -256,9 +256,6 @@ class Indexes:
         yield from self.vectors_ready(dims)
 
 
-# ---------------------------------------------------------------------- any index
-
-
 def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Command, create: bool) -> Plan[list[Any]]:
     """Return the stored settings of an index, else None or, with `create`, the wanted ones; and replies `beside`."""
     stored, *others = yield from send(("GET", key), *beside)

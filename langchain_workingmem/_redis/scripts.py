@@ -44,10 +44,7 @@ def _source(name: str) -> str:
 
 
 class Script:
-    """A script, called by its digest. `name` and the `parts` before it are "room/file", or a file in `_redis/lua`.
-
-    A file that begins with `#!lua flags=allow-oom` only frees memory, so a full server runs it, too.
-    """
+    """A script, called by its digest; `name`, `parts`: "room/file" or of `_redis/lua`. allow-oom: it frees memory."""
 
     def __init__(self, name: str, *parts: str) -> None:
         own = _source(name)
@@ -69,8 +66,6 @@ class Script:
 READ, PAGE = Script("read", *READING), Script("page", *READING)
 WRITE, DELETE, THREAD = (Script(name, *CHANGING) for name in ("write", "delete", "thread"))
 
-
-# ---------------------------------------------------------------------- calls over a thread
 
 SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
 
@@ -174,10 +169,7 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
     check_owner(tag, thread_id, user_id)
 
 
-# ---------------------------------------------------------------------- deletion
 # Deletions take effect at once; their vectors, which may be many, follow in steps. The set `dropped` has what is left.
-
-
 def delete_from(
     state: MemoryState, thread_id: str, user_id: str | None, *, what: str, repeats: bool = False, **head: Any
 ) -> Plan[dict[str, Any]]:

@@ -74,8 +74,6 @@ class Recent(Generic[K, V]):
             return self._entries.pop(key, None)
 
 
-# ---------------------------------------------------------------------- wings
-
 WINGS: dict[str, str] = {}  # modules by the name of the wing, from memory.py; imported where their data are met
 
 
@@ -127,9 +125,6 @@ class Part:
         yield from ()
 
 
-# ---------------------------------------------------------------------- what models were shown
-
-
 @dataclass(frozen=True, slots=True)
 class ShownMessages:
     """The messages that a model was shown."""
@@ -166,9 +161,6 @@ class ShownDocuments(Recent[tuple[str | None, str], ShownDocument]):
         """Return what a model knew before this step, None if that is unknown."""
         found = self.get((thread_id, memory_key))
         return None if found is None else found.at(step)
-
-
-# ---------------------------------------------------------------------- the state
 
 
 @dataclass(kw_only=True)

@@ -30,8 +30,6 @@ SOURCE = "langchain_workingmem"  # `lc_source` of what memory shows beside the c
 # The secrets of all memories of this process: one memory knows the copies of another one in the same agent
 SECRETS: dict[bytes, None] = {}
 
-# ---------------------------------------------------------------------- marks
-
 
 def without_block(message: BaseMessage) -> BaseMessage:
     """Return a message without what memory has put before its words, for counting and showing; signed or not."""

@@ -237,8 +237,7 @@ _VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
 _JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen
 _UNSEEN = f"{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}"
 _HIDDEN = re.compile(f"[{_UNSEEN}]")
-# One variation selector, joiner or mark of direction may follow a character, as people write. A row of them, and most
-# in ASCII, have no meaning, and hide text.
+# One variation selector, joiner or mark of direction may follow a character; a row of them, most in ASCII, hide text.
 _WRITTEN = re.compile(
     f"(?P<written>(?<=[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
     f"|(?<=[^\x00-\x7f{_UNSEEN}])[{_VARIATIONS}]?[{_JOINERS}]?[{_DIRECTIONS}]?(?<=[{_UNSEEN}])"

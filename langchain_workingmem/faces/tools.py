@@ -278,7 +278,6 @@ class _Refused(Recent[Ids, str]):
 
 
 def _updating_tool(core: Core) -> Parts:
-    """Make the tool that changes working memory."""
     form = core.state.remembering.format
     about = f"Remember facts, or correct them. {update_rules(form)}"
     if isinstance(form, TextFormat):

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Facts
 
-# list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of a conversation, as in
-# a subgraph: what is missing there means nothing
+# list: a client's conversation. state: all messages of a checkpointer. part: of a subgraph; gaps mean nothing there
 Kind: TypeAlias = Literal["list", "state", "part"]
 
 

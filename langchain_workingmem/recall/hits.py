@@ -172,9 +172,6 @@ def _beside(seq: int, window: tuple[int, int], farther: int = 0) -> tuple[range,
     return front, range(own + STRIDE, own + STRIDE * (after + 1), STRIDE)
 
 
-# ---------------------------------------------------------------------- the caller's reranker
-
-
 def _reranked(
     options: RecallOptions, reranker: BaseDocumentCompressor, query: Query, hits: Sequence[Ranked], page: Page
 ) -> Plan[list[Ranked]]:

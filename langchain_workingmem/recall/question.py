@@ -1,8 +1,7 @@
 """What is asked: the checked arguments of a search, and the authors and times that a question names.
 
 In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". So a name that
-stands in the question as in messages is left out of words and vector, and the messages of its author get a bonus. Times
-stand in numbers or in plain English.
+a question has as messages do is left out of words and vector, and the messages of its author get a bonus.
 """
 
 from __future__ import annotations
@@ -359,7 +358,6 @@ def _date(now: datetime, year: int | None, month: int | None = None, day: int | 
 
 
 def _later(at: datetime, unit: str, number: int) -> datetime:
-    """Return the same time so many units later."""
     if unit in ("day", "week"):
         return at + number * (_DAY if unit == "day" else 7 * _DAY)
     years, month = divmod(at.month - 1 + number * (1 if unit == "month" else 12), 12)
@@ -368,7 +366,6 @@ def _later(at: datetime, unit: str, number: int) -> datetime:
 
 
 def _wide(at: datetime, unit: str) -> _Period:
-    """Return the whole day, week, month or year of a time."""
     at = at.replace(hour=0, minute=0, second=0, microsecond=0)
     back = {"day": 0, "week": at.weekday(), "month": at.day - 1, "year": at.timetuple().tm_yday - 1}[unit]
     return at - back * _DAY, _later(at - back * _DAY, unit, 1)

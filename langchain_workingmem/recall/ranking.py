@@ -173,9 +173,6 @@ def rank(
     return Ranking(order, similarity, words, timely, make)
 
 
-# ---------------------------------------------------------------------- the steps
-
-
 def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Numbers:
     """Return the evidence of what was said before and after each message, as questions lead to answers; places rise."""
     import numpy as np

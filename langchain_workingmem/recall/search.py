@@ -294,8 +294,6 @@ def _bar(ranking: Ranking, floor: float) -> float:
     return max(floor, nearest[CLEAR - 1] + STEP * (1 - nearest[CLEAR - 1]))
 
 
-# ---------------------------------------------------------------------- the scale of a model
-
 # Questions and their answers, about other things each. What a model makes of them tells which similarity is accidental.
 # fmt: off
 ASKED_AND_TOLD = (

@@ -40,9 +40,6 @@ CHANNEL = "messages"  # of the states of a checkpointer
 MOST = 1_000_000  # checkpoints that are listed; RedisSaver lists 10,000 unless it is asked for more
 
 
-# ---------------------------------------------------------------------- reading
-
-
 class Held(NamedTuple):
     """A message that a thread holds."""
 
@@ -70,9 +67,6 @@ def read_held(
         if facts.seq in rows:
             held.append(Held(facts, rows[facts.seq], None if None in some else some))
     return held
-
-
-# ---------------------------------------------------------------------- writing
 
 
 class Older(NamedTuple):

@@ -280,9 +280,6 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
     return [*merged, *waiting]
 
 
-# ---------------------------------------------------------------------- media
-
-
 def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
     """Return the index from which media are shown: the question of the last turn, or the last `shown`, with some."""
     left = 1 if shown == "last" else shown
@@ -305,9 +302,6 @@ def named(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"content": names})
 
 
-# ---------------------------------------------------------------------- a limit of tokens
-
-
 def fit(
     past: Sequence[BaseMessage],
     present: Sequence[BaseMessage],
@@ -316,8 +310,7 @@ def fit(
     cut: int = 0,
 ) -> tuple[list[BaseMessage], int]:
     """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before."""
-    # Tool traffic goes first, then turns, the oldest first. The last question and its answer stay, and so does the
-    # present turn, which does not count.
+    # Tool traffic goes first, then turns, the oldest first. The last question and answer, and the present turn, stay.
     if options.max_tokens is None:
         return list(past), 0
     limit = options.max_tokens
@@ -376,9 +369,6 @@ def _fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tup
             gone.update(map(id, group))
             excess -= count(group)
     return [one for one in present if id(one) not in gone], len(gone)
-
-
-# ---------------------------------------------------------------------- roles and tools
 
 
 def history_slice(

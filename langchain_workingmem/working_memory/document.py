@@ -103,8 +103,7 @@ class TextFormat:
     def edit(self, current: str, edits: Iterable[tuple[str, str]], *, erases: bool = False) -> str:
         """Replace each `find`, which must occur exactly once; an empty memory is edited as its template.
 
-        Unless it `erases`, something known has to be left. Nothing is replaced where the replacement, which begins with
-        `find`, stands already up to the end of the line.
+        Unless it `erases`, something has to be left. A replacement that begins with `find` is not repeated where it is.
         """
         before = text = self._or_template(current)
         for find, replace in edits:

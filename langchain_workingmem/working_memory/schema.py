@@ -64,7 +64,6 @@ def schema_of(schema: Any) -> Schema:
 
 
 def _of_type(schema: Any) -> Schema:
-    """Wrap a Pydantic model, a TypedDict or a dataclass."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
         json_schema, own = adapter.json_schema(), adapter.json_schema(by_alias=False)
@@ -84,7 +83,6 @@ def _of_type(schema: Any) -> Schema:
 
 
 def _of_json(schema: dict[str, Any]) -> Schema:
-    """Wrap a JSON schema, which the package `jsonschema` checks."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 
@@ -111,9 +109,6 @@ def _invalid(problems: Iterable[tuple[str, str]]) -> WorkingMemoryValidationErro
 def refusal(reason: str, remedy: str, fields: tuple[str, ...] = ()) -> WorkingMemoryValidationError:
     """Return the error for an update that is not valid."""
     return WorkingMemoryValidationError(f"nothing was changed, because {reason}", fields, remedy=remedy)
-
-
-# ---------------------------------------------------------------------- what a model is shown
 
 
 def update_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -151,9 +146,6 @@ def _shaped(schema: Any) -> Any:
 def _or_null(schema: Any) -> Any:
     is_nullable = {"type": "null"} in schema.get("anyOf", ()) if isinstance(schema, dict) else True
     return schema if is_nullable else {"anyOf": [schema, {"type": "null"}]}
-
-
-# ---------------------------------------------------------------------- JSON of an update
 
 
 def plain(content: Any) -> Any:

@@ -146,9 +146,8 @@ def change_document(
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Change working memory, and return the states before and after.
 
-    Two round trips without concurrent writers, two more to make a missing thread. When another writer was faster, the
-    change is made again on what the refusal returned, or on what is read after a pause.
-    `WorkingMemoryConflictError` after `ATTEMPTS` times, and at once with `expected`.
+    Two round trips, two more for a missing thread. After a faster writer the change is made again, on what the refusal
+    returned or after a pause; `WorkingMemoryConflictError` after `ATTEMPTS`, or at once with `expected`.
     """
     before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
     seen = before.revision
@@ -214,15 +213,11 @@ def run_memory(state: MemoryState, scope_key: ScopeKey, **head: Any) -> Plan[tup
     return reply["status"], as_dict(row)
 
 
-# ---------------------------------------------------------------------- what programs call
-
-
 class WorkingMemory(Operations):
     """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
 
-    The scope of the options says which id counts: `user_id` for the memory of a user, `thread_id` for that of a
-    conversation. In user scope, a call with only a thread_id costs one more round trip, to find the thread's owner.
-    In thread scope, a thread of another user raises `ThreadOwnershipError`.
+    The scope of the options says which id counts, `user_id` or `thread_id`. In user scope, a call with only a thread_id
+    costs one more round trip, to find its owner; in thread scope, another user's thread raises `ThreadOwnershipError`.
     """
 
     @property
@@ -320,8 +315,7 @@ class WorkingMemory(Operations):
     ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. Three round trips. Raises `RevisionNotFoundError`.
 
-        One of another format, from before the options changed, is the document again: `value` is its text, and agents
-        are asked to bring it into the present format.
+        One of another format, from before the options changed, becomes the document as text, for agents to convert.
         """
         state = self._core.state
         check_writable(state)

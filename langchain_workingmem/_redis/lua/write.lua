@@ -5,8 +5,7 @@
 --   settings   digest of the embedding settings; '' without vectors
 --   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
 --   asked      id of a message that must be stored: {gone} if it was deleted, {stale} if superseded without `back`
---   exists     the thread must exist
---   skip       messages whose ids are stored or were deleted are left out, instead of {known}
+--   exists     the thread must exist; `skip` leaves out messages whose ids are stored or deleted, instead of {known}
 --   drop       ranges of seqs to supersede; `back` seqs to bring back
 --   aliases    other ids, each with the stored one; `deleted` ids that imports do not store
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
