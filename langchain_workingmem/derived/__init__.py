@@ -27,6 +27,7 @@ CALL = Script("derived/call", *READING, "derived/rows")
 ROW_KINDS = ("observations", "keeping")  # of rows, and the wings that make them
 NEWEST = 50  # threads of a user that a turn looks at
 STEP = 50  # rows of one commit, when rows are restored
+FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +55,30 @@ class Ranges:
         return at >= 0 and seq <= self.pairs[at][1]
 
 
+class Failures(NamedTuple):
+    """The failures of the workers of a thread since rows were written last."""
+
+    number: int = 0
+    unusable: int = 0  # answers among them that could not be used
+    about: str = ""  # what the last of these was about
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a kind that a thread shows."""
+    """The rows of a kind that a thread shows, and what a worker has to know of the thread."""
 
     revision: str = ""  # <epoch>.<id of the last row>: within an epoch rows come only at the end
-    missing_at: int | None = None  # ms: there was no thread then
-    expires: int | None = None  # ms: when its time is over at the earliest
     covered: Ranges = field(default_factory=Ranges)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)  # bodies by id
+    ahead: Ranges = field(default_factory=Ranges)  # what rows cover that wait to be activated
+    failures: Failures = field(default_factory=Failures)
+    state: str = ""  # of the thread: when it was created, and its count of edits and deletions
+    missing_at: int | None = None  # ms: there was no thread then
+    expires: int | None = None  # ms: when its time is over at the earliest
 
-
-class Work(NamedTuple):
-    """What a worker has to know of a thread beside the rows."""
-
-    created_at: str
-    edits: str
-    ahead: Ranges  # what rows cover that wait to be activated
-    failures: int  # answers in a row that could not be used
-    failed: str  # what the last of these was about
-
-    def is_of(self, state_of_thread: Sequence[bytes | None]) -> bool:
-        """Tell whether the thread is as it was, from the reply to `state_command`: no message was deleted or edited."""
-        return [(one or b"0").decode() for one in state_of_thread] == [self.created_at, self.edits]
+    def are_of(self, reply: Sequence[bytes | None]) -> bool:
+        """Tell from the reply to `state_command` whether no message was deleted or edited since."""
+        return self.state == b" ".join(one or b"0" for one in reply).decode()
 
 
 class NewRow(NamedTuple):
@@ -101,61 +103,54 @@ class Show(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
     known: Rows
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Recent[tuple[str, str], Rows]):
     """The rows that this process has read, by thread and kind."""
 
-    rows: Recent[tuple[str, str], Rows] = field(default_factory=lambda: Recent(256))
+    def __init__(self) -> None:
+        super().__init__(256)
 
 
-def known_rows(state: MemoryState, thread_id: str, kind: str) -> Rows:
-    """Return the rows as this process has read them last."""
-    return state.room(_Known).rows.get((thread_id, kind)) or Rows()
-
-
-def show_command(
-    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *, work: bool | None = None
-) -> Show:
-    """Return the call that reads what `known_rows` does not know yet."""
-    known = known_rows(state, thread_id, kind)
-    head = {"user": owner_tag(user_id), "kind": kind, "revision": known.revision or None, "work": work}
+def show_command(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Show:
+    """Return the call that reads what this process does not know yet of the rows of a kind."""
+    known = state.room(_Known).get((thread_id, kind)) or Rows()
+    head = {"user": owner_tag(user_id), "kind": kind, "revision": known.revision}
     call = Show(CALL.on(state.keys.of(thread_id), what="show", **head))
     call.place, call.user_id, call.known = (thread_id, kind), user_id, known
     return call
 
 
-def state_command(state: MemoryState, thread_id: str) -> Command:
-    """Return the call whose reply `Work.is_of` compares."""
-    return ("HMGET", state.keys.of(thread_id).thread, "created_at", "edits")
-
-
 def learn(state: MemoryState, call: Show, reply: Any) -> Rows:
     """Take in what `show_command` has read; raise what it refuses."""
     found, known = read_reply(reply, call.place[0], call.user_id), call.known
-    if "since" not in found:
-        return known
-    rows = {id: body for id, body in known.rows.items() if id <= found["since"]}
-    ids = (id for low, high in Ranges.read(found["ids"]) for id in range(low, high + 1))
-    rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
-    covered = Ranges.read(found["covered"])
-    read = Rows(found["revision"], found.get("missing_at"), found.get("expires"), covered, rows)
-    state.room(_Known).rows.put(call.place, read)
+    rows, covered = known.rows, known.covered
+    if "since" in found:  # else nothing has changed
+        ids = (id for low, high in Ranges.read(found["ids"]) for id in range(low, high + 1))
+        rows = {id: body for id, body in rows.items() if id <= found["since"]}
+        rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
+        covered = Ranges.read(found["covered"])
+    read = Rows(
+        found["revision"],
+        covered,
+        rows,
+        Ranges.read(found["ahead"]),
+        Failures(*orjson.loads(found["failures"] or "[]")),
+        found["state"],
+        found.get("missing_at"),
+        found.get("expires"),
+    )
+    state.room(_Known).put(call.place, read)
     return read
 
 
-def read_rows_of(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Rows]:
+def read_rows(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Rows]:
     """Read the rows of a kind. One round trip."""
     call = show_command(state, thread_id, user_id, kind)
     return learn(state, call, (yield from send(call))[0])
 
 
-def read_work(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[tuple[Rows, Work]]:
-    """Read the rows of a kind with what a worker has to know. One round trip."""
-    call = show_command(state, thread_id, user_id, kind, work=True)
-    (reply,) = yield from send(call)
-    found = read_reply(reply, thread_id, user_id)
-    work = Work(found["created_at"], found["edits"], Ranges.read(found["ahead"]), found["failures"], found["failed"])
-    return learn(state, call, reply), work
+def state_command(state: MemoryState, thread_id: str) -> Command:
+    """Return the call whose reply `Rows.are_of` compares."""
+    return ("HMGET", state.keys.of(thread_id).thread, "created_at", "edits")
 
 
 # ---------------------------------------------------------------------- writing
@@ -166,43 +161,41 @@ def commit(
     thread_id: str,
     user_id: str,
     kind: str,
-    work: Work,
+    read: Rows,
     rows: Sequence[NewRow] = (),
     *,
-    whole: bool = False,
     drop: Iterable[int] = (),
     clear: bool = False,
     activate: bool = False,
-) -> Plan[list[int | str] | None]:
-    """Write rows; return the id of each, "stale", or "covered" by a row of another worker. None: the thread has changed since `work`.
+) -> Plan[list[int] | None]:
+    """Write rows; return the id of each, 0 where another worker's row covers a message. None: the thread has changed since rows were `read`.
 
-    `whole`: if the first row is refused, nothing is done, so that a call whose reply was lost can be repeated. One round trip.
+    If the first row is refused, nothing is done and [] returned, so that a call whose reply was lost can be repeated. `clear` drops all
+    rows of the kind. One round trip.
     """
+    given = [
+        {
+            "cites": sorted({*row.cites}),
+            "covers": sorted({*row.covers}),
+            "draws": _as_ranges({*row.draws, *row.replaces}),
+            "replaces": _as_ranges(row.replaces),
+            "waits": row.waits,
+        }
+        for row in rows
+    ]
     call = CALL.on(
         state.keys.of(thread_id),
         *(orjson.dumps(row.body) for row in rows),
         what="commit",
         user=owner_tag(user_id),
         kind=kind,
-        created_at=work.created_at,
-        edits=work.edits,
-        rows=[
-            {
-                "cites": sorted({*row.cites}),
-                "covers": sorted({*row.covers}),
-                "replaces": _as_ranges(row.replaces),
-                "draws": _as_ranges(row.draws),
-                "waits": row.waits,
-            }
-            for row in rows
-        ],
-        whole=whole,
-        drop=_as_ranges(drop),
-        clear=clear,
+        state=read.state,
+        rows=given,
+        drop=f"1-{2**50}" if clear else _as_ranges(drop),
         activate=activate,
     )
     tombstone, threads, tag = state.keys.of_user(user_id)[0], state.keys.rows_of_user(user_id, kind), encode(thread_id)
-    newest = max([row.body.get("at", 0) for row in rows], default=0) or int(work.created_at or 0)
+    newest = max([row.body.get("at", 0) for row in rows], default=0)
     noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
     *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
     try:
@@ -221,16 +214,27 @@ def _as_ranges(ids: Iterable[int]) -> str:
 
 
 def lease(
-    state: MemoryState, thread_id: str, user_id: str, kind: str, what: str, token: str, **head: Any
+    state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, ms: int, **head: Any
 ) -> Plan[tuple[int, bool]]:
-    """Take, prolong or give back the lease of a worker, or let all pause, as `call.lua` says.
+    """Take or prolong the lease of a worker for so many ms, or give it back with 0; `force` takes it although all pause.
 
-    Return the ms until it is free, 0 if it is taken now, and whether all pause. One round trip.
+    Return the ms until it is free, 0 if that is done, and whether all pause. One round trip.
     """
-    given = {"user": owner_tag(user_id), "kind": kind, "what": what, "token": token, **head}
-    (reply,) = yield from send(CALL.on(state.keys.of(thread_id), **given))
+    given = {"user": owner_tag(user_id), "kind": kind, "token": token, "holder": token, "ms": ms, **head}
+    (reply,) = yield from send(CALL.on(state.keys.of(thread_id), what="lease", **given))
     found = read_reply(reply, thread_id, user_id)
     return int(found["wait"]), bool(found.get("pause"))
+
+
+def pause(
+    state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, unusable: str | None = None
+) -> Plan[None]:
+    """Let all workers pause after a failure, unless another has the lease; `unusable`: what an answer was about. Two round trips."""
+    number, answers, about = (yield from read_rows(state, thread_id, user_id, kind)).failures
+    ms = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
+    noted = Failures(number + 1, answers, about) if unusable is None else Failures(number + 1, answers + 1, unusable)
+    text = orjson.dumps([*noted]).decode()
+    yield from lease(state, thread_id, user_id, kind, token, ms, holder="pause", failures=text)
 
 
 # ---------------------------------------------------------------------- the threads of a user
@@ -272,13 +276,12 @@ def note_deleted(state: MemoryState, user_id: str, thread_id: str) -> Plan[None]
 
 
 def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:
-    """Note at both users that a thread with rows has another owner. Two round trips."""
-    tag, keys = encode(thread_id), state.keys
-    scores = yield from send(*(("ZSCORE", keys.rows_of_user(owner, kind), tag) for kind in ROW_KINDS))
-    for kind, score in zip(ROW_KINDS, scores, strict=True):
+    """Note at both users that a thread with rows has another owner. At most four round trips."""
+    for kind in ROW_KINDS:
+        tag, theirs, own = encode(thread_id), state.keys.rows_of_user(owner, kind), state.keys.rows_of_user(to, kind)
+        (score,) = yield from send(("ZSCORE", theirs, tag))
         if score is not None:
-            adding: Command = ("ZADD", keys.rows_of_user(to, kind), float(score), tag)
-            yield from send(adding, ("ZREM", keys.rows_of_user(owner, kind), tag))
+            yield from send(("ZADD", own, float(score), tag), ("ZREM", theirs, tag))
 
 
 # ---------------------------------------------------------------------- copies and archives
@@ -305,7 +308,7 @@ def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]
             "cites": ids(head["cites"]),
             "covers": ids(head["covers"]),
             "replaces": [id for id, _ in Ranges.read(head["replaces"])],
-            "waits": not head["active"],
+            "waits": head["waits"],
             "body": orjson.loads(body),
         }
         for head in sorted(heads, key=lambda head: head["id"])
@@ -343,13 +346,14 @@ def restore_rows(
 
     replaced = {id for row in rows for id in row["replaces"]}
     for kind in dict.fromkeys(row["row"] for row in rows):
-        _, work = yield from read_work(state, thread_id, user_id, kind)
+        read = yield from read_rows(state, thread_id, user_id, kind)
         of_kind = [row for row in rows if row["row"] == kind and {*row["cites"], *row["covers"]} <= seqs.keys()]
         for level in True, False:
-            some = [row for row in of_kind if (row["id"] in replaced) is level]
-            for start in range(0, len(some), STEP):
-                step = some[start : start + STEP]
-                written = yield from commit(state, thread_id, user_id, kind, work, [*map(restored, step)])
-                done = zip(step, written or (), strict=False)
-                made |= {row["id"]: id for row, id in done if isinstance(id, int)}
+            left = [row for row in of_kind if (row["id"] in replaced) is level]
+            while left:
+                written = yield from commit(state, thread_id, user_id, kind, read, [*map(restored, left[:STEP])])
+                if written is None:  # messages were deleted meanwhile
+                    return len(made)
+                made |= {row["id"]: id for row, id in zip(left, written, strict=False) if id}
+                left = left[len(written) or 1 :]
     return len(made)

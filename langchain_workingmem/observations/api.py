@@ -13,9 +13,8 @@ from langchain_workingmem.derived import (
     NewRow,
     Rows,
     commit,
-    read_rows_of,
+    read_rows,
     read_threads,
-    read_work,
     thread_commands,
 )
 from langchain_workingmem.errors import (
@@ -99,7 +98,7 @@ class Observations(Operations):
         """
         window = check_range(message_range)
         state, (thread_id, number) = self._core.state, _place(observation_id, thread_id)
-        shown = yield from read_rows_of(state, thread_id, user_id, KIND)
+        shown = yield from read_rows(state, thread_id, user_id, KIND)
         if number not in shown.rows:
             raise ObservationNotFoundError(observation_id)
         seqs = yield from find_seqs(state.keys.of(thread_id), shown.rows[number]["ids"])
@@ -147,8 +146,8 @@ def _changed(
 ) -> Plan[None]:
     """Delete a line, which an empty one replaces, or all; again, where messages were deleted meanwhile."""
     for _ in range(_ATTEMPTS):
-        shown, work = yield from read_work(state, thread_id, user_id, KIND)
-        if not work.created_at:  # there is no thread
+        shown = yield from read_rows(state, thread_id, user_id, KIND)
+        if shown.missing_at is not None:  # there is no thread
             return
         new, drop = list[NewRow](), list[int]()
         if delete is not None:
@@ -156,7 +155,7 @@ def _changed(
                 raise ObservationNotFoundError(f"{thread_id}:{delete}")
             silent = body_of("", body["at"], "low", (), body["messages"], body["level"])
             new, drop = [NewRow(silent, replaces=[delete])], [delete]
-        if (yield from commit(state, thread_id, user_id, KIND, work, new, drop=drop, clear=clear)) is not None:
+        if (yield from commit(state, thread_id, user_id, KIND, shown, new, drop=drop, clear=clear)) is not None:
             return
     raise ThreadConflictError(thread_id)
 

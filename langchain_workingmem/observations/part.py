@@ -182,4 +182,4 @@ def _on_branch(state: MemoryState, found: Gathered, rows: Rows) -> Plan[Rows]:
             left[id] = body
             covered += Ranges.read(row["covers"])
     revision = f"{rows.revision} without some" if len(left) < len(rows.rows) else rows.revision
-    return Rows(revision, rows.missing_at, rows.expires, Ranges(tuple(sorted(covered))), left)
+    return replace(rows, revision=revision, covered=Ranges(tuple(sorted(covered))), rows=left)

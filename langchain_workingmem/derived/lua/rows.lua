@@ -1,11 +1,11 @@
 -- Derived rows: what a model has made of messages, such as a line of a log. Goes between common.lua and changing.lua.
 -- KEYS  9 rows (HASH): r:<id> the head of a row, b:<id> its body, which never changes; `next` the last id; `table` the seqs
---       between which each row lies; of each kind shown:<kind> ids of the rows that are shown, covered:<kind> what they cover,
---       epoch:<kind>, ahead:<kind> ids of rows that wait
--- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), active, shown, replaces (ranges of
+--       between which each row lies; of each view shown:<view> ids of the rows that are shown, covered:<view> what they cover,
+--       revision:<view> <epoch>.<last id>; the view of rows that wait to be activated is <kind>+, that of others <kind>
+-- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), waits, shown, replaces (ranges of
 -- ids), by (the row that replaced it).
--- Always: a row is shown if it is active, all that it cites is current, and the row that replaced it is not shown. Rows of a kind
--- that are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
+-- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown. Rows of a kind that
+-- are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
 -- nothing only covers it no more, nor what the rows of its kind have cited that go.
 local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
@@ -101,23 +101,26 @@ local function rows_at(ranges, by_cover)
   return found
 end
 
-local changes = {} -- by kind: [true] ids and covers of what comes into sight, [false] of what is hidden
-local function change_views(row, is_shown, id, covers)
-  local views = changes[row.kind] or {[true] = {'', ''}, [false] = {'', ''}}
-  local change = views[is_shown]
-  change[1], change[2], changes[row.kind] = change[1] .. ',' .. id, change[2] .. ',' .. covers, views
+local changes = {} -- by view: [true] ids and covers of what comes into sight, [false] of what is hidden
+local function change_view(row, is_shown, id, covers)
+  local view = row.kind .. (row.waits and '+' or '')
+  changes[view] = changes[view] or {[true] = {'', ''}, [false] = {'', ''}}
+  local change = changes[view][is_shown]
+  change[1], change[2] = change[1] .. ',' .. id, change[2] .. ',' .. covers
 end
 
 -- Writes what is shown and covered now. A reader keeps the bodies of an epoch: in it rows come only at the end.
 local function write_views()
-  for kind, change in pairs(changes) do
-    local shown, covered, epoch = get('shown:' .. kind) or '', get('covered:' .. kind) or '', get('epoch:' .. kind)
-    local ids, last = combine(shown .. change[true][1], change[false][1]), string.match(shown, '(%d+)$') or 0
-    if not epoch or ids == shown or combine(ids, range(last + 1, 2 ^ 50)) ~= shown then
+  for view, change in pairs(changes) do
+    local shown, covered = get('shown:' .. view) or '', get('covered:' .. view) or ''
+    local epoch, last = string.match(get('revision:' .. view) or '0.0', '(%d+).(%d+)')
+    local ids = combine(shown .. change[true][1], change[false][1])
+    if epoch == '0' or ids == shown or combine(ids, range(last + 1, 2 ^ 50)) ~= shown then
       local time = redis.call('TIME')
-      set('epoch:' .. kind, whole(math.max(time[1] * 1000000 + time[2], (epoch or 0) + 1)))
+      epoch = whole(math.max(time[1] * 1000000 + time[2], epoch + 1))
     end
-    set('shown:' .. kind, ids, 'covered:' .. kind, combine(covered .. change[true][2], change[false][2]))
+    set('shown:' .. view, ids, 'covered:' .. view, combine(covered .. change[true][2], change[false][2]),
+      'revision:' .. view, epoch .. '.' .. (string.match(ids, '%d+$') or 0))
   end
   local written = {}
   for _, place in ipairs(has_moved and places or {}) do
@@ -127,13 +130,13 @@ local function write_views()
   changes, has_moved = {}, false
 end
 
--- Shows or hides a row, and those that it replaced.
-local function refresh(row)
+-- Shows or hides a row, and those that it replaced. `goes`: it is hidden in any case.
+local function refresh(row, goes)
   local above, was_shown = row.by and row_of(row.by), row.shown
-  row.shown = row.active and is_current(row) and not (above and above.shown)
+  row.shown = not goes and is_current(row) and not (above and above.shown)
   write_row(row)
   if row.shown == was_shown then return end
-  change_views(row, row.shown, range(row.id), row.covers)
+  change_view(row, row.shown, range(row.id), row.covers)
   for _, id in ipairs(numbers_in(row.replaces)) do
     if row_of(id) and row_of(id).by == row.id then refresh(row_of(id)) end
   end
@@ -141,8 +144,7 @@ end
 
 -- Deletes a row; those that it replaced are shown again.
 local function drop_row(row)
-  row.active = false
-  refresh(row)
+  refresh(row, true)
   places_of_rows()
   loaded[row.id], has_moved = false, true
   redis.call('HDEL', ROWS, 'r:' .. whole(row.id), 'b:' .. whole(row.id))
@@ -165,7 +167,7 @@ local function change_rows(seqs, is_gone)
   for _, row in ipairs(is_gone and rows_at(all, true) or {}) do
     local left = combine(row.covers, ranges .. (freed[row.kind] or ''))
     if row.number == 0 and left ~= row.covers then
-      if row.shown then change_views(row, false, '', combine(row.covers, left)) end
+      if row.shown then change_view(row, false, '', combine(row.covers, left)) end
       row.covers = left
       write_row(row)
     end
