@@ -96,10 +96,9 @@ class NewRow(NamedTuple):
 
 
 class Show(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
-    """The call that reads the rows of a kind, with what this process knew of them then; `learn` reads its reply."""
+    """The call that reads rows, with what this process knew of them then; `learn` reads its reply."""
 
-    place: tuple[str, str]  # thread and kind
-    user_id: str | None
+    of: ThreadRows
     known: Rows
 
 
@@ -110,42 +109,22 @@ class _Known(Recent[tuple[str, str], Rows]):
         super().__init__(256)
 
 
-def show_command(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Show:
-    """Return the call that reads what this process does not know yet of the rows of a kind."""
-    known = state.room(_Known).get((thread_id, kind)) or Rows()
-    head = {"user": owner_tag(user_id), "kind": kind, "revision": known.revision}
-    call = Show(CALL.on(state.keys.of(thread_id), what="show", **head))
-    call.place, call.user_id, call.known = (thread_id, kind), user_id, known
-    return call
-
-
-def learn(state: MemoryState, call: Show, reply: Any) -> Rows:
-    """Take in what `show_command` has read; raise what it refuses."""
-    found, known = read_reply(reply, call.place[0], call.user_id), call.known
-    rows, covered = known.rows, known.covered
+def learn(call: Show, reply: Any) -> Rows:
+    """Take in what the call of `ThreadRows.show` has read; raise what it refuses."""
+    of, known = call.of, call.known
+    found, rows, covered = read_reply(reply, of.thread_id, of.user_id), known.rows, known.covered
     if "since" in found:  # else nothing has changed
         ids = (id for low, high in Ranges.read(found["ids"]) for id in range(low, high + 1))
         rows = {id: body for id, body in rows.items() if id <= found["since"]}
         rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
         covered = Ranges.read(found["covered"])
-    read = Rows(
-        found["revision"],
-        covered,
-        rows,
-        Ranges.read(found["ahead"]),
+    times, failures = (
+        (found.get("missing_at"), found.get("expires")),
         Failures(*orjson.loads(found["failures"] or "[]")),
-        found["state"],
-        found.get("missing_at"),
-        found.get("expires"),
     )
-    state.room(_Known).put(call.place, read)
+    read = Rows(found["revision"], covered, rows, Ranges.read(found["ahead"]), failures, found["state"], *times)
+    of.state.room(_Known).put((of.thread_id, of.kind), read)
     return read
-
-
-def read_rows(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Rows]:
-    """Read the rows of a kind. One round trip."""
-    call = show_command(state, thread_id, user_id, kind)
-    return learn(state, call, (yield from send(call))[0])
 
 
 def state_command(state: MemoryState, thread_id: str) -> Command:
@@ -153,88 +132,87 @@ def state_command(state: MemoryState, thread_id: str) -> Command:
     return ("HMGET", state.keys.of(thread_id).thread, "created_at", "edits")
 
 
-# ---------------------------------------------------------------------- writing
+class ThreadRows(NamedTuple):
+    """The rows of a kind that a thread has. Each method takes one round trip."""
 
+    state: MemoryState
+    thread_id: str
+    user_id: str | None  # None: any owner, to read
+    kind: str
 
-def commit(
-    state: MemoryState,
-    thread_id: str,
-    user_id: str,
-    kind: str,
-    read: Rows,
-    rows: Sequence[NewRow] = (),
-    *,
-    drop: Iterable[int] = (),
-    clear: bool = False,
-    activate: bool = False,
-) -> Plan[list[int] | None]:
-    """Write rows; return the id of each, 0 where another worker's row covers a message. None: the thread has changed since rows were `read`.
+    def _call(self, what: str, **head: Any) -> Command:
+        keys = self.state.keys.of(self.thread_id)
+        return CALL.on(keys, what=what, user=owner_tag(self.user_id), kind=self.kind, **head)
 
-    If the first row is refused, nothing is done and [] returned, so that a call whose reply was lost can be repeated. `clear` drops all
-    rows of the kind. One round trip.
-    """
-    given = [
-        {
-            "cites": sorted({*row.cites}),
-            "covers": sorted({*row.covers}),
-            "draws": _as_ranges({*row.draws, *row.replaces}),
-            "replaces": _as_ranges(row.replaces),
-            "waits": row.waits,
-        }
-        for row in rows
-    ]
-    call = CALL.on(
-        state.keys.of(thread_id),
-        *(orjson.dumps(row.body) for row in rows),
-        what="commit",
-        user=owner_tag(user_id),
-        kind=kind,
-        state=read.state,
-        rows=given,
-        drop=f"1-{2**50}" if clear else _as_ranges(drop),
-        activate=activate,
-    )
-    tombstone, threads, tag = state.keys.of_user(user_id)[0], state.keys.rows_of_user(user_id, kind), encode(thread_id)
-    newest = max([row.body.get("at", 0) for row in rows], default=0)
-    noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
-    *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
-    try:
-        if deleted is not None:  # what was written goes with the thread, which the deletion finds
-            raise UserDeletedError(user_id)
-        found = read_reply(reply, thread_id, user_id)
-    except WorkingMemError:
-        if rows:
-            yield from send(("ZREM", threads, tag))
-        raise
-    return None if found.get("stale") else [*(found["rows"] or ())]
+    def show(self) -> Show:
+        """Return the call that reads what this process does not know yet."""
+        known = self.state.room(_Known).get((self.thread_id, self.kind)) or Rows()
+        call = Show(self._call("show", revision=known.revision))
+        call.of, call.known = self, known
+        return call
 
+    def read(self) -> Plan[Rows]:
+        """Read the rows."""
+        call = self.show()
+        return learn(call, (yield from send(call))[0])
 
-def _as_ranges(ids: Iterable[int]) -> str:
-    return ",".join(f"{id}-{id}" for id in sorted(ids))
+    def commit(
+        self,
+        read: Rows,
+        rows: Sequence[NewRow] = (),
+        *,
+        drop: Iterable[int] = (),
+        clear: bool = False,
+        activate: bool = False,
+    ) -> Plan[list[int] | None]:
+        """Write rows, and show what waits (`activate`); return the id of each, 0 where a row of another worker covers a message.
 
+        None: the thread has changed since rows were `read`. If the first row is refused, nothing is done and [] returned, so that a call
+        whose reply was lost can be repeated. `drop`: ids of rows; `clear` drops all of them.
+        """
+        given = [
+            {
+                "cites": sorted({*row.cites}),
+                "covers": sorted({*row.covers}),
+                "draws": [*row.draws, *row.replaces],
+                "replaces": [*row.replaces],
+                "waits": row.waits,
+                "body": orjson.dumps(row.body).decode(),
+            }
+            for row in rows
+        ]
+        dropped = f"1-{2**50}" if clear else ",".join(f"{id}-{id}" for id in drop)
+        call = self._call("commit", state=read.state, rows=given, drop=dropped, activate=activate)
+        keys, tag, user_id = self.state.keys, encode(self.thread_id), self.user_id or ""
+        tombstone, threads = keys.of_user(user_id)[0], keys.rows_of_user(user_id, self.kind)
+        newest = max([row.body.get("at", 0) for row in rows], default=0)
+        noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
+        *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
+        try:
+            if deleted is not None:  # what was written goes with the thread, which the deletion finds
+                raise UserDeletedError(user_id)
+            found = read_reply(reply, self.thread_id, user_id)
+        except WorkingMemError:
+            if rows:
+                yield from send(("ZREM", threads, tag))
+            raise
+        return None if found.get("stale") else [*(found["rows"] or ())]
 
-def lease(
-    state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, ms: int, **head: Any
-) -> Plan[tuple[int, bool]]:
-    """Take or prolong the lease of a worker for so many ms, or give it back with 0; `force` takes it although all pause.
+    def lease(self, token: str, ms: int, **head: Any) -> Plan[tuple[int, bool]]:
+        """Take or prolong the lease of a worker for so many ms, or give it back with 0; `force` takes it although all pause.
 
-    Return the ms until it is free, 0 if that is done, and whether all pause. One round trip.
-    """
-    given = {"user": owner_tag(user_id), "kind": kind, "token": token, "holder": token, "ms": ms, **head}
-    (reply,) = yield from send(CALL.on(state.keys.of(thread_id), what="lease", **given))
-    found = read_reply(reply, thread_id, user_id)
-    return int(found["wait"]), bool(found.get("pause"))
+        Return the ms until it is free, 0 if that is done, and whether all pause.
+        """
+        (reply,) = yield from send(self._call("lease", **{"token": token, "holder": token, "ms": ms, **head}))
+        found = read_reply(reply, self.thread_id, self.user_id)
+        return int(found["wait"]), bool(found.get("pause"))
 
-
-def pause(
-    state: MemoryState, thread_id: str, user_id: str, kind: str, token: str, unusable: str | None = None
-) -> Plan[None]:
-    """Let all workers pause after a failure, unless another has the lease; `unusable`: what an answer was about. Two round trips."""
-    number, answers, about = (yield from read_rows(state, thread_id, user_id, kind)).failures
-    ms = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
-    noted = Failures(number + 1, answers, about) if unusable is None else Failures(number + 1, answers + 1, unusable)
-    text = orjson.dumps([*noted]).decode()
-    yield from lease(state, thread_id, user_id, kind, token, ms, holder="pause", failures=text)
+    def pause(self, token: str, unusable: str | None = None) -> Plan[None]:
+        """Let all workers pause after a failure, unless another has the lease; `unusable`: what an answer was about. One trip more."""
+        number, answers, about = (yield from self.read()).failures
+        ms = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
+        noted = [number + 1, answers, about] if unusable is None else [number + 1, answers + 1, unusable]
+        yield from self.lease(token, ms, holder="pause", failures=orjson.dumps(noted).decode())
 
 
 # ---------------------------------------------------------------------- the threads of a user
@@ -243,7 +221,7 @@ def pause(
 def thread_commands(state: MemoryState, user_id: str, kind: str, thread_ids: Iterable[str]) -> list[Command]:
     """Return the commands that read which threads of a user have rows, the newest first, and those of some threads."""
     listing: Command = ("ZRANGE", state.keys.rows_of_user(user_id, kind), 0, -1, "REV")
-    return [listing, *(show_command(state, id, user_id, kind) for id in thread_ids)]
+    return [listing, *(ThreadRows(state, id, user_id, kind).show() for id in thread_ids)]
 
 
 def read_threads(
@@ -258,14 +236,14 @@ def read_threads(
 
     One round trip where threads are chosen of which nothing was asked. What belongs to another user by now is left out.
     """
-    read = {call.place[0]: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
+    read = {call.of.thread_id: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
     chosen = choose([decode(tag) for tag in replies[0]])
-    if new := [show_command(state, id, user_id, kind) for id in chosen if id not in read]:
-        read |= {call.place[0]: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
+    if new := [ThreadRows(state, id, user_id, kind).show() for id in chosen if id not in read]:
+        read |= {call.of.thread_id: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
     found = {}
     for id in chosen:
         with suppress(ThreadOwnershipError):
-            found[id] = learn(state, *read[id])
+            found[id] = learn(*read[id])
     return found
 
 
@@ -307,7 +285,7 @@ def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]
             "row": head["kind"],
             "cites": ids(head["cites"]),
             "covers": ids(head["covers"]),
-            "replaces": [id for id, _ in Ranges.read(head["replaces"])],
+            "replaces": [*head["replaces"]],
             "waits": head["waits"],
             "body": orjson.loads(body),
         }
@@ -346,12 +324,13 @@ def restore_rows(
 
     replaced = {id for row in rows for id in row["replaces"]}
     for kind in dict.fromkeys(row["row"] for row in rows):
-        read = yield from read_rows(state, thread_id, user_id, kind)
+        own = ThreadRows(state, thread_id, user_id, kind)
+        read = yield from own.read()
         of_kind = [row for row in rows if row["row"] == kind and {*row["cites"], *row["covers"]} <= seqs.keys()]
         for level in True, False:
             left = [row for row in of_kind if (row["id"] in replaced) is level]
             while left:
-                written = yield from commit(state, thread_id, user_id, kind, read, [*map(restored, left[:STEP])])
+                written = yield from own.commit(read, [*map(restored, left[:STEP])])
                 if written is None:  # messages were deleted meanwhile
                     return len(made)
                 made |= {row["id"]: id for row, id in zip(left, written, strict=False) if id}

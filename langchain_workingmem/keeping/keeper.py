@@ -9,7 +9,7 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.derived import NewRow, commit
+from langchain_workingmem.derived import NewRow
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
 from langchain_workingmem.keeping.operations import Check, Checked, Operations
@@ -60,7 +60,7 @@ class Keeper(Worker):
 
     def step(self) -> Plan[bool]:
         """Let the keeper read one batch."""
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        unread = yield from read_unread(self.rows)
         facts = self._ready(unread.waiting())
         if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
             return False
@@ -82,7 +82,7 @@ class Keeper(Worker):
             if done.changes and _has_lost(before, (yield from renew(self.state, self.scope_key))):
                 return True  # its words may be those of a message that was deleted meanwhile
         new, drop = self._rows(unread, [row.place for row in reference], rows, done)
-        if (yield from commit(self.state, self.thread_id, self.user_id, KIND, unread.shown, new, drop=drop)):
+        if (yield from self.rows.commit(unread.shown, new, drop=drop)):
             self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
             if done.changes:
                 yield from renew(self.state, self.scope_key, (before, done.text))

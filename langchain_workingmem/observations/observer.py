@@ -11,7 +11,7 @@ from langchain_workingmem._engine.plan import Plan, Sleep
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.derived import NewRow, Rows, commit
+from langchain_workingmem.derived import NewRow
 from langchain_workingmem.observations.answers import MOST_CITED, Line, Lines, read_lines
 from langchain_workingmem.observations.log import KIND, Observation, body_of, lines_of, tokens_of
 from langchain_workingmem.observations.prompts import notes, observer_rules, reflector_rules
@@ -86,7 +86,7 @@ class Observer(Worker):
             if (yield from self.run_once()):
                 return
             yield Sleep(min(WAIT, left))
-            unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+            unread = yield from read_unread(self.rows)
             if self._note(unread) <= self.options.limit:
                 return
 
@@ -100,7 +100,7 @@ class Observer(Worker):
 
     def step(self) -> Plan[bool]:
         """Read one batch, or activate what was read ahead, or condense the log."""
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        unread = yield from read_unread(self.rows)
         if self._note(unread) <= self.options.limit and self.is_hasty:
             return False
         return (yield from self._observe(unread)) or (yield from self._condense(unread))
@@ -117,7 +117,7 @@ class Observer(Worker):
         tokens, free = sum(one.tokens for one in unread.facts), self._free(unread.waiting())
         is_over = self.now or tokens >= options.message_tokens
         if is_over and shown.ahead:
-            yield from self._commit(shown, activate=True)
+            yield from self.rows.commit(shown, activate=True)
             return True
         is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
         if not free or not (is_over or is_full):
@@ -132,17 +132,14 @@ class Observer(Worker):
         if not groups:
             return False
         new = yield from self._lines(unread, groups)
-        written = yield from self._commit(shown, new, activate=is_over)
+        written = yield from self.rows.commit(shown, new, activate=is_over)
         return written is None or any(written)
 
     def pause(self) -> Plan[None]:
         """Show what was read ahead, at the limit."""
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        unread = yield from read_unread(self.rows)
         if self._note(unread) >= self.options.message_tokens and unread.shown.ahead:
-            yield from self._commit(unread.shown, activate=True)
-
-    def _commit(self, read: Rows, rows: Sequence[NewRow] = (), *, activate: bool = False) -> Plan[list[int] | None]:
-        return commit(self.state, self.thread_id, self.user_id, KIND, read, rows, activate=activate)
+            yield from self.rows.commit(unread.shown, activate=True)
 
     def _lines(self, unread: Unread, groups: Sequence[Sequence[StoredMessage]]) -> Plan[list[NewRow]]:
         """Let the observer read groups; return rows, those that cover something first."""
@@ -201,7 +198,7 @@ class Observer(Worker):
         model = cast("BaseChatModel", self.options.reflector or self.options.model)
         rules = reflector_rules(self.options.instructions, old // 2)
         new = yield from self.ask(model, unread.shown, rules, notes(some, self.zone), read, Lines)
-        written = yield from self._commit(unread.shown, new)
+        written = yield from self.rows.commit(unread.shown, new)
         return written is None or (bool(written) and all(written))
 
 

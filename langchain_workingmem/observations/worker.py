@@ -21,7 +21,7 @@ from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool, message_text, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem._text.values import to_minute, zone_name
-from langchain_workingmem.derived import Ranges, Rows, lease, pause, read_rows, state_command
+from langchain_workingmem.derived import Ranges, Rows, ThreadRows, state_command
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.read import made
 from langchain_workingmem.models import StoredMessage
@@ -72,14 +72,14 @@ class Unread(NamedTuple):
         return [one for one in self.facts if one.seq not in self.shown.ahead and not one.is_refused]
 
 
-def read_unread(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Unread]:
+def read_unread(rows: ThreadRows) -> Plan[Unread]:
     """Read which messages the rows of a kind do not cover. Two round trips."""
-    shown = yield from read_rows(state, thread_id, user_id, kind)
+    shown = yield from rows.read()
     edges = [-1, *(edge for pair in shown.covered for edge in pair)]
     gaps = [
         (f"({low}", f"({high}") for low, high in zip(edges[::2], [*edges[1::2], "+inf"], strict=True) if low != high
     ]
-    order = state.keys.of(thread_id).order
+    order = rows.state.keys.of(rows.thread_id).order
     found = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
     texts = [text for some in found for text in some]
     return Unread(shown, (yield from compute(partial(_uncovered, texts, shown.covered), sum(map(len, texts)))))
@@ -245,6 +245,7 @@ class Worker:
 
     def __init__(self, state: MemoryState, thread_id: str, user_id: str, seconds: float) -> None:
         self.state, self.thread_id, self.user_id = state, thread_id, user_id
+        self.rows = ThreadRows(state, thread_id, user_id, self.kind)
         self.seconds = seconds  # for each call of a model
         self.until = inf  # by the clock of the process: then nothing more is begun
         self.now = False  # whatever thresholds and pauses say
@@ -321,10 +322,7 @@ class Worker:
 
     def _take(self) -> Plan[tuple[int, bool]]:
         """Take or prolong the lease: for a question to a model, and some time."""
-        return self._lease(int(self.seconds * 1000) + 15_000, force=self.now)
-
-    def _lease(self, ms: int, **head: Any) -> Plan[tuple[int, bool]]:
-        return lease(self.state, self.thread_id, self.user_id, self.kind, self._token, ms, **head)
+        return self.rows.lease(self._token, int(self.seconds * 1000) + 15_000, force=self.now)
 
     def _work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
@@ -335,13 +333,13 @@ class Worker:
             self.error = str(error)
             _log.warning("thread %r: %s has failed: %s", self.thread_id, self.title, error)
             unusable = self.about if isinstance(error, BadAnswer) or is_refusal(error) else None
-            yield from pause(self.state, self.thread_id, self.user_id, self.kind, self._token, unusable)
+            yield from self.rows.pause(self._token, unusable)
         except Exception:
             with suppress(WorkingMemError):
-                yield from self._lease(0)
+                yield from self.rows.lease(self._token, 0)
             raise
         else:
-            yield from self._lease(0)
+            yield from self.rows.lease(self._token, 0)
 
     def ask(
         self,

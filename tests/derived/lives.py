@@ -14,7 +14,7 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem.derived import NewRow, Ranges, commit, read_rows
+from langchain_workingmem.derived import NewRow, Ranges, ThreadRows
 
 KINDS = ("log", "value")
 WORD = re.compile(r"kw\d+x\d+")  # in each message another one
@@ -184,7 +184,7 @@ class Life:
         stored = self.look(thread)
         if not stored.about:
             return
-        read = memory._core.run(read_rows(state, thread, owner, kind))
+        read = memory._core.run(ThreadRows(state, thread, owner, kind).read())
         new = rows(stored)
         if self.chance.random() < 0.15:
             do = self.chance.choice(
@@ -193,7 +193,7 @@ class Life:
             self.trace.append(f"  meanwhile {do.__name__}")
             do(thread)
         before = self.look(thread)
-        done = memory._core.run(commit(state, thread, owner, kind, read, new, **more))
+        done = memory._core.run(ThreadRows(state, thread, owner, kind).commit(read, new, **more))
         assert (done is None) == (before.about != read.state)
         if done is not None and new:
             assert (done == []) == _is_refused(before, kind, new[0]), (done, new[0])
@@ -282,7 +282,7 @@ class Life:
         covers = [seq for id in shown for seq in stored.seqs(own[id]["covers"])]
         assert len(covers) == len({*covers}), ("covered twice", thread, kind, {id: own[id] for id in shown})
         for memory in self.memories:
-            read = memory._core.run(read_rows(memory._core.state, thread, None, kind))
+            read = memory._core.run(ThreadRows(memory._core.state, thread, None, kind).read())
             assert read.rows == {id: stored.texts[id] for id in stored.shown(kind)}, (thread, kind)
             for ranges, waits in ((read.covered, False), (read.ahead, True)):
                 wanted = {seq for id in shown if own[id]["waits"] is waits for seq in stored.seqs(own[id]["covers"])}

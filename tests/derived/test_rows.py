@@ -9,7 +9,7 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem.derived import NewRow, commit, read_rows, show_command
+from langchain_workingmem.derived import NewRow, ThreadRows
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.threads import append, said
 from tests.helpers.types import Make
@@ -17,12 +17,12 @@ from tests.helpers.types import Make
 
 def write(memory: Memory, rows: list[NewRow], **more: Any) -> list[int] | None:
     state = memory._core.state
-    read = memory._core.run(read_rows(state, "t", "u", "log"))
-    return memory._core.run(commit(state, "t", "u", "log", read, rows, **more))
+    read = memory._core.run(ThreadRows(state, "t", "u", "log").read())
+    return memory._core.run(ThreadRows(state, "t", "u", "log").commit(read, rows, **more))
 
 
 def shown(memory: Memory) -> list[str]:
-    read = memory._core.run(read_rows(memory._core.state, "t", "u", "log"))
+    read = memory._core.run(ThreadRows(memory._core.state, "t", "u", "log").read())
     return [row["text"] for _, row in sorted(read.rows.items())]
 
 
@@ -98,15 +98,15 @@ def test_a_reader_that_knows_the_log_fetches_next_to_nothing(plain: Memory, told
     write(plain, [about(f"a line of some length about {at}", [seq]) for at, seq in enumerate(told)])
     assert len(shown(plain)) == 6
     state, client = plain._core.state, cast("Any", raw)
-    head, bodies = client.execute_command(*show_command(state, "t", "u", "log"))
+    head, bodies = client.execute_command(*ThreadRows(state, "t", "u", "log").show())
     assert len(head) + sum(map(len, bodies)) < 200
-    known = show_command(state, "t", "u", "log").known
+    known = ThreadRows(state, "t", "u", "log").show().known
     plain.history.append(said("g"), thread_id="t", user_id="u")
     write(plain, [about("one more", seqs_of(plain)[6:])])
-    head, bodies = client.execute_command(*show_command(state, "t", "u", "log"))
+    head, bodies = client.execute_command(*ThreadRows(state, "t", "u", "log").show())
     assert len(bodies) == 1  # only what is new
     assert shown(plain)[-1] == "one more"
-    assert known.rows.items() <= show_command(state, "t", "u", "log").known.rows.items()
+    assert known.rows.items() <= ThreadRows(state, "t", "u", "log").show().known.rows.items()
 
 
 def test_a_deletion_costs_little_in_a_long_log(make_memory: Make, raw: redis.Redis) -> None:

@@ -1,5 +1,5 @@
 -- Reads and changes the rows of a kind, and has the lease of its worker. Goes after rows.lua.
--- ARGV  1 {user, kind, what} and what that says; then the body of each row. A reply is a JSON object, and bodies behind it
+-- ARGV  1 {user, kind, what} and what that says. A reply is a JSON object, and bodies behind it
 local kind, owner, created_at, edits = head.kind, unpack(redis.call('HMGET', KEYS[1], 'user', 'created_at', 'edits'))
 local state = (created_at or '0') .. ' ' .. (edits or '0')
 local time, expiry = redis.call('TIME'), redis.call('PEXPIRETIME', KEYS[1])
@@ -55,16 +55,16 @@ local function ranges_of(seqs)
 end
 
 -- Adds a row; returns its id, or 0 if a message or a row is gone, or another row covers a message of it.
-local function add_row(given, body)
+local function add_row(given)
   local cites, covers, below, hidden = ranges_of(given.cites), ranges_of(given.covers), {}, {}
-  for _, id in ipairs(numbers_in(given.draws)) do
+  for _, id in ipairs(given.draws) do
     local one = row_of(id)
     cites = cites and one and cites .. ',' .. one.cites
   end
   if not cites or not covers then return 0 end
-  for _, id in ipairs(numbers_in(given.replaces)) do
+  for _, id in ipairs(given.replaces) do
     below[id], covers = row_of(id), covers .. ',' .. row_of(id).covers
-    for _, older in ipairs(numbers_in(row_of(id).replaces)) do hidden[#hidden + 1] = older end
+    for _, older in ipairs(row_of(id).replaces) do hidden[#hidden + 1] = older end
   end
   local first, last = string.match(combine(cites .. ',' .. covers, ''), '^(%d+).-(%d+)$')
   if not first then return 0 end
@@ -85,21 +85,21 @@ local function add_row(given, body)
   end
   local all = places_of_rows()
   all[#all + 1], has_moved = {row.id, tonumber(first), tonumber(last)}, true
-  set('b:' .. whole(row.id), body)
+  set('b:' .. whole(row.id), given.body)
   refresh(row)
   return row.id
 end
 
 -- Adds, deletes and activates rows, in one step; {stale} if the `state` of the thread is not the one that was read.
--- `rows`: {cites, covers (seqs, rising), draws, replaces (ranges of ids): the row cites what those cite, and covers what these cover,
--- which are among those; waits}. If the first row is refused, nothing is done: the call was sent before, or another worker was faster.
+-- `rows`: {body, cites, covers (seqs, rising), draws, replaces (ids: the row cites what those cite, and covers what these cover, which
+-- are among those), waits}. If the first row is refused, nothing is done: the call was sent before, or another worker was faster.
 -- `drop`: ranges of ids. `activate` shows what waits.
 -- {rows}: of each row its id, or 0; of none if nothing is done
 local function commit()
   if state ~= head.state then return {stale = true} end
   local reply = {}
   for at, given in ipairs(head.rows) do
-    reply[at] = add_row(given, ARGV[at + 1])
+    reply[at] = add_row(given)
     if reply[1] == 0 then return {rows = {}} end
   end
   for _, id in ipairs(numbers_in(combine(head.drop, range((get('next') or 0) + 1, 2 ^ 53)))) do

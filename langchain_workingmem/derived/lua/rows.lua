@@ -2,8 +2,8 @@
 -- KEYS  9 rows (HASH): r:<id> the head of a row, b:<id> its body, which never changes; `next` the last id; `table` the seqs
 --       between which each row lies; of each view shown:<view> ids of the rows that are shown, covered:<view> what they cover,
 --       revision:<view> <epoch>.<last id>; the view of rows that wait to be activated is <kind>+, that of others <kind>
--- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), waits, shown, replaces (ranges of
--- ids), by (the row that replaced it).
+-- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), waits, shown, replaces (ids),
+-- by (the row that replaced it).
 -- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown. Rows of a kind that
 -- are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
 -- nothing only covers it no more, nor what the rows of its kind have cited that go.
@@ -137,7 +137,7 @@ local function refresh(row, goes)
   write_row(row)
   if row.shown == was_shown then return end
   change_view(row, row.shown, range(row.id), row.covers)
-  for _, id in ipairs(numbers_in(row.replaces)) do
+  for _, id in ipairs(row.replaces) do
     if row_of(id) and row_of(id).by == row.id then refresh(row_of(id)) end
   end
 end
