@@ -55,14 +55,6 @@ class Ranges:
         return at >= 0 and seq <= self.pairs[at][1]
 
 
-class Failures(NamedTuple):
-    """The failures of the workers of a thread since rows were written last."""
-
-    number: int = 0
-    unusable: int = 0  # answers among them that could not be used
-    about: str = ""  # what the last of these was about
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The rows of a kind that a thread shows, and what a worker has to know of the thread."""
@@ -71,7 +63,8 @@ class Rows:
     covered: Ranges = field(default_factory=Ranges)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)  # bodies by id
     ahead: Ranges = field(default_factory=Ranges)  # what rows cover that wait to be activated
-    failures: Failures = field(default_factory=Failures)
+    failures: int = 0  # of workers since rows were written last
+    failed: str = ""  # what the last answer among them that could not be used was about
     state: str = ""  # of the thread: when it was created, and its count of edits and deletions
     missing_at: int | None = None  # ms: there was no thread then
     expires: int | None = None  # ms: when its time is over at the earliest
@@ -118,11 +111,10 @@ def learn(call: Show, reply: Any) -> Rows:
         rows = {id: body for id, body in rows.items() if id <= found["since"]}
         rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
         covered = Ranges.read(found["covered"])
-    times, failures = (
-        (found.get("missing_at"), found.get("expires")),
-        Failures(*orjson.loads(found["failures"] or "[]")),
-    )
-    read = Rows(found["revision"], covered, rows, Ranges.read(found["ahead"]), failures, found["state"], *times)
+    number, _, failed = found["failures"].partition(" ")
+    times = found.get("missing_at"), found.get("expires")
+    ahead = Ranges.read(found["ahead"])
+    read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["state"], *times)
     of.state.room(_Known).put((of.thread_id, of.kind), read)
     return read
 
@@ -209,10 +201,10 @@ class ThreadRows(NamedTuple):
 
     def pause(self, token: str, unusable: str | None = None) -> Plan[None]:
         """Let all workers pause after a failure, unless another has the lease; `unusable`: what an answer was about. One trip more."""
-        number, answers, about = (yield from self.read()).failures
-        ms = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
-        noted = [number + 1, answers, about] if unusable is None else [number + 1, answers + 1, unusable]
-        yield from self.lease(token, ms, holder="pause", failures=orjson.dumps(noted).decode())
+        before = yield from self.read()
+        noted = f"{before.failures + 1} {before.failed if unusable is None else unusable}"
+        ms = min(LONGEST_PAUSE, FIRST_PAUSE * 2**before.failures)
+        yield from self.lease(token, ms, holder="pause", failures=noted)
 
 
 # ---------------------------------------------------------------------- the threads of a user

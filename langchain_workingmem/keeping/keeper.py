@@ -64,7 +64,7 @@ class Keeper(Worker):
         facts = self._ready(unread.waiting())
         if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
             return False
-        size = max(1, BATCH >> unread.shown.failures.unusable)
+        size = max(1, BATCH >> unread.shown.failures)
         groups = yield from read_batch(self.state, self.thread_id, facts, unread.shown, tokens=size, most=MOST_READ)
         if groups is None:
             return True  # the thread has changed meanwhile
@@ -74,7 +74,7 @@ class Keeper(Worker):
         before = yield from renew(self.state, self.scope_key)  # without what is deleted
         done, reference = Checked(before.text), list[StoredMessage]()
         self.about = f"{rows[0].place} {len(groups)}"
-        if len(groups) == 1 and unread.shown.failures.about == self.about:
+        if len(groups) == 1 and unread.shown.failed == self.about:
             _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, rows[0].message.id)
         elif any(role_of(row.message) != "assistant" for row in rows) or "ai" in self.options.trust:
             reference = yield from self._earlier(unread, rows[0])

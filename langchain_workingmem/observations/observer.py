@@ -123,7 +123,7 @@ class Observer(Worker):
         if not free or not (is_over or is_full):
             return False
         asked = max((one.seq for one in unread.facts if one.words.startswith("q")), default=-1)
-        size = max(1, options.batch_tokens >> shown.failures.unusable)
+        size = max(1, options.batch_tokens >> shown.failures)
         groups = yield from read_batch(
             self.state, self.thread_id, free, shown, tokens=size, most=MOST_READ, open_after=asked
         )
@@ -145,7 +145,7 @@ class Observer(Worker):
         """Let the observer read groups; return rows, those that cover something first."""
         rows = [row for group in groups for row in group]
         self.about = f"{rows[0].place} {len(groups)}"
-        if len(groups) == 1 and unread.shown.failures.about == self.about:  # it cannot be read at all
+        if len(groups) == 1 and unread.shown.failed == self.about:  # it cannot be read at all
             lines, question = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))], None
         else:
             question = yield from self._question(unread, rows[0])

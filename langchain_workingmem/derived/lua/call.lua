@@ -43,15 +43,17 @@ end
 local function ranges_of(seqs)
   local parts = {}
   for at, seq in ipairs(seqs) do
-    local high
+    local found, high = false, nil
     for _, key in ipairs({KEYS[2], KEYS[3]}) do
-      local behind = redis.call('ZRANGE', key, '(' .. whole(seq), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-      if behind then high = math.min(high or math.huge, behind - 1) end
+      local some = redis.call('ZRANGE', key, whole(seq), '+inf', 'BYSCORE', 'LIMIT', 0, 2, 'WITHSCORES')
+      local is_here = tonumber(some[2]) == seq
+      local behind = some[is_here and 4 or 2]
+      found, high = found or is_here, behind and math.min(high or math.huge, behind - 1) or high
     end
+    if not found then return nil end
     parts[at] = range(seq, high)
   end
-  local ranges = combine(table.concat(parts, ','), '')
-  return count_in(ranges, true) == #seqs and ranges or nil
+  return combine(table.concat(parts, ','), '')
 end
 
 -- Adds a row; returns its id, or 0 if a message or a row is gone, or another row covers a message of it.
@@ -78,7 +80,7 @@ local function add_row(given)
     if row_of(id) then drop_row(row_of(id)) end
   end
   local row = {id = redis.call('HINCRBY', ROWS, 'next', 1), kind = kind, cites = combine(cites, ''), covers = combine(covers, ''),
-    replaces = given.replaces, waits = given.waits, shown = false, number = count_in(combine(cites, ''), true)}
+    replaces = given.replaces, waits = given.waits, shown = false}
   for _, one in pairs(below) do
     one.by = row.id
     write_row(one)

@@ -2,7 +2,7 @@
 -- KEYS  9 rows (HASH): r:<id> the head of a row, b:<id> its body, which never changes; `next` the last id; `table` the seqs
 --       between which each row lies; of each view shown:<view> ids of the rows that are shown, covered:<view> what they cover,
 --       revision:<view> <epoch>.<last id>; the view of rows that wait to be activated is <kind>+, that of others <kind>
--- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), waits, shown, replaces (ids),
+-- A head is JSON: kind, cites, covers (ranges of seqs), waits, shown, replaces (ids),
 -- by (the row that replaced it).
 -- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown. Rows of a kind that
 -- are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
@@ -43,22 +43,12 @@ local function numbers_in(ranges)
   return numbers
 end
 
--- Returns how many messages lie in ranges: the current ones, or `all`.
-local function count_in(ranges, all)
-  local number = 0
-  for low, high in each_range(ranges) do
-    number = number + redis.call('ZCOUNT', KEYS[2], low, high) + (all and redis.call('ZCOUNT', KEYS[3], low, high) or 0)
-  end
-  return number
-end
-
-local function is_current(row) return count_in(row.cites) == row.number end
-
-local loaded = {} -- heads by id
+local loaded = {} -- heads by id, false where there is none
 local function row_of(id)
-  id = tonumber(id)
-  local stored = loaded[id] == nil and get('r:' .. whole(id))
-  if stored then loaded[id] = cjson.decode(stored) end
+  if loaded[id] == nil then
+    local stored = get('r:' .. whole(id))
+    loaded[id] = stored and cjson.decode(stored)
+  end
   return loaded[id]
 end
 
@@ -133,7 +123,8 @@ end
 -- Shows or hides a row, and those that it replaced. `goes`: it is hidden in any case.
 local function refresh(row, goes)
   local above, was_shown = row.by and row_of(row.by), row.shown
-  row.shown = not goes and is_current(row) and not (above and above.shown)
+  row.shown = not goes and not (above and above.shown)
+  for low, high in each_range(row.cites) do row.shown = row.shown and redis.call('ZCOUNT', KEYS[3], low, high) == 0 end
   write_row(row)
   if row.shown == was_shown then return end
   change_view(row, row.shown, range(row.id), row.covers)
@@ -159,14 +150,14 @@ local function change_rows(seqs, is_gone)
   for _, row in ipairs(rows_at(ranges)) do
     if not is_gone then
       refresh(row)
-    elseif row.number > 0 then -- what it cites may be read again
-      freed[row.kind], all = (freed[row.kind] or '') .. ',' .. row.cites, all .. ',' .. row.cites
+    elseif row.cites ~= '' then -- what it cites may be read again
+      freed[row.kind], all = (freed[row.kind] or ranges) .. ',' .. row.cites, all .. ',' .. row.cites
       drop_row(row)
     end
   end
   for _, row in ipairs(is_gone and rows_at(all, true) or {}) do
-    local left = combine(row.covers, ranges .. (freed[row.kind] or ''))
-    if row.number == 0 and left ~= row.covers then
+    local left = combine(row.covers, freed[row.kind] or ranges)
+    if row.cites == '' and left ~= row.covers then
       if row.shown then change_view(row, false, '', combine(row.covers, left)) end
       row.covers = left
       write_row(row)
