@@ -173,8 +173,7 @@ class ThreadRows(NamedTuple):
             }
             for row in rows
         ]
-        dropped = f"1-{2**50}" if clear else ",".join(f"{id}-{id}" for id in drop)
-        call = self._call("commit", state=read.state, rows=given, drop=dropped, activate=activate)
+        call = self._call("commit", state=read.state, rows=given, drop=[*drop], clear=clear, activate=activate)
         keys, tag, user_id = self.state.keys, encode(self.thread_id), self.user_id or ""
         tombstone, threads = keys.of_user(user_id)[0], keys.rows_of_user(user_id, self.kind)
         newest = max([row.body.get("at", 0) for row in rows], default=0)

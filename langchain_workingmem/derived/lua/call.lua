@@ -60,13 +60,13 @@ end
 local function add_row(given)
   local cites, covers, below, hidden = ranges_of(given.cites), ranges_of(given.covers), {}, {}
   for _, id in ipairs(given.draws) do
-    local one = row_of(id)
+    local one = all_heads()[id]
     cites = cites and one and cites .. ',' .. one.cites
   end
   if not cites or not covers then return 0 end
   for _, id in ipairs(given.replaces) do
-    below[id], covers = row_of(id), covers .. ',' .. row_of(id).covers
-    for _, older in ipairs(row_of(id).replaces) do hidden[#hidden + 1] = older end
+    below[id], covers = heads[id], covers .. ',' .. heads[id].covers
+    for _, older in ipairs(heads[id].replaces) do hidden[#hidden + 1] = older end
   end
   local first, last = string.match(combine(cites .. ',' .. covers, ''), '^(%d+).-(%d+)$')
   if not first then return 0 end
@@ -77,16 +77,14 @@ local function add_row(given)
     end
   end
   for _, id in ipairs(hidden) do -- can never be shown beside the new row, so a deletion brings one level back, not more
-    if row_of(id) then drop_row(row_of(id)) end
+    if heads[id] then drop_row(heads[id]) end
   end
   local row = {id = redis.call('HINCRBY', ROWS, 'next', 1), kind = kind, cites = combine(cites, ''), covers = combine(covers, ''),
-    replaces = given.replaces, waits = given.waits, shown = false}
+    first = tonumber(first), last = tonumber(last), replaces = given.replaces, waits = given.waits, shown = false}
   for _, one in pairs(below) do
     one.by = row.id
     write_row(one)
   end
-  local all = places_of_rows()
-  all[#all + 1], has_moved = {row.id, tonumber(first), tonumber(last)}, true
   set('b:' .. whole(row.id), given.body)
   refresh(row)
   return row.id
@@ -95,23 +93,23 @@ end
 -- Adds, deletes and activates rows, in one step; {stale} if the `state` of the thread is not the one that was read.
 -- `rows`: {body, cites, covers (seqs, rising), draws, replaces (ids: the row cites what those cite, and covers what these cover, which
 -- are among those), waits}. If the first row is refused, nothing is done: the call was sent before, or another worker was faster.
--- `drop`: ranges of ids. `activate` shows what waits.
+-- `drop`: ids; `clear` drops all. `activate` shows what waits.
 -- {rows}: of each row its id, or 0; of none if nothing is done
 local function commit()
   if state ~= head.state then return {stale = true} end
-  local reply = {}
+  local reply, dropped = {}, {}
   for at, given in ipairs(head.rows) do
     reply[at] = add_row(given)
     if reply[1] == 0 then return {rows = {}} end
   end
-  for _, id in ipairs(numbers_in(combine(head.drop, range((get('next') or 0) + 1, 2 ^ 53)))) do
-    if row_of(id) and row_of(id).kind == kind then drop_row(row_of(id)) end
+  for _, id in ipairs(head.drop) do dropped[id] = true end
+  for id, row in pairs(all_heads()) do
+    if row.kind == kind and (head.clear or dropped[id]) then drop_row(row) end
   end
   for _, id in ipairs(numbers_in(head.activate and get('shown:' .. kind .. '+') or '')) do
-    local row = row_of(id)
-    refresh(row, true)
-    row.waits = false
-    refresh(row)
+    refresh(heads[id], true)
+    heads[id].waits = false
+    refresh(heads[id])
   end
   write_views()
   redis.call('HDEL', ROWS, 'failures:' .. kind)

@@ -1,8 +1,8 @@
 -- Derived rows: what a model has made of messages, such as a line of a log. Goes between common.lua and changing.lua.
--- KEYS  9 rows (HASH): r:<id> the head of a row, b:<id> its body, which never changes; `next` the last id; `table` the seqs
---       between which each row lies; of each view shown:<view> ids of the rows that are shown, covered:<view> what they cover,
+-- KEYS  9 rows (HASH): r:<id> the head of a row, b:<id> its body, which never changes; `next` the last id; of each
+--       view shown:<view> ids of the rows that are shown, covered:<view> what they cover,
 --       revision:<view> <epoch>.<last id>; the view of rows that wait to be activated is <kind>+, that of others <kind>
--- A head is JSON: kind, cites, covers (ranges of seqs), waits, shown, replaces (ids),
+-- A head is JSON: kind, cites, covers (ranges of seqs), first and last of these, waits, shown, replaces (ids),
 -- by (the row that replaced it).
 -- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown. Rows of a kind that
 -- are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
@@ -43,29 +43,20 @@ local function numbers_in(ranges)
   return numbers
 end
 
-local loaded = {} -- heads by id, false where there is none
-local function row_of(id)
-  if loaded[id] == nil then
-    local stored = get('r:' .. whole(id))
-    loaded[id] = stored and cjson.decode(stored)
-  end
-  return loaded[id]
+local heads, last_id
+-- Returns the heads of the rows by id.
+local function all_heads()
+  if heads then return heads end
+  local fields = {}
+  heads, last_id = {}, tonumber(get('next') or 0)
+  for id = 1, last_id do fields[id] = 'r:' .. whole(id) end
+  for id, text in ipairs(values_of(ROWS, fields)) do heads[id] = text and cjson.decode(text) or nil end
+  return heads
 end
 
 local function write_row(row)
-  loaded[row.id] = row
+  heads[row.id], last_id = row, math.max(last_id, row.id)
   set('r:' .. whole(row.id), cjson.encode(row))
-end
-
--- Where each row lies: id, first and last seq.
-local places, has_moved = nil, false
-local function places_of_rows()
-  if places then return places end
-  places = {}
-  for id, low, high in string.gmatch(get('table') or '', '(%d+):(%d+)-(%d+)') do
-    places[#places + 1] = {tonumber(id), tonumber(low), tonumber(high)}
-  end
-  return places
 end
 
 -- Returns whether one of the pairs, which rise, meets the numbers from low to high.
@@ -82,8 +73,9 @@ end
 local function rows_at(ranges, by_cover)
   local wanted, found = {}, {}
   for low, high in each_range(combine(ranges, '')) do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
-  for _, place in ipairs(#wanted > 0 and places_of_rows() or {}) do
-    local row = meets(wanted, place[2], place[3]) and row_of(place[1])
+  all_heads()
+  for id = 1, last_id do
+    local row = heads[id] and meets(wanted, heads[id].first, heads[id].last) and heads[id]
     for low, high in each_range(row and (by_cover and '' or row.cites .. ',') .. row.covers or '') do
       if meets(wanted, tonumber(low), tonumber(high)) then found[#found + 1] = row break end
     end
@@ -112,32 +104,26 @@ local function write_views()
     set('shown:' .. view, ids, 'covered:' .. view, combine(covered .. change[true][2], change[false][2]),
       'revision:' .. view, epoch .. '.' .. (string.match(ids, '%d+$') or 0))
   end
-  local written = {}
-  for _, place in ipairs(has_moved and places or {}) do
-    if loaded[place[1]] ~= false then written[#written + 1] = whole(place[1]) .. ':' .. range(place[2], place[3]) end
-  end
-  if has_moved then set('table', table.concat(written, ',')) end
-  changes, has_moved = {}, false
+  changes = {}
 end
 
 -- Shows or hides a row, and those that it replaced. `goes`: it is hidden in any case.
 local function refresh(row, goes)
-  local above, was_shown = row.by and row_of(row.by), row.shown
+  local above, was_shown = heads[row.by], row.shown
   row.shown = not goes and not (above and above.shown)
   for low, high in each_range(row.cites) do row.shown = row.shown and redis.call('ZCOUNT', KEYS[3], low, high) == 0 end
   write_row(row)
   if row.shown == was_shown then return end
   change_view(row, row.shown, range(row.id), row.covers)
   for _, id in ipairs(row.replaces) do
-    if row_of(id) and row_of(id).by == row.id then refresh(row_of(id)) end
+    if heads[id] and heads[id].by == row.id then refresh(heads[id]) end
   end
 end
 
 -- Deletes a row; those that it replaced are shown again.
 local function drop_row(row)
   refresh(row, true)
-  places_of_rows()
-  loaded[row.id], has_moved = false, true
+  heads[row.id] = nil
   redis.call('HDEL', ROWS, 'r:' .. whole(row.id), 'b:' .. whole(row.id))
 end
 
