@@ -15,13 +15,15 @@ local function show()
     'covered:' .. kind})
   local found = {revision = values[1] or '', failures = values[2] or '', ahead = values[3] or '', state = state,
     expires = expiry > 0 and expiry or nil, missing_at = not owner and now or nil}
-  if head.revision == found.revision then return found, {} end
+  if head.revision == found.revision then return {cjson.encode(found), {}} end
   local epoch, since = string.match(head.revision, '^(%d+)%.(%d+)$')
   found.since = epoch and epoch == string.match(found.revision, '^%d+') and tonumber(since) or 0
   found.ids, found.covered = combine(values[4] or '', range(0, found.since)), values[5] or ''
-  local fields = numbers_in(found.ids)
-  for at, id in ipairs(fields) do fields[at] = 'b:' .. whole(id) end
-  return found, values_of(ROWS, fields)
+  local fields = {}
+  for low, high in each_range(found.ids) do
+    for id = low, high do fields[#fields + 1] = 'b:' .. whole(id) end
+  end
+  return {cjson.encode(found), values_of(ROWS, fields)}
 end
 
 -- Gives the lease to `holder` for `ms`, unless another than `token` has it; `force` takes it although there is a pause.
@@ -104,22 +106,20 @@ local function commit()
   end
   for _, id in ipairs(head.drop) do dropped[id] = true end
   for id, row in pairs(all_heads()) do
-    if row.kind == kind and (head.clear or dropped[id]) then drop_row(row) end
-  end
-  for _, id in ipairs(numbers_in(head.activate and get('shown:' .. kind .. '+') or '')) do
-    refresh(heads[id], true)
-    heads[id].waits = false
-    refresh(heads[id])
+    if row.kind == kind and (head.clear or dropped[id]) then
+      drop_row(row)
+    elseif row.kind == kind and head.activate and row.waits then -- it goes into the other view
+      refresh(row, true)
+      row.waits = false
+      refresh(row)
+    end
   end
   write_views()
   redis.call('HDEL', ROWS, 'failures:' .. kind)
   return {rows = reply}
 end
 
-if head.what == 'show' then
-  local found, bodies = show()
-  return {cjson.encode(found), bodies}
-end
+if head.what == 'show' then return show() end
 local done = (head.what == 'commit' and commit or lease)()
 if expiry > 0 then redis.call('PEXPIREAT', ROWS, whole(expiry)) end
 return {cjson.encode(done), {}}

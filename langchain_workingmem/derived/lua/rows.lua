@@ -35,14 +35,6 @@ local function combine(first, second)
   return table.concat(result, ',')
 end
 
-local function numbers_in(ranges)
-  local numbers = {}
-  for low, high in each_range(ranges) do
-    for number = low, high do numbers[#numbers + 1] = number end
-  end
-  return numbers
-end
-
 local heads, last_id
 -- Returns the heads of the rows by id.
 local function all_heads()
@@ -116,7 +108,7 @@ local function refresh(row, goes)
   if row.shown == was_shown then return end
   change_view(row, row.shown, range(row.id), row.covers)
   for _, id in ipairs(row.replaces) do
-    if heads[id] and heads[id].by == row.id then refresh(heads[id]) end
+    if heads[id] then refresh(heads[id]) end
   end
 end
 
