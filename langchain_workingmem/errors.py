@@ -29,8 +29,7 @@
     ├── RedisReplyError (RuntimeError)              Redis refused a command
     └── RedisCapabilityError (RuntimeError)         no Search, or no server
 
-Each error is also the builtin that a caller would expect, so `except LookupError` works. `str(error)` says what was
-seen and what helps; `error.remedy` is only what helps.
+Each is also the builtin that a caller expects. `str(error)` says what was seen and what helps, `.remedy` what helps.
 """
 
 from __future__ import annotations
@@ -209,8 +208,7 @@ class OutcomeUnknownError(RedisConnectionError):
     """The reply to a write was lost, so it may have taken effect: read the data, and repeat it if it has not."""
 
 
-# How servers word the errors that we act upon: Search has no codes for them up to 8.6, and newer ones have these.
-# The last three are ours.
+# How servers word errors that we act upon: up to 8.6 Search has no codes, then these. The last three are ours.
 _CODES_BY_WORDS = {
     "no permissions": "NOPERM",  # also inside a script
     "required permissions": "NOPERM",  # of Search

@@ -1,4 +1,4 @@
-"""Messages as they are stored: LangChain's fields as JSON, without the empty ones, and what the scripts need to know of each."""
+"""Messages as they are stored: LangChain's fields as JSON, without empty ones; and what scripts need of each."""
 
 from __future__ import annotations
 
@@ -46,10 +46,7 @@ _DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so 
 
 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
-    """Convert what LangChain accepts as messages, or one such message, to a list of messages.
-
-    Messages stay the caller's objects, which are given their ids later.
-    """
+    """Convert what LangChain accepts as messages, or one message, to a list; messages stay the caller's objects."""
     given: Any = messages
     if isinstance(given, str) or not isinstance(given, BaseMessage | Iterable):
         raise OptionError(f"a {type(given).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
@@ -139,10 +136,7 @@ def drafts(
     new_id: Callable[[], str],
     structured: Collection[int] = (),
 ) -> list[Draft]:
-    """Prepare messages for the store. Missing ids are set on the messages, so that saving them again is safe.
-
-    `structured` are the structured answers among them, as `structured_answers` returns them.
-    """
+    """Prepare messages, some `structured` answers, for the store; set missing ids on them, so that a retry is safe."""
     prepared = []
     for given in filter(is_storable, messages):
         numbered = given.id is None
@@ -218,10 +212,7 @@ _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
-    """Write a message as JSON without its first brace; return it, and the long strings that lie beside it.
-
-    `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
-    """
+    """Return a message as JSON without its first brace, and its long strings; `OptionError` if nothing can read it."""
     try:
         data, media, paths = _filled(message.model_dump(warnings=False)), list[str](), list[list[Any]]()
         is_plain = data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str
@@ -262,10 +253,7 @@ def _is_json(value: dict[Any, Any]) -> bool:
 
 
 def _take_media(value: Any, path: list[Any], media: list[str], paths: list[list[Any]]) -> None:
-    """Take the long strings of content blocks and artifact out of a value, other than text; note the keys that lead to each.
-
-    Bytes, as some providers take pictures, become base64.
-    """
+    """Take long strings, and bytes as base64, out of a value, other than text; note the keys to each."""
     if len(path) > MAX_DEPTH:  # at once: what contains itself twice would be walked for ever
         raise ValueError(TOO_DEEP)
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -309,7 +297,7 @@ def _encoded(value: dict[str, Any]) -> bytes:
 
 
 def dump(value: object) -> str:
-    """Write JSON of any int and any text, pydantic models included; `ValueError` for NaN, or if it is nested too deep."""
+    """Write JSON of any int and any text, pydantic models included; `ValueError` for NaN, or if nested too deep."""
     return check_depth(json.dumps(value, default=_as_json, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
@@ -321,7 +309,7 @@ _told: set[tuple[str, int]] = set()  # rows whose damage was logged
 def read_rows(
     found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool = False
 ) -> list[StoredMessage]:
-    """Read bodies, each with its place and the tokens of the thread up to it, and with `make` messages; log once what is left out."""
+    """Read bodies, with their places and the thread's tokens up to them, `make` messages; log once what is left out."""
     rows = []
     for place, upto, body in found:
         try:

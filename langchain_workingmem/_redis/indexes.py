@@ -256,11 +256,8 @@ class Indexes:
         yield from self.vectors_ready(dims)
 
 
-# ---------------------------------------------------------------------- any index
-
-
 def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Command, create: bool) -> Plan[list[Any]]:
-    """Return the stored settings of an index, else None or, with `create`, the wanted ones; and the replies `beside`."""
+    """Return the stored settings of an index, else None or, with `create`, the wanted ones; and replies `beside`."""
     stored, *others = yield from send(("GET", key), *beside)
     if stored is None and create:
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key), in_order=True)

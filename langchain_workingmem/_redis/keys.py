@@ -1,11 +1,9 @@
 """Names of keys and indexes, the ids inside them, and the members of the sorted sets of a thread.
 
-A key is `<prefix>:<kind>:{<id>}`. The keys of a thread, and those of a user, share a hash tag: they live in one cluster
-slot, and one script may touch them all. Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash
-tag, and a separator, a trailing space or a wildcard cannot match the data of another tenant.
-
-A `key_prefix` may begin as another one does (`app` and `app:memory`), so keys are compared whole, or up to their brace,
-and never taken apart. No two prefixes share a key, because no kind below ends with a colon and another kind.
+A key is `<prefix>:<kind>:{<id>}`. Keys of a thread, and those of a user, share a hash tag: they live in one cluster
+slot, and one script may touch them all. Ids are percent-encoded in keys and tag fields: no brace ends the hash tag, and
+no separator, blank or wildcard matches another tenant's data. A `key_prefix` may begin as another one does, so keys are
+compared whole, or up to their brace. No two prefixes share a key: no kind below ends with a colon and another kind.
 """
 
 from __future__ import annotations
@@ -77,10 +75,32 @@ class ThreadKeys(NamedTuple):
     revisions: str  # STREAM: its last revisions
 
 
+class UserKeys(NamedTuple):
+    """The keys of one user beside its threads, wings' data too: deletion and export walk them."""
+
+    tombstone: str  # STRING
+    memory: str  # HASH: working memory
+    revisions: str  # STREAM: its last revisions
+    usage: str  # HASH: what models do for it in the background
+    observations: str  # ZSET: its threads that have such rows, by the time of what their newest rows tell of
+    keeping: str  # ZSET: likewise
+    paths: str  # ZSET: its files
+    texts: str  # HASH
+    notes: str  # HASH
+    done: str  # HASH: calls done
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return the tombstone, and the keys of its files."""
+        return (self.tombstone, *self[-4:])
+
+
 _THREAD_KINDS = (*ThreadKeys._fields[:-2], "memory:t", "revisions:t")
-_FILES = ("files:paths:u", "files:texts:u", "files:notes:u", "files:done:u")  # ZSET, then HASHes
-# What a user has beside its threads, wings' data too: deletion and export walk this list.
-USER_KINDS = ("memory:u", "revisions:u", "usage:u", "observations:u", "keeping:u", *_FILES)
+_USER_KINDS = (
+    "tombstone",
+    *(f"{name}:u" for name in UserKeys._fields[1:-4]),
+    *(f"files:{name}:u" for name in UserKeys._fields[-4:]),
+)
 
 
 class Keys:
@@ -111,31 +131,15 @@ class Keys:
         return f"{self.prefix}:{kind}:{{{encode(id)}}}"
 
     def _of(self, thread_id: str) -> ThreadKeys:
-        """Name the keys of a thread."""
         found = {kind: self._name(kind, thread_id) for kind in _THREAD_KINDS}
         return ThreadKeys(*{**found, "vector": f"{found['vector']}:"}.values())
 
-    def _of_user(self, user_id: str) -> tuple[str, str, str]:
-        """Name the keys of a user: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
-        tombstone, memory, revisions = (self._name(kind, user_id) for kind in ("tombstone", "memory:u", "revisions:u"))
-        return tombstone, memory, revisions
-
-    def all_of_user(self, user_id: str) -> list[str]:
-        """Name all keys of a user beside its tombstone, by `USER_KINDS`."""
-        return [self._name(kind, user_id) for kind in USER_KINDS]
+    def _of_user(self, user_id: str) -> UserKeys:
+        return UserKeys(*(self._name(kind, user_id) for kind in _USER_KINDS))
 
     def rows_of_user(self, user_id: str, kind: str) -> str:
         """Name the threads of a user that have rows of a kind (ZSET, by the time of what their newest rows tell of)."""
         return self._name(f"{kind}:u", user_id)
-
-    def usage_of_user(self, user_id: str) -> tuple[str, str]:
-        """Name the tombstone of a user, and the counters of what models do for it in the background (HASH)."""
-        return self._name("tombstone", user_id), self._name("usage:u", user_id)
-
-    def files_of_user(self, user_id: str) -> tuple[str, str, str, str, str]:
-        """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls done (HASHes)."""
-        tombstone, paths, texts, notes, done = (self._name(kind, user_id) for kind in ("tombstone", *_FILES))
-        return tombstone, paths, texts, notes, done
 
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""

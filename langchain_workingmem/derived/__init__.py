@@ -1,4 +1,4 @@
-"""Rows that a model has made of messages: they cite these, and are shown and deleted with them. `rows.lua` has the rules."""
+"""Rows that a model has made of messages: they cite these, and are shown and deleted with them, as `rows.lua` says."""
 
 from __future__ import annotations
 
@@ -157,10 +157,10 @@ class ThreadRows(NamedTuple):
         clear: bool = False,
         activate: bool = False,
     ) -> Plan[list[int] | None]:
-        """Write rows, and show what waits (`activate`); return the id of each, 0 where a row of another worker covers a message.
+        """Write rows; return the id of each, 0 where a message is covered. None: messages were deleted since `read`.
 
-        None: the thread has changed since rows were `read`. If the first row is refused, nothing is done and [] returned, so that a call
-        whose reply was lost can be repeated. `drop`: ids of rows; `clear` drops all of them.
+        If the first row is refused, nothing is done and [] returned: so a call with a lost reply can be repeated.
+        `drop`: ids of rows; `clear` drops all; `activate` shows what waits.
         """
         given = [
             {
@@ -190,16 +190,13 @@ class ThreadRows(NamedTuple):
         return None if found.get("stale") else [*(found["rows"] or ())]
 
     def lease(self, token: str, ms: int, **head: Any) -> Plan[tuple[int, bool]]:
-        """Take or prolong the lease of a worker for so many ms, or give it back with 0; `force` takes it although all pause.
-
-        Return the ms until it is free, 0 if that is done, and whether all pause.
-        """
+        """Take, prolong or (0) give back a worker's lease; return ms until it is free (0: done), and if all pause."""
         (reply,) = yield from send(self._call("lease", **{"token": token, "holder": token, "ms": ms, **head}))
         found = read_reply(reply, self.thread_id, self.user_id)
         return int(found["wait"]), bool(found.get("pause"))
 
     def pause(self, token: str, unusable: str | None = None) -> Plan[None]:
-        """Let all workers pause after a failure, unless another has the lease; `unusable`: what an answer was about. One trip more."""
+        """Let all workers pause after a failure; `unusable`: what the answer was about. One round trip more."""
         before = yield from self.read()
         noted = f"{before.failures + 1} {before.failed if unusable is None else unusable}"
         ms = min(LONGEST_PAUSE, FIRST_PAUSE * 2**before.failures)
@@ -225,7 +222,7 @@ def read_threads(
 ) -> Plan[dict[str, Rows]]:
     """Return the rows of those threads of a user that `choose` takes, from the replies to `thread_commands`.
 
-    One round trip where threads are chosen of which nothing was asked. What belongs to another user by now is left out.
+    One round trip for threads that were not asked for. What belongs to another user by now is left out.
     """
     read = {call.of.thread_id: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
     chosen = choose([decode(tag) for tag in replies[0]])
@@ -257,7 +254,7 @@ def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[
 
 
 def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]]:
-    """Return the rows of a thread with ids of messages instead of seqs, as they were made. One round trip, two if it has rows."""
+    """Return the rows of a thread as they were made, with ids of messages, not seqs. One round trip, two with rows."""
     keys = state.keys.of(thread_id)
     fields = as_dict((yield from send(("HGETALL", keys.rows)))[0])
     heads = [orjson.loads(value) for name, value in fields.items() if name.startswith(b"r:")]
@@ -294,8 +291,7 @@ def restore_rows(
 ) -> Plan[int]:
     """Make exported rows in a thread that has their messages, perhaps under new `ids`; return how many.
 
-    Rows of messages that are not there are left out, and all of them where the thread has rows already. What was replaced is made
-    first. Three round trips, and one for each 50 rows.
+    Rows without their messages are left out, all if the thread has rows. Three round trips, and one per 50 rows.
     """
     keys = state.keys.of(thread_id)
     if not rows or (yield from send(("HEXISTS", keys.rows, "next")))[0]:

@@ -147,9 +147,6 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         return read_history(self._core.state, self.session_id, self.user_id, self._memory._turn.history)
 
 
-# ---------------------------------------------------------------------- nodes of a StateGraph
-
-
 def load_node(
     turn: Turn, find_ids: Callable[..., Ids], *, into: str, read_only: bool, now: datetime | None
 ) -> RunnableLambda[Any, dict[str, Any]]:

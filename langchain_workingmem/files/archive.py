@@ -59,7 +59,7 @@ def read_files(state: MemoryState, owner: str, take: Callable[[list[Stored]], Pl
 
     A round trip per 1,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
     """
-    _, paths, _, notes, _ = state.keys.files_of_user(owner)
+    _, paths, _, notes, _ = state.keys.of_user(owner).files
     low: Argument | None = "-"
     while low is not None:
         (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
@@ -93,7 +93,7 @@ def _slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, mos
 def _read(state: MemoryState, owner: str, paths: Sequence[bytes], *, deleted: bool) -> Plan[list[Stored]]:
     """Return files, without those that were changed meanwhile between deleted and not."""
     files: list[Stored] = []
-    keys = state.keys.files_of_user(owner)
+    keys = state.keys.of_user(owner).files
     calls = [call for path in paths for call in (READ.call(keys, path, ""), HISTORY.call(keys, path, _ALL))]
     replies = yield from run_scripts(owner, *calls)
     for path, reply, notes in zip(paths, replies[::2], replies[1::2], strict=True):
@@ -129,7 +129,7 @@ def restore(state: MemoryState, owner: str, path: str, file: Stored, *limits: Ar
 
     `limits` are those from `ttl` on; without them everything is kept.
     """
-    keys = state.keys.files_of_user(owner)
+    keys = state.keys.of_user(owner).files
     steps = [*_slices(file.older, lambda one: len(one[1] or b""), SLICE_BYTES, len(file.older))] or [[]]
     first: list[Any] = []
     for step in steps:
@@ -231,7 +231,7 @@ class FileRecord(_Revision):
     @staticmethod
     def check(load: Any) -> Plan[None]:
         """Raise `FileQuotaError` if the owner would have too much. A round trip per 1,000 files."""
-        _, paths, _, notes, _ = load.state.keys.files_of_user(load.owner)
+        _, paths, _, notes, _ = load.state.keys.of_user(load.owner).files
         named, options = [*load.files.items()], load.state.files or FileOptions()
         files = size = 0
         for start in range(0, len(named), CHECKED):
@@ -278,7 +278,7 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     Quotas do not count here. A file whose path the other one has, with another content, gets a path beside it. Every step can be
     repeated: a file that was moved already is recognised by its note.
     """
-    options, keys = state.files, state.keys.files_of_user(source)
+    options, keys = state.files, state.keys.of_user(source).files
     moved: dict[str, Any] = {"files": 0, "files_renamed": {}}
     ttl = "" if options is None else check_ttl(options.ttl) or ""
 

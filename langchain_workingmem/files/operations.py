@@ -65,7 +65,7 @@ class Tree:
     @property
     def keys(self) -> tuple[str, ...]:
         """Return the keys of all scripts."""
-        return self.core.state.keys.files_of_user(self.user_id)
+        return self.core.state.keys.of_user(self.user_id).files
 
     @property
     def options(self) -> FileOptions:

@@ -34,8 +34,7 @@ _STEP = 100  # messages of one step of a deletion
 class History(Operations):
     """The messages of a memory, as `memory.history`.
 
-    Where `user_id` is optional, None accepts any owner. An id that does not own the thread raises
-    `ThreadOwnershipError`.
+    Where `user_id` is optional, None accepts any owner. Another user's thread raises `ThreadOwnershipError`.
     """
 
     @operation
@@ -52,9 +51,8 @@ class History(Operations):
         One atomic step, one round trip, and with recall one call of the embedding model. Idempotent by message id: an
         equal message is left alone, a different one replaces the old one. Missing ids are set on the messages that you
         pass, so that saving them again is safe. System messages and messages marked `lc_source` (summaries, recalled
-        messages) are skipped; chunks become full messages. When the embedding model fails, the messages are stored
-        without vectors: `EmbeddingError` says so (or the log, with on_error="log"), and `recall.reindex` adds the
-        vectors.
+        messages) are skipped; chunks become full messages. When the embedding model fails, messages are stored without
+        vectors: `EmbeddingError` says so (or the log, with on_error="log"), and `recall.reindex` adds them.
 
         `said_at` dates what was said earlier, elsewhere: one time for all, or one for each message. Times rise within a
         thread, so one that is not after the newest stored message becomes a microsecond after it; one that is more than
@@ -103,9 +101,8 @@ class History(Operations):
 
         One round trip, whose cost follows the number of returned messages (with `roles`, of those it reads). `before`
         and `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
-        message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. Superseded
-        messages (regenerated answers, edited questions, other branches) come only with `superseded`, each at its
-        position; then `last` counts both.
+        message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. `superseded`
+        adds, and counts, superseded messages (regenerated answers, edited questions, other branches) in their place.
         """
         if last is not None:
             at_least(last, 0, "last")
@@ -138,8 +135,7 @@ class History(Operations):
     ) -> Plan[Page[StoredMessage]]:
         """Return one page of a thread, oldest first unless `descending`, with times and sequence numbers.
 
-        One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`,
-        the whole thread is read for `total`.
+        One round trip. Each message comes exactly once, even if the thread grows; `total` with `roles` reads it all.
         """
         at_least(limit, 1, "limit")
         wanted = selection(limit=limit + 1, newest=descending, roles=roles, since=since, until=until, total=True)
@@ -207,8 +203,7 @@ class History(Operations):
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts
-        it back. Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`,
-        `MessageNotFoundError`.
+        it back. Atomic; one round trip, one for each 500 vectors. `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         check_id(after, "after")
         found = yield from delete_from(self._core.state, thread_id, user_id, what="after", after=after)

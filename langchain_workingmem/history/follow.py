@@ -1,8 +1,7 @@
 """Which messages of a thread the caller's list is, which of them it has left, and what of it is new. Pure.
 
-Clients edit, regenerate, fork, trim and resend conversations. A list with ids, such as the state of a checkpointer, is
-compared by them; of a list without ids, what was said is. Messages behind the first common one that the list does not
-hold are superseded.
+Clients edit, regenerate, fork, trim and resend conversations. A list with ids, as in a checkpointer, is compared by
+them, others by what was said. Messages behind the first common one that the list does not hold are superseded.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Facts
 
-# list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of a conversation, as in
-# a subgraph: what is missing there means nothing
+# list: a client's conversation. state: all messages of a checkpointer. part: of a subgraph; gaps mean nothing there
 Kind: TypeAlias = Literal["list", "state", "part"]
 
 
@@ -273,10 +271,7 @@ def _said(row: Facts) -> str:
 def follow(
     entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = (), *, keeps_all: bool = False
 ) -> Followed:
-    """Decide what a list means for a thread. `left_out` are seqs of messages that memory has taken out of the list.
-
-    `keeps_all`: the ids are those of a program, not of LangGraph, so a list that agrees nowhere is new, all of it.
-    """
+    """Decide what a list without the seqs `left_out` means; with `keeps_all` one that agrees nowhere is all new."""
     if kind == "list" and known.branch is None and is_new_turn(entries, known):
         return Followed(new=[*range(len(entries))])
     both, done = _Comparison(entries, kind, known), Followed()

@@ -147,7 +147,7 @@ def append(
 def opened(
     state: MemoryState, messages: Sequence[BaseMessage], thread_id: str, user_id: str
 ) -> Plan[list[BaseMessage]]:
-    """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
+    """Return messages as they were before memory changed them; a process that never asked Redis reads the secret."""
     if state.secret is None and any(MARK in one.additional_kwargs for one in messages):
         yield from check_layout(state)
     return state.marks(check_id(thread_id, "thread_id"), user_id).opened(messages)

@@ -81,7 +81,11 @@ def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, 
         threads = [{"thread_id": id, "values": {"messages": given}} for id, given in threads.items()]
     check_list(threads, "threads", "a dict of thread ids and lists of messages, or threads of a LangGraph server")
     yield header()
-    for thread in threads:
+    for number, thread in enumerate(threads):
+        if not isinstance(thread, Mapping) or "thread_id" not in thread:
+            raise OptionError(
+                f"thread {number} has no thread_id", remedy="pass a dict of thread ids and lists of messages"
+            )
         thread_id, given = thread["thread_id"], (thread.get("values") or {}).get("messages") or ()
         check_list(given, f"thread {thread_id!r}", "a list of messages")
         messages: list[BaseMessage] = []

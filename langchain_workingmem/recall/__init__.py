@@ -45,16 +45,16 @@ class Recall(Operations):
 
         An argument that is left out comes from `RecallOptions`. Scope "user" searches all threads of `user_id`
         (or of the owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are
-        inclusive. `metadata` is a filter, such as `{"topic": "huts", "priority": {"$gte": 3}}`, of keys of messages named in
-        `RecallOptions.filterable` and of keys of threads named in `Memory(thread_filters=...)`. `max_tokens` (estimated)
-        bounds the whole result: the best hit, what stands beside it, then the next hit, of at most 200 without `top_k`.
-        A message that takes more than its share comes as an excerpt around its best chunk, in a copy marked `lc_source`.
-        No text comes twice. No other rule of a turn (docs/recall.md) applies.
-        A blank query finds nothing; of a query of more than 4,000 characters the beginning and the end count.
+        inclusive. `metadata` is a filter, such as `{"topic": "huts", "priority": {"$gte": 3}}`, of keys of messages
+        that `RecallOptions.filterable` names and keys of threads that `Memory(thread_filters=...)` names. `max_tokens`
+        (estimated) bounds the whole result: the best hit, what stands beside it, then the next hit, of at most 200
+        without `top_k`. A message that takes more than its share comes as an excerpt around its best chunk, in a copy
+        marked `lc_source`. No text comes twice. No other rule of a turn (docs/recall.md) applies. A blank query finds
+        nothing; of a query of more than 4,000 characters the beginning and the end count.
 
         One call of the embedding model, unless its cache has the query, and two round trips. A third when only a thread
-        is given, when `metadata` names a key of threads, when the chunks of a few long messages, or messages that `metadata`
-        leaves out, fill the list of candidates, or, with another call of the model, when a question is the first to name an author.
+        is given, when `metadata` names a key of threads, when the chunks of a few long messages, or messages that
+        `metadata` leaves out, fill the candidates, or, with another call of it, when a question first names an author.
         """
         state = self._core.state
         ids: dict[str, Any] = {

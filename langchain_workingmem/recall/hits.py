@@ -1,4 +1,4 @@
-"""From ranked messages to the result of a search: which of them are hits, what was said around them, and what fits into a budget."""
+"""From ranked messages to the result of a search: which of them are hits, what was said around them, what fits in."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def messages_around(
 def read_hits(
     state: MemoryState, query: Query, *found: Iterable[Ranked], at_least: int = 0
 ) -> Plan[tuple[list[list[Ranked]], Page]]:
-    """Read the best of what searches have found, with what stands around them: one round trip, two more where a thread has expired."""
+    """Read the best of what searches found, and what stands around it. One round trip, two more for expired threads."""
     picks = [picked(some, query, at_least) for some in found]
     page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
     if {one.thread for one in chain(*picks)} - page.titles.keys():
@@ -83,7 +83,7 @@ def read_hits(
 
 
 def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
-    """Take the best candidates that give enough hits within the budget, and possible copies: what has the same vector and length."""
+    """Take the best candidates that give enough hits within the budget; and possible copies: same vector and length."""
     taken, seen = list[Ranked](), set[object]()
     left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
     most = LEAST if query.turn else query.most
@@ -103,11 +103,11 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
 
 
 def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Ranked]:
-    """Return all hits, the best first; of messages with the same text only the newest counts, or one of a time that is asked for."""
+    """Return all hits, the best first; of messages with one text the newest, or one of a time that is asked for."""
     found: dict[object, Ranked] = {}
     for one in ranked:
         row = page.rows.get(one[:2])
-        # a vector may be one of another text: it outlives a thread that expires, and is deleted in a step behind the message
+        # a vector may be of another text: it outlives a thread that expires, and its deletion comes a step behind
         if row is None or count_tokens(text := words_in_row(row)) != one.tokens:
             continue
         known = found.setdefault(said := (row.role, text.strip()), one)
@@ -192,13 +192,10 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
     return page
 
 
-# ---------------------------------------------------------------------- the caller's reranker
-
-
 def _reranked(
     options: RecallOptions, reranker: BaseDocumentCompressor, query: Query, hits: Sequence[Ranked], page: Page
 ) -> Plan[list[Ranked]]:
-    """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns what it was not given."""
+    """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns other hits."""
     from langchain_workingmem._engine import calls
 
     # with what was said before: an answer is understood with its question
@@ -229,7 +226,7 @@ def _reranked(
 def result_of(
     options: RecallOptions, query: Query, hits: Sequence[Ranked], page: Page, *, forgives: bool = False
 ) -> Plan[RecallResult]:
-    """Build the result: hits, as the reranker orders them, with their windows, cut to the budget, and all messages in order of time.
+    """Build the result: hits with their windows, as the reranker orders them, cut to the budget; all messages by time.
 
     A reranker that fails is logged and left out if this `forgives`.
     """
@@ -285,8 +282,8 @@ def as_hit(
 def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
     """Return how many tokens each message may take, until nothing more fits, and those of it that are too long.
 
-    A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next hit. A turn takes all hits
-    first, cut as short as may be, then what stands beside them, and shares out what is left: three parts for a hit, one for another.
+    A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next. A turn takes
+    all hits first, as short as may be, then what stands beside them; of the rest three parts for a hit, one for others.
     """
     left = query.max_tokens or 0
     shares = {hit[:2]: _WEIGHT for hit in hits}
@@ -319,7 +316,7 @@ def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Positi
 def _shortened(
     query: Query, hits: Sequence[Ranked], page: Page, cuts: Mapping[Position, int], chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
-    """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, after it the beginning."""
+    """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, then the start."""
     rows = dict(page.rows)
     by_position = {hit[:2]: hit for hit in hits}
     fronts = {position for hit in hits for position in page.windows[hit[:2]][0]}

@@ -1,8 +1,7 @@
-"""What is asked: the checked arguments of a search, and what a question says of its own, authors whom it names, and times.
+"""What is asked: the checked arguments of a search, and the authors and times that a question names.
 
-In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". So a name that stands
-in the question as it does in messages is left out of the words and of the vector, and the messages of its author get a bonus.
-Without names, as between a user and an assistant, this does nothing. Times stand in numbers or in plain English.
+In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". So a name that
+a question has as messages do is left out of words and vector, and the messages of its author get a bonus.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class Query:
     ) -> Query:
         """Check the arguments of a search, or of a `turn`; those that are None or missing come from the options.
 
-        A turn has both limits of the options, a search that names `max_tokens` no other one. Days are those of `zone`, None: of `now`.
+        A turn has both limits of the options; `max_tokens` of a search is its only one. Days are of `zone` or `now`.
         """
         check_argument_names(arguments)
         if not isinstance(text, str):
@@ -167,7 +166,7 @@ class Query:
 def _filters(
     options: RecallOptions, metadata: Any, thread_filters: Collection[str]
 ) -> tuple[str, Filter | None, Filter | None]:
-    """Return the condition of a filter for the index, the filter of threads, and what is left to be checked of messages."""
+    """Return the condition for the index, the filter of threads, and what is left to be checked of messages."""
     of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
     if mixed := sorted(key for key in others.keys if is_named(key, thread_filters)):
         raise OptionError(
@@ -223,7 +222,7 @@ class Authors(Recent[str, frozenset[str]]):
 
 
 def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str, str]:
-    """Return the authors, as tags, that a question names by the whole or the first name, its words without them, what is embedded."""
+    """Return authors, as tags, that a question names in full or by first name, its other words, and what to embed."""
     names = frozenset(filter(None, authors))
     if not names or len(names) > _MOST:
         return frozenset(), question, question
@@ -346,7 +345,7 @@ def _read(match: re.Match[str], now: datetime) -> _Period | None:
 
 
 def _date(now: datetime, year: int | None, month: int | None = None, day: int | None = None) -> _Period | None:
-    """Return a year, a month or a day; without a year the last one that has begun. None if the calendar does not have it."""
+    """Return a year, a month or a day; without a year the last one that has begun. None if there is no such day."""
     unit = "year" if month is None else "month" if day is None else "day"
     for each in (year,) if year else range(now.year, max(0, now.year - 8), -1):  # 29 February
         with suppress(ValueError):
@@ -357,7 +356,6 @@ def _date(now: datetime, year: int | None, month: int | None = None, day: int | 
 
 
 def _later(at: datetime, unit: str, number: int) -> datetime:
-    """Return the same time so many units later."""
     if unit in ("day", "week"):
         return at + number * (_DAY if unit == "day" else 7 * _DAY)
     years, month = divmod(at.month - 1 + number * (1 if unit == "month" else 12), 12)
@@ -366,7 +364,6 @@ def _later(at: datetime, unit: str, number: int) -> datetime:
 
 
 def _wide(at: datetime, unit: str) -> _Period:
-    """Return the whole day, week, month or year of a time."""
     at = at.replace(hour=0, minute=0, second=0, microsecond=0)
     back = {"day": 0, "week": at.weekday(), "month": at.day - 1, "year": at.timetuple().tm_yday - 1}[unit]
     return at - back * _DAY, _later(at - back * _DAY, unit, 1)

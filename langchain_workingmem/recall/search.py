@@ -1,4 +1,4 @@
-"""The plans of semantic recall: embed the question, search vectors and words in one round trip, rank, and fetch windows in another."""
+"""The plans of semantic recall: embed the question, search vectors and words at once, rank, and fetch windows."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def _among_threads(state: MemoryState, query: Query, wanted: Filter) -> Plan[Que
 def search(
     state: MemoryState, query: Query, beside: Sequence[Command] = (), *, spare: int = 0
 ) -> Plan[tuple[Ranking, list[Any]]]:
-    """Embed the question, search and rank, with `spare` messages for a caller that drops some; return the replies `beside`, too.
+    """Embed the question, search, rank, with `spare` messages for callers that drop some; return replies `beside`, too.
 
-    One round trip. One more where it shows an author whom the question names and who was unknown before, and where the chunks of
-    a few messages, copies of a text, or messages that a filter leaves out, take all places.
+    One round trip. One more where it shows an author whom the question names and who was unknown, and where the chunks
+    of a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
     if query.threads is not None:
         query = yield from _among_threads(state, query, query.threads)

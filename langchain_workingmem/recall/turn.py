@@ -46,9 +46,9 @@ def recall_for_turn(
     spare: int,
     on_error: OnError,
 ) -> Plan[RecallResult]:
-    """Choose the hits of a turn among those that are not hidden, and fetch them with their windows. One round trip, two for a follow-up.
+    """Choose the hits of a turn among those not hidden, and fetch their windows. One round trip, two for a follow-up.
 
-    A short text whose best hit is hardly near may follow up what the user said `before` it: both together are searched, too.
+    A short text with no near hit may follow up what the user said `before` it: both together are searched, too.
     """
     floor = None
     if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
@@ -87,8 +87,8 @@ def _is_far(query: Query, best: Sequence[Ranked], bar: float) -> bool:
 class Gate:
     """Which hits of a search a turn shows; iterating yields those that may pass.
 
-    Those whose similarity reaches the bar, of a time that the question names, or with a number of it, such as that of an order. And
-    of what has a question mark the best two that do not stand in each other's window. Without a floor everything passes.
+    Those above the bar, of a time that the question names, or with a number of it, such as that of an order. And of
+    what has a question mark the best two outside of each other's windows. Without a floor everything passes.
     """
 
     def __init__(
@@ -127,17 +127,15 @@ class Gate:
 
 def _bar(ranking: Ranking, floor: float) -> float:
     """Return how similar a hit has to be: the floor of the model, or more where most messages are as near."""
-    # in a language that the model hardly knows, all messages are alike: where an ordinary one reaches half of the floor, a hit
-    # stands out that is a quarter of the way from the 20th to 1
+    # in a language that the model hardly knows, all messages are alike: where an ordinary one reaches half of the
+    # floor, a hit stands out that is a quarter of the way from the 20th to 1
     nearest: list[float] = sorted(ranking.similarities[ranking.similarities > 0].tolist(), reverse=True)
     if len(nearest) < CLEAR or nearest[min(ORDINARY, len(nearest) // 2)] < floor / 2:
         return floor
     return max(floor, nearest[CLEAR - 1] + STEP * (1 - nearest[CLEAR - 1]))
 
 
-# ---------------------------------------------------------------------- the scale of a model
-
-# Questions and their answers, about other things each. What a model makes of them tells which similarities are accidents.
+# Questions and their answers, about other things each. What a model makes of them tells which similarity is accidental.
 # fmt: off
 ASKED_AND_TOLD = (
     ("What is my dog called?", "Our little terrier listens to the name Rocky."),
@@ -188,8 +186,8 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
     """Return the floor of a model by its vectors of questions and of their answers, in the same order."""
     import numpy as np
 
-    # A question and the answer to another are similar by accident: what is to be shown stands out from that, by 3.6 standard
-    # deviations. For the three models above, this gives .27, .25 and .34.
+    # A question and the answer to another are similar by accident: what is to be shown stands out from that, by 3.6
+    # standard deviations. For the three models above, this gives .27, .25 and .34.
     if distance == "cosine":
         asked, told = (one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-9) for one in (asked, told))
     by_accident = (asked @ told.T)[~np.eye(len(asked), dtype=bool)]
@@ -197,7 +195,7 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
 
 
 def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:
-    """Return the floor of the model's similarities. One that nobody has measured has none until it is learned in the background."""
+    """Return the floor of the model's similarities. One that nobody has measured is learned in the background."""
     learned = state.indexes.scale
     floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
     if floor is None and learn and state.is_first("floor"):
@@ -206,7 +204,7 @@ def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:
 
 
 def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
-    """Learn the floor of a model that nobody has measured, and keep it beside the index; or take what another process has learned."""
+    """Learn the floor of a model that nobody has measured, and keep it beside the index; or take what is there."""
     if floor_of(state.indexes.model) is not None:
         return
     try:

@@ -36,10 +36,7 @@ if TYPE_CHECKING:
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
-    """What was read of threads for a question, with its id, so that saving its turn needs no second look.
-
-    The keys are thread and words, for callers who save new objects without ids.
-    """
+    """What was read of threads for a question, by thread and words, with its id: its turn needs no second look."""
 
     def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
         """Note what is known of a thread before a question is answered, or after its turn is saved."""

@@ -48,10 +48,7 @@ def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Merge stored messages into the earlier ones of the caller, by their sequence numbers; the rest goes to the end.
-
-    A checkpointed state holds its own turns. What another writer added to the thread meanwhile belongs between them.
-    """
+    """Merge stored messages into the caller's earlier ones by seq, as others write meanwhile; the rest goes last."""
     if not past:
         return list(earlier)
     if not any(message.id in seqs for message in earlier):  # the thread does not know this list: it came later
@@ -66,11 +63,8 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
     return [*merged, *waiting]
 
 
-# ---------------------------------------------------------------------- media
-
-
 def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
-    """Return the index from which on media are shown: the question of the last turn, or of the last `shown`, with some."""
+    """Return the index from which media are shown: the question of the last turn, or the last `shown`, with some."""
     left = 1 if shown == "last" else shown
     if left == "all":
         return 0
@@ -96,9 +90,6 @@ def named(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"content": names})
 
 
-# ---------------------------------------------------------------------- a limit of tokens
-
-
 def fit(
     past: Sequence[BaseMessage],
     present: Sequence[BaseMessage],
@@ -107,8 +98,7 @@ def fit(
     cut: int = 0,
 ) -> tuple[list[BaseMessage], int]:
     """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before."""
-    # Tool traffic goes first, then turns, the oldest first. The last question and its answer stay, and so does the
-    # present turn, which does not count.
+    # Tool traffic goes first, then turns, the oldest first. The last question and answer, and the present turn, stay.
     if options.max_tokens is None:
         return list(past), 0
     limit = options.max_tokens
@@ -172,9 +162,6 @@ def fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tupl
     return [one for one in present if id(one) not in gone], len(gone)
 
 
-# ---------------------------------------------------------------------- roles and tools
-
-
 def history_slice(
     messages: Sequence[BaseMessage],
     options: HistoryOptions,
@@ -222,13 +209,11 @@ def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str
 
 
 def _has_excluded(messages: Iterable[BaseMessage], excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
-    """Tell whether a history leaves out a tool call of these messages."""
     calls = (call for one in messages if isinstance(one, AIMessage) for call in one.tool_calls)
     return any(_is_excluded(call["name"], excluded) for call in calls)
 
 
 def _is_excluded(tool: str, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
-    """Tell whether `HistoryOptions.exclude_tools` leaves out the calls of a tool in later turns."""
     if isinstance(excluded, bool):
         return excluded
     return is_memory_tool(tool) or (excluded != "memory" and tool in excluded)

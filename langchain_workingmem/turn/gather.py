@@ -150,7 +150,6 @@ def gather_turn(
 
 
 def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) -> dict[str, Any]:
-    """Return the head of `read.lua`."""
     last, roles = options.last_messages, options.roles
     kinds = "qa" if roles is None else "".join(kind for role, kind in (("human", "q"), ("ai", "a")) if role in roles)
     # the store knows what messages weigh with all of their media

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.plan import Argument, Command
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
 
 COUNT = Script("usage/count")
@@ -68,12 +68,12 @@ def _count(state: MemoryState, thread_id: str, user_id: str | None, numbers: dic
 
 def count_command(state: MemoryState, user_id: str, numbers: dict[str, int]) -> Command:
     """Return the command that adds to the counters of a user."""
-    pairs: list[Argument] = [part for pair in numbers.items() for part in pair]
-    return COUNT.call(state.keys.usage_of_user(user_id), state.ttl_ms or "", *pairs)
+    keys, pairs = state.keys.of_user(user_id), [part for pair in numbers.items() for part in pair]
+    return COUNT.call((keys.tombstone, keys.usage), state.ttl_ms or "", *pairs)
 
 
 def read_usage(state: MemoryState, user_id: str) -> Plan[UserUsage]:
     """Plan `Users.usage`."""
-    _, key = state.keys.usage_of_user(check_id(user_id, "user_id"))
+    key = state.keys.of_user(check_id(user_id, "user_id")).usage
     row = as_dict((yield from send(("HGETALL", key)))[0])
     return UserUsage(**{name.decode(): int(value) for name, value in row.items()})

@@ -1,7 +1,6 @@
 """Archives: all data of a user as records, dicts of JSON values with a `kind`, one for each line of a file.
 
-An export writes them, an import checks all of them before it writes the first. An archive may come from anywhere, so
-the models of the records refuse what a script, a message or a prompt cannot hold.
+They may come from anywhere, so the models of records refuse what a script, a message or a prompt cannot hold.
 """
 
 from __future__ import annotations
@@ -69,9 +68,9 @@ def export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
     yield from state.indexes.ready()
     # without its last record the archive is not whole
     yield Give([{**header(check_id(user_id, "user_id")), "ends": True}])
-    _, memory, revisions = state.keys.of_user(user_id)
-    has_files = ("EXISTS", *state.keys.files_of_user(user_id)[1:])
-    *stored, found = yield from send(("HGETALL", memory), ("XRANGE", revisions, "-", "+"), has_files)
+    keys = state.keys.of_user(user_id)
+    has_files = ("EXISTS", *keys.files[1:])
+    *stored, found = yield from send(("HGETALL", keys.memory), ("XRANGE", keys.revisions, "-", "+"), has_files)
     yield from give(_memory_records(None, *stored))
     for thread in (yield from state.indexes.threads(user_id)):
         with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
@@ -394,7 +393,7 @@ class _Memory(_Revision):
                 raise OptionError(f"revision {number} follows {last} before {self.revision}", remedy=KEEP_ORDER)
 
     def write(self, load: Import) -> Plan[None]:
-        keys: tuple[str, ...] = load.state.keys.of_user(load.owner)
+        keys: tuple[str, ...] = load.state.keys.of_user(load.owner)[:3]
         if self.thread_id is not None:
             keys = load.state.keys.of(self.thread_id)
         revisions = [[str(one.revision), one.fields()] for one in self.revisions]

@@ -102,7 +102,12 @@ def test_histories_of_other_programs(run: Run, outside: Memory, tmp_path: Path) 
         (b'{"kind": "header"\n', [], "line 1 is not JSON"),
         (b'{"kind": "message"}\n', [], "record 1"),
         (b"{}", ["--from", "chatgpt", "--user", "maya"], "is of type dict"),
-        (b"[]", ["--from", "langchain", "--user", "maya"], "threads is of type list"),
+        (b"5", ["--from", "langchain", "--user", "maya"], "threads is of type int"),
+        (
+            b'[{"type": "human", "content": "hi"}]',
+            ["--from", "langchain", "--user", "maya"],
+            "thread 0 has no thread_id",
+        ),
         (b"[5]", ["--from", "openai", "--user", "maya"], "conversation 0 is not of OpenAI's form"),
     ],
 )

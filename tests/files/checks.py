@@ -11,7 +11,7 @@ from langchain_workingmem.files.records import Note
 
 def check_stored(raw: Any, prefix: str, owner: str, revisions: int = 10) -> None:
     """Recompute the numbers that are kept, and look for what belongs to nothing."""
-    _, paths, texts, notes, _ = Keys(prefix).files_of_user(owner)
+    _, paths, texts, notes, _ = Keys(prefix).of_user(owner).files
     live = dict(member.split(b"\0", 1) for member in raw.zrange(paths, 0, -1))
     assert len(live) == raw.zcard(paths), "two notes of one file"
     contents, kept = raw.hgetall(texts), raw.hgetall(notes)

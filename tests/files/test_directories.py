@@ -48,7 +48,7 @@ def paths_of(files: Files) -> list[str]:
 
 def test_listings_agree_with_each_other(files: Files, raw: Any, prefix: str) -> None:
     """Over pages of the script: 1,000 members."""
-    _, paths, _, _, _ = Keys(prefix).files_of_user("ann")
+    _, paths, _, _, _ = Keys(prefix).of_user("ann").files
     note = "1 1 1 0 t write a/b"
     names = [f"/d/{number:04}" for number in range(1500)] + [f"/d/big/{number:04}/x" for number in range(1200)]
     names += ["/d/big-", "/d/bi", "/d/z/deep/er/x", "/e", "/d0", "/d-"]

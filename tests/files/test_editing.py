@@ -242,7 +242,7 @@ def test_an_owner_that_is_being_deleted_gets_no_files(files: Files, raw: Any, pr
     from langchain_workingmem._redis.keys import Keys
 
     files.write("/a", "x", **ANN)
-    raw.set(Keys(prefix).files_of_user("ann")[0], "1")
+    raw.set(Keys(prefix).of_user("ann").files[0], "1")
     calls: tuple[Callable[..., Any], ...] = (
         lambda: files.write("/a", "y", **ANN),
         lambda: files.rename("/a", "/b", **ANN),

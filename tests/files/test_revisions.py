@@ -58,7 +58,7 @@ def test_a_purged_file_is_forgotten(files: Files, raw: Any, prefix: str) -> None
     for call in (partial(files.revert, "/a", 1), partial(files.history, "/a"), partial(files.delete, "/a", purge=True)):
         with pytest.raises(FileMissingError):
             call(**ANN)
-    _, *keys, done = Keys(prefix).files_of_user("ann")
+    _, *keys, done = Keys(prefix).of_user("ann").files
     assert raw.exists(*keys) == 0  # nothing is left
     assert 0 < min(raw.httl(done, *raw.hkeys(done))) <= 120  # but replies to calls that may be sent again
     assert files.write("/a", "new", **ANN).info.revision == 1
@@ -79,7 +79,7 @@ def test_fewer_revisions_than_are_stored_forget_the_others(make_memory: Make, ra
 
 def test_times_of_revisions_grow_when_the_clock_jumps_back(files: Files, raw: Any, prefix: str) -> None:
     files.write("/a", "one", **ANN)
-    _, paths, _, _, _ = Keys(prefix).files_of_user("ann")
+    _, paths, _, _, _ = Keys(prefix).of_user("ann").files
     (member,) = raw.zrange(paths, 0, -1)
     revision, first, changed, rest = member.partition(b"\0")[2].split(b" ", 3)
     later = int(changed) + 3_600_000_000  # this clock was an hour ahead
@@ -102,7 +102,7 @@ def test_all_files_of_an_owner_expire_together_or_stay(make_memory: Make, raw: A
         make_memory(files=FileOptions(ttl=timedelta(minutes=1))).files,
         make_memory(files=FileOptions()).files,
     )
-    _, *keys, _ = Keys(prefix).files_of_user("ann")
+    _, *keys, _ = Keys(prefix).of_user("ann").files
 
     def expiries() -> set[int]:
         return {raw.pexpiretime(key) for key in keys}

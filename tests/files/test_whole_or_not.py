@@ -53,7 +53,7 @@ def memory(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 
 def stored(raw: Any, prefix: str) -> dict[str, Any]:
-    _, paths, texts, notes, _ = keys = Keys(prefix).files_of_user("ann")
+    _, paths, texts, notes, _ = keys = Keys(prefix).of_user("ann").files
     with suppress(Exception):
         return {paths: raw.zrange(paths, 0, -1), texts: raw.hgetall(texts), notes: raw.hgetall(notes)}
     return {key: raw.dump(key) for key in keys}
@@ -101,7 +101,7 @@ def test_a_request_that_is_sent_again_is_not_applied_twice(
     memory: Memory, make_memory: Make, raw: Any, prefix: str, name: str, lost: int
 ) -> None:
     beside = make_memory(key_prefix=f"{prefix}b", files=FileOptions(revisions=2, ttl=timedelta(days=1)))
-    source, target = (Keys(one).files_of_user("ann") for one in (prefix, f"{prefix}b"))
+    source, target = (Keys(one).of_user("ann").files for one in (prefix, f"{prefix}b"))
     for key, other in zip(source, target, strict=True):
         if raw.exists(key):
             raw.copy(key, other)

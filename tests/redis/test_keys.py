@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from langchain_workingmem import IdError, OptionError, WorkingMemoryOptions
 from langchain_workingmem._redis.keys import Keys, check_id, decode, encode
-from langchain_workingmem.derived import ROW_KINDS
 from tests.helpers.types import Make
 
 ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
@@ -87,7 +86,7 @@ def test_a_prefix_that_could_break_out_of_a_key_is_refused(prefix: Any) -> None:
 def whole(keys: Keys, id: str) -> list[str]:
     """Return every key under a prefix that may belong to an id."""
     named = [value for name, value in vars(keys).items() if isinstance(value, str) and not name.endswith("prefix")]
-    return [*named, *keys.of(id), *keys.of_user(id), *keys.all_of_user(id), *keys.of_item("0" * 32)]
+    return [*named, *keys.of(id), *keys.of_user(id), *keys.of_item("0" * 32)]
 
 
 prefixes = st.from_regex(r"[A-Za-z0-9_.:-]{1,8}", fullmatch=True)
@@ -106,14 +105,6 @@ def test_no_key_of_one_prefix_is_one_of_another_or_falls_into_its_indexes(pair: 
         for mine, theirs in ((one, other), (other, one)):
             caught = [value for name, value in vars(theirs).items() if name.endswith("_prefix")]
             assert not [key for key in whole(mine, id) if key.startswith(tuple(caught))]
-
-
-@given(ids)
-def test_the_keys_of_a_user_are_all_listed(id: str) -> None:
-    keys = Keys("p")
-    named = [*keys.of_user(id), *keys.usage_of_user(id), *keys.files_of_user(id)]
-    named += [keys.rows_of_user(id, kind) for kind in ROW_KINDS]
-    assert {*named} == {keys.of_user(id)[0], *keys.all_of_user(id)}
 
 
 @pytest.mark.parametrize("other", ["app:memory", "app:usage", "app:files:paths"])

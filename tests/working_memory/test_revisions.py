@@ -100,7 +100,7 @@ def test_a_revision_that_is_not_kept_cannot_be_brought_back(make_memory: Make, r
 def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: redis.Redis, prefix: str) -> None:
     shared.working_memory.update("likes tea", user_id="u")
     before = shared.working_memory.get(user_id="u")
-    _, _, revisions = Keys(prefix).of_user("u")
+    revisions = Keys(prefix).of_user("u").revisions
     raw.xadd(revisions, {"document": "x", "revision": 99, "updated_at": 1, "origin": "x"}, id="99-0")
     with pytest.raises(RedisReplyError):
         shared.working_memory.update("likes milk", user_id="u", mode="replace")
@@ -111,7 +111,7 @@ def test_a_memory_that_redis_evicted_goes_on_behind_its_revisions(
     shared: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     shared.working_memory.update("likes tea", user_id="u")
-    _, memory, _ = Keys(prefix).of_user("u")
+    memory = Keys(prefix).of_user("u").memory
     raw.delete(memory)
     state = shared.working_memory.update("likes milk", user_id="u")
     assert (state.text, state.revision) == ("likes milk", 2)

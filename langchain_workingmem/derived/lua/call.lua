@@ -8,8 +8,8 @@ local no = refusal(head.user, owner) or (not owner and head.what ~= 'show' and '
 if no then return {cjson.encode({refused = no}), {}} end
 
 -- Returns the rows that are shown, and bodies of those behind the `revision` that the caller knows.
--- {revision, state (of the thread), ahead (covered by rows that wait), failures, expires (ms), missing_at (ms: there is no thread); since,
---  ids, covered unless the revision is known}
+-- {revision, state (of the thread), ahead (covered by rows that wait), failures, expires (ms), missing_at (ms: there is
+--  no thread); since, ids, covered unless the revision is known}
 local function show()
   local values = values_of(ROWS, {'revision:' .. kind, 'failures:' .. kind, 'covered:' .. kind .. '+', 'shown:' .. kind,
     'covered:' .. kind})
@@ -78,11 +78,12 @@ local function add_row(given)
       hidden[#hidden + 1] = other.id -- of another branch
     end
   end
-  for _, id in ipairs(hidden) do -- can never be shown beside the new row, so a deletion brings one level back, not more
+  for _, id in ipairs(hidden) do -- never shown beside the new row, so that a deletion brings back one level
     if heads[id] then drop_row(heads[id]) end
   end
-  local row = {id = redis.call('HINCRBY', ROWS, 'next', 1), kind = kind, cites = combine(cites, ''), covers = combine(covers, ''),
-    first = tonumber(first), last = tonumber(last), replaces = given.replaces, waits = given.waits, shown = false}
+  local row = {id = redis.call('HINCRBY', ROWS, 'next', 1), kind = kind, cites = combine(cites, ''), shown = false,
+    covers = combine(covers, ''), first = tonumber(first), last = tonumber(last), replaces = given.replaces,
+    waits = given.waits}
   for _, one in pairs(below) do
     one.by = row.id
     write_row(one)
@@ -93,10 +94,9 @@ local function add_row(given)
 end
 
 -- Adds, deletes and activates rows, in one step; {stale} if the `state` of the thread is not the one that was read.
--- `rows`: {body, cites, covers (seqs, rising), draws, replaces (ids: the row cites what those cite, and covers what these cover, which
--- are among those), waits}. If the first row is refused, nothing is done: the call was sent before, or another worker was faster.
--- `drop`: ids; `clear` drops all. `activate` shows what waits.
--- {rows}: of each row its id, or 0; of none if nothing is done
+-- `rows`: {body, cites, covers (rising seqs), draws (ids: what they cite is cited), replaces (some of these: what they
+-- cover is covered), waits}. Nothing is done if the first row is refused, as in a repeated call. `drop`: ids; `clear`
+-- drops all of the kind; `activate` shows what waits. {rows}: of each row its id, or 0; empty if nothing is done
 local function commit()
   if state ~= head.state then return {stale = true} end
   local reply, dropped = {}, {}

@@ -1,12 +1,11 @@
 -- Derived rows: what a model has made of messages, such as a line of a log. Goes between common.lua and changing.lua.
--- KEYS  9 rows (HASH): r:<id> the head of a row, b:<id> its body, which never changes; `next` the last id; of each
---       view shown:<view> ids of the rows that are shown, covered:<view> what they cover,
---       revision:<view> <epoch>.<last id>; the view of rows that wait to be activated is <kind>+, that of others <kind>
--- A head is JSON: kind, cites, covers (ranges of seqs), first and last of these, waits, shown, replaces (ids),
--- by (the row that replaced it).
--- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown. Rows of a kind that
--- are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
--- nothing only covers it no more, nor what the rows of its kind have cited that go.
+-- KEYS  9 rows (HASH): r:<id> head of a row, b:<id> its body, which never changes; `next` the last id; of each view
+--       shown:<view> ids of shown rows, covered:<view> what they cover, revision:<view> <epoch>.<last id>
+-- A view is <kind>, or <kind>+ for rows that wait to be activated. A head is JSON: kind, cites, covers (seq ranges),
+-- first and last of these, waits, shown, replaces (ids), by (the row that replaced it).
+-- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown.
+-- Shown rows of a kind cover different messages. A row that cites or covers a message goes when that is deleted or
+-- edited; one that cites nothing only covers it no more, nor what the rows of its kind have cited that go.
 local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
 local function set(...) redis.call('HSET', ROWS, ...) end
@@ -15,7 +14,7 @@ local function set(...) redis.call('HSET', ROWS, ...) end
 local function each_range(ranges) return string.gmatch(ranges, '(%d+)-(%d+)') end
 local function range(low, high) return whole(low) .. '-' .. whole(high or low) end
 
--- Adds up the first list, and takes the second away: a number is in the result if it stands in more ranges of the first.
+-- Adds up the first list, and takes the second away: a number stays if it stands in more ranges of the first.
 local function combine(first, second)
   local edges, result, depth, began = {}, {}, 0, nil
   for weight = 1, -1, -2 do
