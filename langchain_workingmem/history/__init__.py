@@ -10,7 +10,6 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import delete_from
 from langchain_workingmem._redis.state import Operations, operation, twin
-from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
 from langchain_workingmem.history.read import made, of_user, read_page, selection
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
@@ -191,10 +189,25 @@ class History(Operations):
         if (message_ids is None) == (until is None):
             seen = "neither message_ids nor until" if until is None else "both message_ids and until"
             raise OptionError(seen, remedy="pass one of them; `clear` deletes all messages of a thread")
-        if until is not None:
-            return _delete_until(self._core.state, thread_id, user_id, to_micros(until))
-        ids = [message_ids] if isinstance(message_ids, str) else [*(message_ids or ())]
-        return _delete(self._core.state, thread_id, user_id, [check_id(id, "message id") for id in ids])
+        state, count = self._core.state, 0
+        if until is None:
+            ids = [message_ids] if isinstance(message_ids, str) else [*(message_ids or ())]
+            ids = [check_id(id, "message id") for id in ids]
+            for start in range(0, max(len(ids), 1), _STEP):
+                some = ids[start : start + _STEP]
+                found = yield from delete_from(state, thread_id, user_id, what="messages", ids=some)
+                count += int(found.get("deleted", 0))
+            return count
+        for superseded in (False, True):
+            wanted = selection(until=until, limit=_STEP, superseded=superseded, times=True)
+            while True:
+                page, _ = yield from read_page(state, thread_id, user_id, wanted)
+                ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]
+                found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, seqs=seqs)
+                if not found.get("deleted"):
+                    break
+                count += int(found["deleted"])
+        return count
 
     adelete = twin(delete)
 
@@ -223,28 +236,3 @@ class History(Operations):
         return int(found.get("deleted", 0))
 
     aclear = twin(clear)
-
-
-def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequence[str]) -> Plan[int]:
-    """Delete messages by id, 100 in a step; return how many there were. One round trip a step."""
-    count = 0
-    for start in range(0, max(len(ids), 1), _STEP):
-        some = [*ids[start : start + _STEP]]
-        found = yield from delete_from(state, thread_id, user_id, what="messages", ids=some)
-        count += int(found.get("deleted", 0))
-    return count
-
-
-def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until: int) -> Plan[int]:
-    """Delete what was stored up to a time, the oldest first, on all branches. Two round trips for each 100."""
-    count = 0
-    for superseded in (False, True):
-        wanted = selection(limit=_STEP, superseded=superseded, times=True) | {"until": until}
-        while True:
-            page, _ = yield from read_page(state, thread_id, user_id, wanted)
-            ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]
-            found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, seqs=seqs)
-            if not found.get("deleted"):
-                break
-            count += int(found["deleted"])
-    return count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
@@ -87,12 +86,7 @@ def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredM
     """Make the messages of rows, with their media; those that cannot be read are left out. One round trip for media."""
     yield from with_media(state, rows)
     size = sum(len(str(row.record["data"]["content"])) for row in rows)
-    return (yield from compute(partial(readable, rows), size))
-
-
-def readable(rows: Iterable[StoredMessage]) -> list[StoredMessage]:
-    """Make the messages of rows; return the rows where that is possible."""
-    return [row for row in rows if is_readable(row)]
+    return (yield from compute(lambda: [row for row in rows if is_readable(row)], size))
 
 
 def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: bool = False) -> Plan[None]:
@@ -138,20 +132,15 @@ def of_user(
     pages = yield from _ask(state, user_id, waiting)
     times = ((time, page.thread_id) for page in pages for time in page.bodies if isinstance(time, int))
     found = nsmallest(limit + 1, times)
-    rows = yield from _read(state, user_id, found[:limit])
+    on_page: dict[str, list[int]] = defaultdict(list)
+    for time, id in found[:limit]:
+        on_page[id].append(time)
+    asked = [(id, {"limit": len(times), "since": times[0], "until": times[-1]}) for id, times in on_page.items()]
+    pages = yield from _ask(state, user_id, asked)
+    rows = yield from made(state, [row for page in pages for row in page.rows()])  # but for those deleted meanwhile
+    rows = sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
     more = None if len(found) <= limit else "{}:{}".format(*found[limit - 1])
     return Page(items=rows, total=total, next_cursor=more)
-
-
-def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:
-    """Read the messages of a page, without those deleted meanwhile. One round trip per 1,000 threads."""
-    by_thread: dict[str, list[int]] = defaultdict(list)
-    for time, id in found:
-        by_thread[id].append(time)
-    asked = [(id, {"limit": len(times), "since": times[0], "until": times[-1]}) for id, times in by_thread.items()]
-    pages = yield from _ask(state, user_id, asked)
-    rows = yield from made(state, [row for page in pages for row in page.rows()])
-    return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
 
 
 def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]) -> Plan[list[PageOfThread]]:

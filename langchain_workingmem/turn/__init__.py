@@ -49,7 +49,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
         if asked is None or found is None:
             return None
         id, known = found
-        if asked.id is None and known.until == inf:
+        if asked.id is None and known.saved_at == inf:
             asked.id = id
         return known if asked.id == id else None
 
@@ -152,7 +152,7 @@ class Turn:
             self.core, given, thread_id, user_id, known=known, asked=id, keeps_all=True
         )
         if known is not None and saved is not None:
-            notes.note(thread_id, asked, replace(saved, until=saved.next_seq))
+            notes.note(thread_id, asked, replace(saved, saved_at=saved.next_seq))
         return stored
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.messages import structured_answers, words_of
 from langchain_workingmem.history.follow import Entry, Followed, Known, follow, last_question
-from langchain_workingmem.history.read import readable, with_media
+from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import words_in_row
@@ -264,7 +263,7 @@ def _messages_of(
         together = in_order([row.message for row in rows if is_readable(row)], found.seqs, fresh)
         shown = {one.id for one in together[media_begin(together, options.media) :]}
         yield from with_media(state, [row for row in waiting if row.message.id in shown], keep_lost=True)
-    rows = yield from compute(partial(readable, rows), found.size)
+    rows = yield from compute(lambda: [row for row in rows if is_readable(row)], found.size)
     marks = state.marks(found.thread_id, found.user_id)
     return [marks.put(named(row.message), {}) if "media" in row.record else row.message for row in rows]
 
