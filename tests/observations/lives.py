@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem.derived import read_rows_of
+from langchain_workingmem.derived import ThreadRows
 from tests.helpers.conversations import accept
 from tests.helpers.models import calling
 from tests.observations.observers import CANARY, PARTS, WRONG, Call, Observer, front_of, words
@@ -193,7 +193,7 @@ class World:
         given = [*(row.message for row in rows), asked] if with_list else [asked]
         context = memory.context(given, **self.ids(thread), read_only=True)
         accept(context.messages)
-        shown = memory._core.run(read_rows_of(memory._core.state, thread, None, "observations"))
+        shown = memory._core.run(ThreadRows(memory._core.state, thread, None, "observations").read())
         covered: Any = shown.covered
         ids = [str(row.message.id) for row in rows]
         valid = {one.id for one in provider_valid([*(row.message for row in rows), HumanMessage("?", id="?")])}
