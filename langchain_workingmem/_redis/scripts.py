@@ -90,6 +90,8 @@ def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = ""
     match refused:
         case "owner":
             return ThreadOwnershipError(thread_id, user_id or "")
+        case "self":
+            return ThreadOwnershipError(thread_id, user_id or "", owns_itself=True)
         case "exists":
             return ThreadExistsError(thread_id)
         case "message":
@@ -160,7 +162,7 @@ def owner_tag(user_id: str | None) -> str:
 def check_owner(tag: bytes | None, thread_id: str, user_id: str | None) -> None:
     """Raise `ThreadOwnershipError` if the `user` field of a thread is not the given owner."""
     if tag is not None and user_id is not None and decode(tag) != user_id:
-        raise ThreadOwnershipError(thread_id, user_id)
+        raise ThreadOwnershipError(thread_id, user_id, owns_itself=decode(tag) == thread_id)
 
 
 def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]:

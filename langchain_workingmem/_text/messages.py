@@ -158,7 +158,7 @@ def structured_text(message: BaseMessage) -> str:
     return "\n".join(filter(None, (words_in(message), *lines)))
 
 
-def words_of(message: BaseMessage, *, structured: bool = False) -> str:
+def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
     """Return q (question), a (answer) or as (structured answer) and a digest of the words; empty for tool traffic.
 
     The digest includes a user's pictures and files, because "what is this?" may be asked about several.

@@ -14,8 +14,7 @@ from langchain_workingmem.display import progress_bar
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.history.save import heal
 from langchain_workingmem.recall.question import Query
-from langchain_workingmem.recall.search import search_as_run
-from langchain_workingmem.recall.turn import learn_scale
+from langchain_workingmem.recall.search import learn_scale, search_as_run
 from langchain_workingmem.threads import get_existing_thread
 
 if TYPE_CHECKING:

@@ -64,8 +64,8 @@ end
 local covered = head.covered or {} -- pairs of seqs
 if head.uncovered then
   local kind = head.uncovered
-  local rows = values_of(KEYS[9], {'covered:' .. kind, 'epoch:' .. kind, 'shown:' .. kind})
-  found.rows_revision = (rows[2] or '') .. '.' .. (string.match(rows[3] or '', '(%d+)$') or 0)
+  local rows = values_of(KEYS[9], {'covered:' .. kind, 'revision:' .. kind})
+  found.rows_revision = rows[2] or ''
   for low, high in string.gmatch(rows[1] or '', '(%d+)-(%d+)') do
     covered[#covered + 1] = {tonumber(low), tonumber(high)}
   end
