@@ -23,7 +23,14 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem._redis.filters import label
 from langchain_workingmem._redis.keys import author_tag, check_id
-from langchain_workingmem._text.messages import KINDS, is_memory_tool, structured_text, weight_of, words_in, words_of
+from langchain_workingmem._text.messages import (
+    KINDS,
+    is_memory_tool,
+    structured_text,
+    weight_of,
+    words_digest,
+    words_in,
+)
 from langchain_workingmem._text.unicode import count_tokens, split, to_utf8
 from langchain_workingmem._text.values import MAX_DEPTH, TOO_DEEP, check_depth, problems_in
 from langchain_workingmem.errors import OptionError, RedisReplyError
@@ -101,7 +108,7 @@ class Draft:
     labels: str
     metadata: str  # JSON of the keys that recall filters on; empty where it filters on none
     size: str  # tokens, and the author if there is one: part of the keys of its vectors
-    words: str  # see `words_of`; empty for tool traffic
+    words: str  # see `words_digest`; empty for tool traffic
     weight: int  # its tokens, those of tool calls included
     chunks: list[str]  # the texts to embed
     media: list[str] = field(default_factory=list)  # long strings that lie beside the body
@@ -169,7 +176,7 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     name = to_utf8(str(message.name)) if message.name else ""
     author = author_tag(name, message.type)
     labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
-    tokens, words = count_tokens(text), words_of(message, structured=structured)
+    tokens, words = count_tokens(text), words_digest(message, structured=structured)
     body, media = body_of(message, words[:1])
     return Draft(
         message=message,

@@ -173,7 +173,7 @@ def all_words(text: str, *, whole: bool = False) -> list[str]:
     return WORD.findall(as_searched(text, whole=whole).lower())
 
 
-def words_of(text: str, *, whole: bool = False) -> list[str]:
+def distinct_words(text: str, *, whole: bool = False) -> list[str]:
     """Return the distinct words of a question to search for, in lower case, as `as_searched` divides it."""
     words = [*dict.fromkeys(all_words(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole))]
     half = MAX_QUERY_WORDS // 2

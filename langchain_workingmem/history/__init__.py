@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.keys import check_id
@@ -12,7 +14,7 @@ from langchain_workingmem._redis.scripts import delete_from
 from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
-from langchain_workingmem.history.read import made, of_user, read_page, selection
+from langchain_workingmem.history.read import made, read_page, read_pages, selection
 from langchain_workingmem.history.save import append
 from langchain_workingmem.models import Page
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import StoredMessage
 
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
+_USER_CURSOR = re.compile(r"(\d{1,16}):(.+)", re.DOTALL)  # the time and thread of the last message
 _STEP = 100  # messages of one step of a deletion
 
 
@@ -106,8 +109,6 @@ class History(Operations):
             at_least(last, 0, "last")
         ids = {name: check_id(id, name) for name, id in (("before", before), ("after", after)) if id is not None}
         wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until, **ids)
-        if last == 0:
-            wanted["limit"] = 0
         page, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
         rows = page.rows()
         if superseded:
@@ -165,7 +166,36 @@ class History(Operations):
         per 10,000 threads lists them, one per 1,000 threads reads times, one reads the page. `since` and `until` cost
         one more per 1,000 threads, for `total`. The cursor is a time and a thread.
         """
-        return of_user(self._core.state, user_id, since, until, limit, cursor)
+        at_least(limit, 1, "limit")
+        state, user_id = self._core.state, check_id(user_id, "user_id")
+        # threads live in different slots of a cluster, so no key holds all messages: the times of each are merged
+        at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _USER_CURSOR)
+        span = selection(since=since, until=until)
+        start, end = span.get("since"), span.get("until")
+        threads = [one for one in (yield from state.indexes.threads(user_id)) if one.message_count]
+        total, waiting = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
+        if span:
+            within = [
+                (id, {**span, "limit": 0, "total": True}) for id, _, last_at in threads if last_at >= (start or 0)
+            ]
+            total = sum(page.total for page in (yield from read_pages(state, user_id, within)))
+        for id, _, last_at in threads:
+            # times rise strictly within a thread, so a thread after the cursor's goes on just after that time
+            first = start if at is None else max(int(at) + (id <= last_thread), start or 0)
+            if first is None or last_at >= first:
+                waiting.append((id, {"limit": limit + 1, "since": first, "until": end, "times": True}))
+        pages = yield from read_pages(state, user_id, waiting)
+        pairs = ((time, page.thread_id) for page in pages for time in page.bodies if isinstance(time, int))
+        times = nsmallest(limit + 1, pairs)
+        on_page: dict[str, list[int]] = defaultdict(list)
+        for time, id in times[:limit]:
+            on_page[id].append(time)
+        asked = [(id, {"limit": len(some), "since": some[0], "until": some[-1]}) for id, some in on_page.items()]
+        pages = yield from read_pages(state, user_id, asked)
+        rows = yield from made(state, [row for page in pages for row in page.rows()])  # but for those deleted meanwhile
+        items = sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
+        more = None if len(times) <= limit else "{}:{}".format(*times[limit - 1])
+        return Page(items=items, total=total, next_cursor=more)
 
     afor_user = twin(for_user)
 

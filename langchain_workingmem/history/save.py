@@ -134,8 +134,7 @@ def append(
     found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
     if not found.get("is_same"):
         yield from after_write(state, thread_id, user_id, found, unique)
-        if failure is not None:
-            _tell(core, failure, thread_id, on_error)
+        _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
 
 
@@ -156,11 +155,10 @@ def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[i
     if len(times) != number:
         raise OptionError(f"{len(times)} times for {number} messages", remedy="pass one time, or one for each message")
     found = [to_micros(at) for at in times]
-    if found != sorted(found):
-        raise OptionError("the times of said_at fall", remedy="pass the messages in the order in which they were said")
-    if found and not 0 <= found[0] <= found[-1] <= to_micros(datetime.now(UTC)) + MINUTE:
-        seen = f"said_at={shown(times[0] if found[0] < 0 else times[-1])} lies before 1970 or in the future"
-        raise OptionError(seen, remedy="pass the time at which the message was said")
+    bounds = [0, *found, to_micros(datetime.now(UTC)) + MINUTE]
+    if bounds != sorted(bounds):
+        seen = f"the times {shown(times)} of said_at fall, or lie before 1970 or in the future"
+        raise OptionError(seen, remedy="pass the times at which the messages were said, in that order")
     return [*found]
 
 
@@ -223,8 +221,7 @@ def save_turn(
     done = Followed(new=[*range(len(ready))])
     created_at = known.created_at if known else None
     is_fresh = is_one_turn(entries) if known is None else known.saved_at == inf
-    if not is_fresh:
-        known = yield from _read_known(state, check_id(thread_id, "thread_id"), user_id, entries, known)
+    known = known if is_fresh else (yield from _read_known(state, thread_id, user_id, entries, known))
     for attempt in range(ATTEMPTS):
         if known is not None:
             _rename_answers(core, ready, entries, known)
@@ -237,10 +234,16 @@ def save_turn(
         begins = last_question(entries) if kind == "list" and known is not None and not known.rows else 0
         for at, draft in enumerate(ready):
             draft.seq, draft.writer = done.edited.get(at), "b" if at < begins else done.writer
+            id = done.aliases.get(at, draft.id)
+            if draft.numbered:
+                draft.message.id = id
+            elif draft.message.id != id:
+                draft.message = draft.message.model_copy(update={"id": id})
+        stored = [ready[at].message for at in sorted({*done.new, *done.seqs})]
         todo = [ready[at] for at in sorted({*done.new, *done.edited})]
         aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
         if not (todo or aliases or done.changes_branch):
-            return _stored(ready, done), known
+            return stored, known
         read = known if done.changes_branch else None
         head: dict[str, Any] = {
             "asked": asked,
@@ -257,7 +260,7 @@ def save_turn(
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
         if found.get("same") == len(ready):
-            return _stored(ready, done), known  # the turn was sent before, and the reply was lost
+            return stored, known  # the turn was sent before, and the reply was lost
         if "seqs" in found:
             break
         yield jittered(0.01 * attempt)
@@ -273,16 +276,16 @@ def save_turn(
         found, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
         yield from after_write(state, thread_id, user_id, found, some)
         failure = failure or more
-    if failure is not None:
-        _tell(core, failure, thread_id, on_error)
-    return _stored(ready, done), known
+    _tell(core, failure, thread_id, on_error)
+    return stored, known
 
 
 def _read_known(
     state: MemoryState, thread_id: str, user_id: str, entries: Sequence[Entry], before: Known | None
 ) -> Plan[Known]:
     """Read what is known of a thread for a list. One round trip."""
-    (reply,) = yield from send(READ.on(state.keys.of(thread_id), user=owner_tag(user_id), **list_head(entries)))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    (reply,) = yield from send(READ.on(keys, user=owner_tag(user_id), **list_head(entries)))
     return known_in(read_reply(reply, thread_id, user_id), before)
 
 
@@ -302,17 +305,6 @@ def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known:
 def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
     return Entry(id, "" if words.startswith("as") else AS_STORED if MARK in message.additional_kwargs else words)
-
-
-def _stored(ready: Sequence[Draft], done: Followed) -> list[BaseMessage]:
-    """Return the messages that are stored now, with the ids that they have there."""
-    found = []
-    for at in sorted({*done.new, *done.seqs}):
-        message, id = ready[at].message, done.aliases.get(at, ready[at].id)
-        if ready[at].numbered:
-            message.id = id
-        found.append(message if message.id == id else message.model_copy(update={"id": id}))
-    return found
 
 
 # ---------------------------------------------------------------------- behind a write
@@ -392,8 +384,10 @@ def vector_names(prefix: str, facts: Facts) -> list[str]:
     return [f"{prefix}{facts.seq}:{chunk}:{size}" for chunk in range(int(chunks))]
 
 
-def _tell(core: Core, failure: Exception, thread_id: str, on_error: str | None) -> None:
+def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None) -> None:
     """Raise or log that messages are stored without vectors."""
+    if failure is None:
+        return
     note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
     if (on_error or core.on_error) == "raise":
         failure.add_note(note)

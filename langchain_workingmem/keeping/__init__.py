@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.turn.gather import Gathered
+    from langchain_workingmem.turn.assemble import Gathered
 
 _ATTEMPTS = 5  # of a change that meets deletions in the thread
 

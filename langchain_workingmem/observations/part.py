@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.observations.options import ObservationOptions
-    from langchain_workingmem.turn.gather import Gathered
+    from langchain_workingmem.turn.assemble import Gathered
 
 
 _log = logging.getLogger("langchain_workingmem")

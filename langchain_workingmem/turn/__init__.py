@@ -12,15 +12,14 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.messages import words_of
+from langchain_workingmem._text.messages import words_digest
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known
 from langchain_workingmem.history.save import opened, save_turn
 from langchain_workingmem.options import PerCall
 from langchain_workingmem.recall.question import Query, check_argument_names
-from langchain_workingmem.turn.assemble import Shown, assemble
-from langchain_workingmem.turn.fit import question
-from langchain_workingmem.turn.gather import Gathered, gather_turn
+from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question
+from langchain_workingmem.turn.gather import gather_turn
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -41,11 +40,11 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
     def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
         """Note what is known of a thread before a question is answered, or after its turn is saved."""
         if asked is not None and asked.id:
-            self.put((thread_id, words_of(asked)), (asked.id, known))
+            self.put((thread_id, words_digest(asked)), (asked.id, known))
 
     def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
         """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
-        found = None if asked is None else self.get((thread_id, words_of(asked)))
+        found = None if asked is None else self.get((thread_id, words_digest(asked)))
         if asked is None or found is None:
             return None
         id, known = found
@@ -56,7 +55,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
     def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
         """Forget what was read for a question whose turn is saved: a run from an earlier state takes a fresh look."""
         if asked is not None:
-            self.pop((thread_id, words_of(asked)))
+            self.pop((thread_id, words_digest(asked)))
 
 
 @dataclass(frozen=True, slots=True)

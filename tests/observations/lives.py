@@ -161,7 +161,7 @@ class World:
     # ------------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        stored = {thread: self.words_of(thread) for thread in self.threads}
+        stored = {thread: self.words_digest(thread) for thread in self.threads}
         self.check_keys({word for found in stored.values() for word in found})
         problems = [problem for call in self.observer.calls for problem in call.problems]
         assert not problems, problems
@@ -172,7 +172,7 @@ class World:
         for thread in self.threads:
             self.check_thread(self.memory, thread, with_list=self.chance.random() < 0.5)
 
-    def words_of(self, thread: str) -> set[str]:
+    def words_digest(self, thread: str) -> set[str]:
         found = self.plain.history.messages(thread, superseded=True)
         return {*CANARY.findall(" ".join(str(one.text) for one in found))}
 
