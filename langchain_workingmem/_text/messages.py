@@ -89,11 +89,6 @@ def attachments(message: BaseMessage) -> list[str]:
     return [] if isinstance(message.content, str) else [*filter(None, map(attachment, message.content))]
 
 
-def has_media(message: BaseMessage) -> bool:
-    """Tell whether the content of a message has pictures, audio or files."""
-    return not isinstance(message.content, str) and any(map(medium_of, message.content))
-
-
 # ---------------------------------------------------------------------- words
 
 _DIGITS = 12  # of the digest: 48 bits, enough within one thread
@@ -190,15 +185,13 @@ def is_said(message: BaseMessage) -> bool:
 
 # ---------------------------------------------------------------------- weight
 
-_ROLE_LENGTHS = {"human": len("user"), "ai": len("assistant")}
-
 
 def weight_of(messages: Iterable[BaseMessage]) -> int:
     """Estimate the tokens of messages with calls and media: of English as langchain_core does, else by `length`."""
     weight = 0
     for message in messages:
         content = message.content
-        characters = _ROLE_LENGTHS.get(message.type) or len(getattr(message, "role", message.type))
+        characters = len(ROLES.get(message.type) or str(getattr(message, "role", message.type)))
         characters += length(content) if isinstance(content, str) else sum(map(block_length, content))
         if message.name:
             characters += length(message.name)

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
     limit = chunk_tokens * CHARACTERS_PER_TOKEN
     end = len(text.rstrip())
     start = next(_FILLED.finditer(text)).start()
-    ends = _ends(text) if end > chunk_tokens and length(text) > limit else range(len(text) + 1)
+    ends = _ends(text) if length(text) > limit else range(len(text) + 1)
     while ends[end] - ends[start] > limit:
         cut = last = bisect_right(ends, ends[start] + limit) - 1
         half = bisect_right(ends, ends[start] + limit // 2) - 1
@@ -76,15 +76,7 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
 
 def split(text: str, chunk_tokens: int) -> list[str]:
     """Cut a text into the chunks that `spans` finds; none for blank text."""
-    if length(text) <= chunk_tokens * CHARACTERS_PER_TOKEN:  # as most texts
-        return [whole] if (whole := text.strip()) else []
     return [text[start:end] for start, end in spans(text, chunk_tokens)]
-
-
-def chunk_span(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
-    """Return where chunk `number` begins and ends; the first one if the text now has fewer chunks."""
-    found = list(islice(spans(text, chunk_tokens), number + 1)) or [(0, 0)]
-    return found[number if number < len(found) else 0]
 
 
 # ---------------------------------------------------------------------- excerpts

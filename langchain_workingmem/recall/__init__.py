@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import RecallArguments
 
-PAGE, BATCH = 1000, 100  # messages that are looked at, and embedded and written, at a time
+BATCH = 100  # messages that are looked at, embedded and written at a time
 
 
 class Recall(Operations):
@@ -80,7 +80,7 @@ class Recall(Operations):
         It repairs messages that a crash or a failing model left without vectors, and those saved while recall was off.
         Without ids it also changes the embedding model, the roles, `chunk_tokens` or the index: the index is rebuilt,
         and meanwhile recall finds what is done so far. It may be interrupted, repeated, and run beside writers.
-        `progress` shows a bar. Per 100 messages two round trips and one call of the model.
+        `progress` shows a bar. Per 100 messages a round trip, or three and one call of the model.
 
         A model is known by its `model`, `model_name` or `model_id`, else by the name of its class. Other weights under
         the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
@@ -128,21 +128,16 @@ def reindex_messages(
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     progress(done, total)
     for thread in threads:
-        above = "-inf"
-        while True:
-            keys = state.keys.of(thread.id)
-            (found,) = yield from send(("ZRANGE", keys.order, above, "+inf", "BYSCORE", "LIMIT", 0, PAGE))
+        keys, above, more = state.keys.of(thread.id), "-inf", True
+        while more:
+            (found,) = yield from send(("ZRANGE", keys.order, above, "+inf", "BYSCORE", "LIMIT", 0, BATCH))
             facts = [Facts.read(one.decode()) for one in found]
-            stale = [one for one in facts if force or one.settings != settings]
-            for start in range(0, len(stale), BATCH):
-                some = stale[start : start + BATCH]
-                (bodies,) = yield from send(("HMGET", keys.messages, *(one.seq for one in some)))
+            if stale := [one for one in facts if force or one.settings != settings]:
+                (bodies,) = yield from send(("HMGET", keys.messages, *(one.seq for one in stale)))
                 with suppress(ThreadNotFoundError):  # deleted meanwhile
-                    embedded += yield from heal(state, thread.id, zip(some, bodies, strict=True))
-                progress(done + start + len(some), max(done + start + len(some), total))
+                    embedded += yield from heal(state, thread.id, zip(stale, bodies, strict=True))
             done += len(facts)
             progress(done, max(done, total))
-            if len(facts) < PAGE:
-                break
-            above = f"({facts[-1].seq}"
+            if more := len(facts) == BATCH:
+                above = f"({facts[-1].seq}"
     return embedded

@@ -15,9 +15,9 @@ from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.codec import PLAIN, is_readable, read_rows
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import distinct_words
-from langchain_workingmem._text.messages import STRIDE, attachments, message_text, row_text, structured_text, words_in
+from langchain_workingmem._text.messages import STRIDE, message_text, row_text, structured_text, words_in
 from langchain_workingmem._text.sending import as_shown, with_calls
-from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
+from langchain_workingmem._text.unicode import count_tokens, excerpt, spans
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
@@ -268,9 +268,10 @@ def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Positi
     left = query.max_tokens or 0
     shares = {hit[:2]: _WEIGHT for hit in hits}
     sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
-    runs = [(at, run) for at in shares for run in ([at], *page.windows[at])]
-    if query.turn:
-        runs = [*runs[::3], *(run for at, run in enumerate(runs) if at % 3)]
+    runs = [(at, [at]) for at in shares] + [(at, side) for at in shares for side in page.windows[at]]
+    if not query.turn:
+        order = {at: place for place, at in enumerate(shares)}
+        runs.sort(key=lambda run: order[run[0]])
     for hit, run in runs:
         if run != [hit] and hit not in sizes:
             continue
@@ -306,10 +307,9 @@ def _shortened(
         message: BaseMessage = row.message
         start = end = len(row_text(row)) if position in fronts else 0
         if hit := by_position.get(position):
-            start, end = chunk_span(words_in_row(row), chunk_tokens, hit.chunk)
-        names = attachments(message)
-        text = excerpt(message_text(message), size - count_tokens("\n".join(names)), start, end, words)
-        text = "\n".join([text, *(name for name in names if name not in text)])
+            chunks = [*spans(words_in_row(row), chunk_tokens)] or [(0, 0)]
+            start, end = chunks[hit.chunk if hit.chunk < len(chunks) else 0]  # the text may have fewer chunks now
+        text = excerpt(message_text(message), size, start, end, words)
         lean = with_calls(message) if isinstance(message, AIMessage) else message
         rows[position] = row.with_message(as_shown(lean, {"thread_id": row.thread_id, "excerpt": True}, text))
     return rows

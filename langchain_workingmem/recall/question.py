@@ -134,7 +134,7 @@ class Query:
                 lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
             )
             of_threads, unsure = of_threads if of_threads.parts else None, None if is_decided else unsure
-        reranked, around = options.reranker is not None, options.message_range
+        reranked = options.reranker is not None
         now = given.get("now") or datetime.now(UTC)
         many = MOST_RERANKED if reranked else CANDIDATES
         top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
@@ -147,7 +147,7 @@ class Query:
             top_k=top_k,
             sought=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
             reranked=reranked,
-            window=given.get("message_range") or ((around, around) if isinstance(around, int) else tuple(around)),
+            window=given.get("message_range") or check_range(options.message_range),
             threshold=given.get("threshold", options.threshold),
             max_tokens=budget,
             most_of_a_hit=max(LEAST, (budget or 0) // SHARE),
@@ -307,12 +307,8 @@ def named_times(question: str, now: datetime, when: When | None = None) -> list[
         with suppress(OverflowError, ValueError):  # before the first year or after the last
             if not match["next"]:
                 found.append(_read(match, now))
-    try:
-        found += islice((when and when(question, now)) or (), MOST_TIMES)
-        spans = [Span(*map(to_micros, period)) for period in found if period is not None]
-    except Exception as error:  # a program's own function may raise anything
-        remedy = "return pairs of aware datetimes, from and until when"
-        raise OptionError(f"RecallOptions(when=...) failed ({type(error).__name__}: {error})", remedy=remedy) from error
+    found += islice((when and when(question, now)) or (), MOST_TIMES)
+    spans = [Span(*map(to_micros, period)) for period in found if period is not None]
     return [*dict.fromkeys(one for one in spans if one.since < min(to_micros(now), one.until))][:MOST_TIMES]
 
 

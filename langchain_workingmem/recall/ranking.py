@@ -151,10 +151,8 @@ def rank(
         order = order[similarity[order] >= threshold]
     scores = (score / (most + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
 
-    best = (
-        first.copy()
-    )  # the chunk that an excerpt shows: of a message with the number of the question, where that stands
-    if numbered:
+    best = first.copy()  # the chunk that an excerpt shows
+    if numbered:  # that with the number of the question
         best[message_of[near:][::-1]] = np.arange(len(values) - 1, near - 1, -1)
 
     def make(at: int) -> Ranked:

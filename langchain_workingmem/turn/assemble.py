@@ -16,12 +16,11 @@ from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import ShownMessages
 from langchain_workingmem._text.messages import (
     attachment,
+    attachments,
     has_content,
-    has_media,
     is_blank,
     is_memory_tool,
     is_said,
-    medium_of,
     recalled_block,
     structured_text,
     weight_of,
@@ -83,7 +82,7 @@ class Gathered:
 
     def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages for which nothing else stands."""
-        return [one for one in messages if self.seqs.get(one.id or "") not in self.covered]
+        return [one for one in messages if self.seqs.get(one.id or "", -1) not in self.covered]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +177,7 @@ def _chosen(
         past = history_slice(past, options, present, gathered.uptos, {one.id for one in recent})
     if options.media != "all":
         end = media_begin([*past, *present], options.media)
-        past = [*(named(one) if has_media(one) else one for one in past[:end]), *past[end:]]
+        past = [*(named(one) if attachments(one) else one for one in past[:end]), *past[end:]]
     omitted = 0
     # what the store has weighed needs no second look
     is_light = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
@@ -287,7 +286,7 @@ def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] |
         return 0
     has_some = False
     for at in range(len(messages) - 1, -1, -1):
-        has_some = has_some or has_media(messages[at])
+        has_some = has_some or bool(attachments(messages[at]))
         if has_some and is_users(messages[at]) and not (at and is_users(messages[at - 1])):
             left, has_some = left - 1, False
             if not left:
@@ -298,7 +297,7 @@ def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] |
 def named(message: BaseMessage) -> BaseMessage:
     """Name the media of a message, in a copy."""
     content = [message.content] if isinstance(message.content, str) else message.content
-    names = [{"type": "text", "text": attachment(one)} if medium_of(one) else one for one in content]
+    names = [{"type": "text", "text": name} if (name := attachment(one)) else one for one in content]
     return message.model_copy(update={"content": names})
 
 
