@@ -16,7 +16,9 @@ from tests.helpers.models import Line, Scripted, calling
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # what a page runs: its blocks, and what the models that it names answer from there on, which its readers do not see
-STEP = re.compile(r"^(?:```python\n(?P<code>.*?)^```|<!-- the models answer: (?P<answers>.*?) -->$)", re.MULTILINE | re.DOTALL)
+STEP = re.compile(
+    r"^(?:```python\n(?P<code>.*?)^```|<!-- the models answer: (?P<answers>.*?) -->$)", re.MULTILINE | re.DOTALL
+)
 STORES_JSON = "langgraph.checkpoint.redis"
 
 
@@ -55,8 +57,8 @@ def run_page(path: Path) -> dict[str, Any]:
 def _answer(model: Scripted, *lines: Line | tuple[str, dict[str, Any]]) -> None:
     """Let the models of a page answer these lines, in order; a pair is a call of a tool."""
     for line in lines:
-        is_call = isinstance(line, tuple)
-        model.script.append(calling(line, id=f"call-{len(model.seen)}-{len(model.script)}") if is_call else line)
+        made = calling(line, id=f"call-{len(model.seen)}-{len(model.script)}") if isinstance(line, tuple) else line
+        model.script.append(made)
 
 
 @pytest.fixture(scope="module")
