@@ -53,7 +53,7 @@ def listed(client: TestClient, user: dict[str, str] = MAYA) -> list[str]:
 
 
 def status(client: TestClient, method: str, path: str, user: dict[str, str] | None = MAYA) -> int:
-    body = {"json": {"text": "let me in"}} if method == "POST" else {}
+    body: Any = {"json": {"text": "let me in"}} if method == "POST" else {}
     return int(client.request(method, path, headers=user or {}, **body).status_code)
 
 
