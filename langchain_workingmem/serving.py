@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
-
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
     from uvicorn import Server
@@ -91,7 +89,7 @@ def _impatient() -> type[Any]:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Impatient(H11Protocol):
-        deadline: TimerHandle | None = None
+        deadline: Any = None  # of the request that is awaited
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)

@@ -7,11 +7,11 @@ import json
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -21,7 +21,7 @@ from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.display.pictures import clean, clock, cut, minutes, shown_in
 from langchain_workingmem.display.records import pretty
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.studio.markdown import LONGEST, rendered
+from langchain_workingmem.studio.markdown import LONGEST, Html, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -160,11 +160,11 @@ def confirm(form: Mapping[str, str], id: str, undone: str, what: str) -> None:
         raise OptionError(undone, remedy=f"write {what} into the field to confirm the deletion")
 
 
-def marked(text: str) -> Markup:
+def marked(text: str) -> Html:
     """Show Markdown as HTML; JSON and a long text as they are."""
     shown = clean(cut(pretty(text), **MOST))
     if len(shown) > LONGEST or shown.lstrip().startswith(("{", "[")):
-        return Markup('<pre class="document">{}</pre>').format(shown)
+        return Html(f'<pre class="document">{escape(shown)}</pre>')
     return rendered(shown)
 
 

@@ -69,7 +69,7 @@ def test_the_time_grows_with_the_length_alone(unit: str) -> None:
 def test_a_long_text_and_json_are_shown_as_they_are() -> None:
     long = "*a*" * LONGEST
     assert str(marked(long)).startswith('<pre class="document">*a**a*')
-    assert str(marked('{"a": "<b>"}')) == '<pre class="document">{\n  &#34;a&#34;: &#34;&lt;b&gt;&#34;\n}</pre>'
+    assert str(marked('{"a": "<b>"}')) == '<pre class="document">{\n  &quot;a&quot;: &quot;&lt;b&gt;&quot;\n}</pre>'
 
 
 def test_what_has_not_changed_is_rendered_once() -> None:
