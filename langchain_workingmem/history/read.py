@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import partial
-from heapq import nsmallest
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.keys import Facts, check_id
-from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import PAGE, owner_tag, read_reply
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.checks import at_least, check_roles
+from langchain_workingmem.checks import check_roles
 from langchain_workingmem.errors import WorkingMemError
-from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,19 +24,19 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import StoredMessage
 
 
-THREADS = 10_000  # listed in one round trip
 ASKED = 1000  # threads read in one round trip
-_CURSOR = re.compile(r"(\d{1,16}):(.+)", re.DOTALL)
+STEP = 500  # messages read in one round trip, where only those of some roles are wanted
+_ROLE = re.compile(rb'[-!]?{"at":\d+,"number":\d+,"type":"(\w+)"')
 
 
 def selection(
     *, since: datetime | None = None, until: datetime | None = None, roles: Sequence[str] | None = None, **rest: Any
 ) -> dict[str, Any]:
-    """Check and convert what selects messages, for the head of `page.lua`."""
+    """Check and convert what selects messages, for `read_page`."""
     found = {
         "since": None if since is None else to_micros(since),
         "until": None if until is None else to_micros(until),
-        "roles": None if roles is None else f",{','.join(check_roles(roles))},",
+        "roles": None if roles is None else check_roles(roles),
         **rest,
     }
     return {name: value for name, value in found.items() if value is not None and value is not False}
@@ -70,29 +66,52 @@ class PageOfThread:
         return read_rows(found, self.thread_id)
 
 
-def page_command(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Command:
-    """Return the call that reads a page; `wanted` is what `selection` returns."""
-    return PAGE.on(state.keys.of(check_id(thread_id, "thread_id")), user=owner_tag(user_id), **wanted)
-
-
 def read_page(
     state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any], *beside: Command
 ) -> Plan[tuple[PageOfThread, list[Any]]]:
-    """Read a page of a thread, and the replies to the commands `beside`. One round trip."""
-    reply, *others = yield from send(page_command(state, thread_id, user_id, wanted), *beside)
+    """Read a page of a thread, and the replies to the commands `beside`. One round trip; with roles one for each 500."""
+    if "roles" in wanted:
+        return (yield from _read_roles(state, thread_id, user_id, **wanted)), []
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    reply, *others = yield from send(PAGE.on(keys, user=owner_tag(user_id), **wanted), *beside)
     return PageOfThread.read(reply, thread_id, user_id, wanted), others
+
+
+def _read_roles(
+    state: MemoryState,
+    thread_id: str,
+    user_id: str | None,
+    *,
+    roles: Sequence[str],
+    limit: float = inf,
+    total: bool = False,
+    **wanted: Any,
+) -> Plan[PageOfThread]:
+    """Read messages of these roles, of the whole thread for a `total`."""
+    edge = "below" if "newest" in wanted else "above"
+    begin = wanted.pop(edge, None) if total else None
+    found, number, is_over = list[tuple[Facts, Any]](), 0, limit == 0
+    page = PageOfThread(thread_id)
+    while not is_over:
+        page, _ = yield from read_page(state, thread_id, user_id, {**wanted, "limit": STEP})
+        pairs = [*zip(page.facts, page.bodies, strict=True)][:: -1 if edge == "below" else 1]
+        for facts, body in pairs:
+            if (role := _ROLE.match(body or b"")) and role[1].decode() in roles:
+                number += 1
+                is_on_page = begin is None or (facts.seq < begin if edge == "below" else facts.seq > begin)
+                if is_on_page and len(found) < limit:
+                    found.append((facts, body))
+        is_over = len(pairs) < STEP or (len(found) >= limit and not total)
+        wanted[edge] = pairs[-1][0].seq if pairs else 0
+    found.sort(key=lambda pair: pair[0].seq)
+    return PageOfThread(thread_id, number, page.owner, [facts for facts, _ in found], [body for _, body in found])
 
 
 def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
     """Make the messages of rows, with their media; those that cannot be read are left out. One round trip for media."""
     yield from with_media(state, rows)
     size = sum(len(str(row.record["data"]["content"])) for row in rows)
-    return (yield from compute(partial(readable, rows), size))
-
-
-def readable(rows: Iterable[StoredMessage]) -> list[StoredMessage]:
-    """Make the messages of rows; return the rows where that is possible."""
-    return [row for row in rows if is_readable(row)]
+    return (yield from compute(lambda: [row for row in rows if is_readable(row)], size))
 
 
 def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: bool = False) -> Plan[None]:
@@ -112,54 +131,14 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
             row.record["type"] = "gone"
 
 
-# ---------------------------------------------------------------------- all threads of a user
-# They live in different slots of a cluster, so no key holds all messages: a page is a merge of the times of each.
-
-
-def of_user(
-    state: MemoryState, user_id: str, since: datetime | None, until: datetime | None, limit: int, cursor: str | None
-) -> Plan[Page[StoredMessage]]:
-    """Plan `history.for_user`. The cursor is the time and thread of the last message."""
-    at_least(limit, 1, "limit")
-    check_id(user_id, "user_id")
-    at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _CURSOR)
-    span = selection(since=since, until=until)
-    start, end = span.get("since"), span.get("until")
-    threads = [one for one in (yield from state.indexes.threads(user_id)) if one.message_count]
-    total, waiting = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
-    if span:
-        within = [(id, {**span, "limit": 0, "total": True}) for id, _, last_at in threads if last_at >= (start or 0)]
-        total = sum(page.total for page in (yield from _ask(state, user_id, within)))
-    for id, _, last_at in threads:
-        # times rise strictly within a thread, so a thread after the cursor's goes on just after that time
-        first = start if at is None else max(int(at) + (id <= last_thread), start or 0)
-        if first is None or last_at >= first:
-            waiting.append((id, {"limit": limit + 1, "since": first, "until": end, "times": True}))
-    pages = yield from _ask(state, user_id, waiting)
-    times = ((time, page.thread_id) for page in pages for time in page.bodies if isinstance(time, int))
-    found = nsmallest(limit + 1, times)
-    rows = yield from _read(state, user_id, found[:limit])
-    more = None if len(found) <= limit else "{}:{}".format(*found[limit - 1])
-    return Page(items=rows, total=total, next_cursor=more)
-
-
-def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:
-    """Read the messages of a page, without those deleted meanwhile. One round trip per 1,000 threads."""
-    by_thread: dict[str, list[int]] = defaultdict(list)
-    for time, id in found:
-        by_thread[id].append(time)
-    asked = [(id, {"limit": len(times), "since": times[0], "until": times[-1]}) for id, times in by_thread.items()]
-    pages = yield from _ask(state, user_id, asked)
-    rows = yield from made(state, [row for page in pages for row in page.rows()])
-    return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
-
-
-def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]) -> Plan[list[PageOfThread]]:
+def read_pages(
+    state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]
+) -> Plan[list[PageOfThread]]:
     """Read from many threads; one with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
     pages: list[PageOfThread] = []
     for start in range(0, len(asked), ASKED):
         some = asked[start : start + ASKED]
-        calls = (page_command(state, id, user_id, wanted) for id, wanted in some)
+        calls = (PAGE.on(state.keys.of(id), user=owner_tag(user_id), **wanted) for id, wanted in some)
         for (id, wanted), reply in zip(some, (yield from send(*calls)), strict=True):
             try:
                 pages.append(PageOfThread.read(reply, id, user_id, wanted))
