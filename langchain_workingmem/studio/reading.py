@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.plan import Plan, attempt, everywhere, send
 from langchain_workingmem._redis.queries import aggregate, build_filter, count_search, is_stale, rows_of, total_of
-from langchain_workingmem._redis.scripts import find_seqs
+from langchain_workingmem._redis.scripts import PAGE, find_seqs, owner_tag
 from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.values import from_micros, in_zone
 from langchain_workingmem.display.pictures import SHOWN_IN
 from langchain_workingmem.errors import RedisReplyError, WorkingMemError
-from langchain_workingmem.history.read import PageOfThread, made, page_command, selection
+from langchain_workingmem.history.read import PageOfThread, made, selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DAYS = 14  # that the overview shows
 LOOKED_AT = 200  # threads that changed last, whose messages it counts by day
 _COUNTED = 1_000  # messages of each of them
+_FIRST = 3  # messages among which the first question of a thread is looked for
 STEP = 100  # messages of a search that are read at once
 LONGEST = 20_000_000  # characters that a search reads for a page
 MOST_WORDS = 20  # of a search
@@ -88,9 +89,8 @@ def counts(state: MemoryState, user_id: str | None) -> Plan[Counts]:
 
 def _pages(state: MemoryState, threads: Sequence[Thread], wanted: dict[str, Any]) -> Plan[list[PageOfThread]]:
     """Read a page of each of these threads; one that was deleted or damaged meanwhile has none. One round trip."""
-    replies = (
-        (yield from send(*(page_command(state, one.id, one.user_id, wanted) for one in threads))) if threads else []
-    )
+    calls = (PAGE.on(state.keys.of(one.id), user=owner_tag(one.user_id), **wanted) for one in threads)
+    replies = (yield from send(*calls)) if threads else []
     pages = []
     for one, reply in zip(threads, replies, strict=True):
         try:
@@ -102,9 +102,9 @@ def _pages(state: MemoryState, threads: Sequence[Thread], wanted: dict[str, Any]
 
 def beginnings(state: MemoryState, threads: Sequence[Thread]) -> Plan[dict[str, str]]:
     """Return how the first question of each thread without a title begins. One round trip, none if all have one."""
-    wanted = selection(limit=1, roles=["human"])
-    pages = yield from _pages(state, [one for one in threads if not one.title], wanted)
-    rows = yield from made(state, [row for page in pages for row in page.rows()])
+    pages = yield from _pages(state, [one for one in threads if not one.title], {"limit": _FIRST})
+    firsts = (next((row for row in page.rows() if row.role == "human"), None) for page in pages)
+    rows = yield from made(state, [row for row in firsts if row is not None])
     return {row.thread_id: shorten(message_text(row.message)[:1000], 80, placeholder=" …") for row in rows}
 
 
