@@ -2,12 +2,13 @@
 -- of a deleted file: a file that is made there later does not have revisions that readers know already.
 -- ARGV  token; old path; new path; who; ttl (ms), 0 or ''; revisions to keep; bytes at most
 -- Reply {'ok'}, {'tree'}: the old path is a directory, {'missing'}, {'exists'}, {'directory', path}, {'below', file above},
---       {'bytes', bytes}. Errors: WMDELETED.
+--       {'bytes', bytes}, {'damaged'}. Errors: WMDELETED.
 local refused_by = redis.call('GET', KEYS[1])
 if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, from, to, who, ttl, keep, most_bytes = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end
+if is_damaged() then return {'damaged'} end
 keep, most_bytes = tonumber(keep), tonumber(most_bytes)
 local file, there = note_of(from), note_of(to)
 if not is_live(file) then return {has_below(from) and 'tree' or 'missing'} end
