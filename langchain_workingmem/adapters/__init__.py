@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
 
+_STEP = 2**14  # characters
 _RUN = re.compile(r"((?:\[U\+[0-9A-F]+ [^]]*\]){16})(?:\[U\+[0-9A-F]+ [^]]*\])+")
 
 
 def named(text: str) -> str:
     """Return the text of a file as a model reads it: characters that nobody sees are shown by name, 16 of a row; line ends stay."""
-    shown = replace_hidden(text, lambda one: one if one == "\r" else _name(one))
-    return _RUN.sub(r"\1[and more of them]", shown) if shown is not text else text
+    shown = []
+    for at in range(0, len(text), _STEP):  # a thread that computes lets others work only between two calls of C
+        part = replace_hidden(text[at : at + _STEP], lambda one: one if one == "\r" else _name(one))
+        shown.append(_RUN.sub(r"\1[and more of them]", part) if "[U+" in part else part)
+    return "".join(shown)
 
 
 def _name(one: str) -> str:

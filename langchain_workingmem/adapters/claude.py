@@ -6,6 +6,8 @@ import posixpath
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import ToolException
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = "/memories"
 _NO_LINE = 2**31
-_WIDTH = 6  # of a line number
+MOST_LINES, _WIDTH = 999_999, 6  # that are viewed, and the width of their numbers
 _NEEDS = {
     "view": ("path",),
     "create": ("path", "file_text"),
@@ -85,6 +87,8 @@ class _Commands:
             if error.problem != _IS_DIRECTORY:
                 raise
             return (yield from self._directory(path, found))
+        if file.text.count("\n") >= MOST_LINES:
+            raise CommandError(f"File {path} exceeds maximum line limit of {MOST_LINES:,} lines.")
         first, last = 1, -1
         match command.get("view_range"):
             case [begin, end] if type(begin) is type(end) is int:
@@ -162,10 +166,11 @@ def _below_root(path: str) -> str:
 
 
 def _numbered(text: str, first: int, last: int) -> str:
-    """Write lines with their numbers; -1 is the last one."""
-    lines = text.split("\n")
-    shown = lines[first - 1 : len(lines) if last == -1 else last]
-    return "\n".join(f"{number:>{_WIDTH}}\t{named(line)}" for number, line in enumerate(shown, first))
+    """Write lines with their numbers; -1 is the last one. It makes no list: to free one of a million lines takes long at once."""
+    lines, shown = StringIO(f"{named(text)}\n", newline="\n"), StringIO()
+    for number, line in enumerate(islice(lines, first - 1, None if last == -1 else max(0, last)), first):
+        shown.write(f"{number:>{_WIDTH}}\t{line}")
+    return shown.getvalue()[:-1]
 
 
 def _sizes(inside: Iterable[FileInfo], path: str, found: str) -> list[str]:

@@ -69,7 +69,8 @@ class Files(Operations):
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = "" if base_revision is None else at_least(base_revision, 0, "base_revision")
-        tree, found, (sent, kind) = Tree.of(self._core, user_id), check_path(path), check_content(content)
+        tree, found = Tree.of(self._core, user_id), check_path(path)
+        sent, kind = check_content(content, tree.options.max_file_bytes)
         return tree.change(found, by, base, "write", sent, kind, is_new=int(not replaces))
 
     awrite = twin(write)
@@ -112,7 +113,7 @@ class Files(Operations):
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
         tree, found = Tree.of(self._core, user_id), check_path(path)
-        make = plans.inserting(line, check_text(text, "text").removesuffix("\n") + "\n")
+        make = plans.inserting(line, check_text(text, "text", tree.options.max_file_bytes).removesuffix("\n") + "\n")
         return (yield from tree.edit(found, check_by(by), base, "insert", make))[0]
 
     ainsert = twin(insert)
@@ -152,12 +153,13 @@ class Files(Operations):
 
         `glob` restricts the files as in `glob`. Round trips of `glob`, and one for each 500 files or 4 MiB; so it is not atomic.
         """
-        if not check_text(text, "text") or "\n" in text:
+        tree = Tree.of(self._core, user_id)
+        if not check_text(text, "text", tree.options.max_file_bytes) or "\n" in text:
             raise ArgumentError(f"text={shown(text)}", remedy="pass the text to look for, without line ends")
         at_least(limit, 1, "limit")
         found = check_directory(path)
         matches = None if glob is None else Pattern(check_text(glob, "glob"), found)
-        return plans.grep(Tree.of(self._core, user_id), text, found, matches, limit)
+        return plans.grep(tree, text, found, matches, limit)
 
     agrep = twin(grep)
 

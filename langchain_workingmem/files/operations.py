@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_workingmem._engine.plan import Plan, compute, jittered, send
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import shown
-from langchain_workingmem.checks import check_ttl
+from langchain_workingmem.checks import LARGEST, check_ttl
 from langchain_workingmem.errors import (
     ArgumentError,
     FileConflictError,
@@ -206,25 +207,25 @@ def check_by(by: str | None) -> str:
     return by
 
 
-def check_content(content: object) -> tuple[bytes, str]:
+def check_content(content: object, most: int) -> tuple[bytes, str]:
     """Return the content of a file and its kind, as scripts take them."""
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content), "b"
-    if not isinstance(content, str):
+    if not isinstance(content, str | bytes | bytearray | memoryview):
         raise OptionError(f"content is of type {type(content).__name__}", remedy="pass a str, or bytes")
-    return check_text(content, "content").encode(), "t"
+    if len(content) > most:
+        seen = f"the content has {len(content):,} bytes or more, {most:,} at most, so nothing was written"
+        raise FileQuotaError(seen, remedy="leave something out, or write several files")
+    return (check_text(content, "content", most).encode(), "t") if isinstance(content, str) else (bytes(content), "b")
 
 
-def check_text(text: object, name: str) -> str:
+def check_text(text: object, name: str, most: int = LARGEST) -> str:
     """Return a text; `OptionError` for what is none, or cannot be stored."""
     if not isinstance(text, str):
         raise OptionError(f"{name} is of type {type(text).__name__}", remedy="pass a str")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            seen = f"{name} holds a lone surrogate, which UTF-8 cannot carry"
-            raise ArgumentError(seen, remedy="pass valid Unicode") from None
+    if len(text) > most:
+        raise ArgumentError(f"{name} has {len(text):,} characters", remedy=f"use at most {most:,}, as a file may have")
+    if not is_utf8(text):
+        seen = f"{name} holds a lone surrogate, which UTF-8 cannot carry"
+        raise ArgumentError(seen, remedy="pass valid Unicode")
     return text
 
 
@@ -313,12 +314,13 @@ def edit(
     core: Core, path: str, old: str, new: str, user_id: str, by: str | None, *, everywhere: bool = False
 ) -> Plan[tuple[FileEdit, bytes]]:
     """Replace a passage, as `Files.edit` says, and return the new text, too."""
-    if not check_text(old, "old"):
+    tree = Tree.of(core, user_id)
+    most = tree.options.max_file_bytes
+    if not check_text(old, "old", most):
         raise ArgumentError("old is empty", remedy="pass the text to replace, or write a new file")
-    if check_text(new, "new") == old:
+    if check_text(new, "new", most) == old:
         raise ArgumentError("old and new are the same", remedy="pass another text as new")
-    make = replacing(old, new, everywhere=everywhere)
-    return Tree.of(core, user_id).edit(check_path(path), check_by(by), None, "edit", make)
+    return tree.edit(check_path(path), check_by(by), None, "edit", replacing(old, new, everywhere=everywhere))
 
 
 def replacing(old: str, new: str, *, everywhere: bool) -> Maker:
@@ -337,7 +339,7 @@ def replacing(old: str, new: str, *, everywhere: bool) -> Maker:
             lines.append(line)
             at, line = first + len(wanted), line + wanted.count(b"\n")
         if times > 1 and not everywhere:
-            problem = f"{shown(old)} is in it {times} times, in lines {', '.join(map(str, lines[:20]))}"
+            problem = f"{shown(old)} appears {times} times, in lines {', '.join(map(str, lines[:20]))}"
             remedy = "take more of the text around it, or replace all"
             raise FileEditError(path, problem, remedy=remedy, lines=tuple(lines))
         size = len(raw) + times * (len(instead) - len(wanted))

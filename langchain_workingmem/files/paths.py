@@ -12,7 +12,7 @@ from langchain_workingmem.errors import FilePathError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MAX_PATH = 4096  # characters, and bytes in UTF-8
+MAX_PATH, MAX_NAMES = 4096, 256  # characters, and bytes in UTF-8; directories and file
 MAX_PATTERN = 1024  # characters
 MAX_PATTERNS, MAX_EXPANDED = 100, 4096  # that one with braces may stand for, and the characters of these
 
@@ -44,6 +44,8 @@ def _normal(path: str) -> str:
     if replace_hidden(path, lambda _: "\0") != path or any(sign in path for sign in "\0\t\n\r"):
         raise FilePathError(path, "holds control or hidden characters", remedy="leave them out")
     parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part not in ("", ".")]
+    if len(parts) > MAX_NAMES:
+        raise FilePathError(path[:40], f"has more than {MAX_NAMES} names", remedy="use fewer directories")
     if ".." in parts:
         raise FilePathError(path, "holds '..'", remedy="name the place itself, from the root on")
     found = "/" + "/".join(parts)
@@ -85,11 +87,11 @@ class Pattern:
         except ExpansionLimitException:
             expanded = [pattern] * MAX_EXPANDED
         self.size = sum(map(len, expanded)) + 1
-        if self.size > MAX_EXPANDED:
+        if self.size > MAX_EXPANDED + 1:
             problem = f"stands for more than {MAX_PATTERNS} patterns, or {MAX_EXPANDED:,} characters of them"
             raise FilePathError(pattern[:40], problem, remedy="use fewer braces")
         self._ways = [
-            [(len(one), glob.compile("/".join(one), flags=glob.FORCEUNIX).match) for one in _pieces(way)]
+            ("/" in way, [(len(one), glob.compile("/".join(one), flags=glob.FORCEUNIX).match) for one in _pieces(way)])
             for way in dict.fromkeys(expanded)
         ]
         self._directory, self._start = directory, len(below(directory))
@@ -98,12 +100,12 @@ class Pattern:
         """Tell whether a path matches."""
         # a file may be passed as the directory
         names = (path.rpartition("/")[2] if path == self._directory else path[self._start :]).split("/")
-        return any(_matches(pieces, names) for pieces in self._ways)
+        return any(_matches(pieces, names if is_path else names[-1:]) for is_path, pieces in self._ways)
 
 
 def _pieces(pattern: str) -> list[list[str]]:
     """Divide a pattern at each `**` into patterns of names."""
-    names = pattern.lstrip("/").split("/") if "/" in pattern else ["**", pattern]
+    names = pattern.lstrip("/").split("/")
     pieces: list[list[str]] = [[]]
     for name in [*names, "*"] if names[-1] == "**" else names:  # what it ends with is a file
         if name == "**":
@@ -129,5 +131,5 @@ def _matches(pieces: Sequence[tuple[int, Callable[[str], object]]], names: Seque
             at += 1
         at += number
     left = len(names) - last
-    hidden = any(name.startswith(".") for name in names[at:left])
-    return at <= left and not hidden and bool(end("/".join(names[left:])))
+    fits = at <= left and bool(end("/".join(names[left:])))
+    return fits and not any(name.startswith(".") for name in names[at:left])
