@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -44,23 +43,6 @@ def test_one_has_it_until_it_is_given_back(thread: Memory) -> None:
     assert taken(thread, "two") == (0, False)
 
 
-def test_the_holder_prolongs_it(thread: Memory) -> None:
-    taken(thread, "one", 1_000)
-    assert taken(thread, "one", 90_000) == (0, False)
-    assert taken(thread, "two")[0] > 60_000
-
-
-def test_it_ends_by_itself(thread: Memory) -> None:
-    taken(thread, "one", 5)
-    time.sleep(0.02)
-    assert taken(thread, "two") == (0, False)
-
-
-def test_each_kind_has_its_own(thread: Memory) -> None:
-    taken(thread, "one")
-    assert thread._core.run(ThreadRows(thread._core.state, "t", "u", "value").lease("two", 1_000)) == (0, False)
-
-
 def test_pauses_are_doubled_up_to_a_limit_until_something_is_committed(thread: Memory, raw: redis.Redis) -> None:
     waits = []
     for _ in range(8):
@@ -73,25 +55,6 @@ def test_pauses_are_doubled_up_to_a_limit_until_something_is_committed(thread: M
     thread._core.run(ThreadRows(state, "t", "u", "log").commit(read, [NewRow({"text": "x", "at": 1}, [0], [0])]))
     failed(thread)
     assert round(taken(thread, "two")[0] / 1000) == 15
-
-
-def test_failures_are_counted_until_something_is_committed(thread: Memory, raw: redis.Redis) -> None:
-    for unusable in ("this", "that", None):
-        failed(thread, unusable=unusable)
-        free(raw, thread)
-    state = thread._core.state
-    read = thread._core.run(ThreadRows(state, "t", "u", "log").read())
-    assert (read.failures, read.failed) == (3, "that")
-    thread._core.run(ThreadRows(state, "t", "u", "log").commit(read, [NewRow({"text": "x", "at": 1}, [0], [0])]))
-    read = thread._core.run(ThreadRows(state, "t", "u", "log").read())
-    assert (read.failures, read.failed) == (0, "")
-
-
-def test_force_ignores_a_pause_but_no_holder(thread: Memory) -> None:
-    failed(thread)
-    assert taken(thread, "two")[1]
-    assert taken(thread, "two", force=True) == (0, False)
-    assert taken(thread, "three", force=True)[0] > 0
 
 
 def test_who_lost_the_lease_lets_nobody_pause(thread: Memory) -> None:

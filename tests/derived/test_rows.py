@@ -45,55 +45,6 @@ def about(text: str, seqs: list[int], covers: list[int] | None = None, **more: A
     return NewRow(body(text), seqs, seqs if covers is None else covers, **more)
 
 
-def test_what_waits_is_shown_when_it_is_activated(plain: Memory, told: list[int]) -> None:
-    assert write(plain, [about("early", told[:2], waits=True)]) == [1]
-    assert shown(plain) == []
-    write(plain, [about("late", told[2:4])], activate=True)
-    assert shown(plain) == ["early", "late"]
-
-
-def test_nothing_is_committed_twice(plain: Memory, told: list[int]) -> None:
-    """A second worker that has read the same messages is told so, also when the first row waits; if that is its first row, nothing is done."""
-    write(plain, [about("first", told[:2], waits=True)])
-    assert write(plain, [about("second", told[1:3]), about("third", told[4:])]) == []
-    assert write(plain, [about("third", told[4:]), about("second", told[1:3])]) == [2, 0]
-    assert shown(plain) == ["third"]
-
-
-def test_rows_hide_and_return_with_their_messages(plain: Memory, told: list[int]) -> None:
-    write(plain, [about("ab", told[:2]), about("f", told[5:])])
-    plain.history.truncate("t", after="c")
-    assert shown(plain) == ["ab"]
-    plain.history.append(said("f"), thread_id="t", user_id="u")
-    assert shown(plain) == ["ab", "f"]
-
-
-def test_a_deletion_brings_back_what_a_row_had_replaced(plain: Memory, told: list[int]) -> None:
-    write(plain, [about("ab", told[:2]), about("cd", told[2:4])])
-    write(plain, [NewRow(body("abcd"), replaces=[1, 2])])
-    assert shown(plain) == ["abcd"]
-    plain.history.delete(["d"], thread_id="t")
-    assert shown(plain) == ["ab"]
-
-
-def test_what_covers_nothing_stays_replaced(plain: Memory, told: list[int]) -> None:
-    """Two lines about one message: the second covers nothing. What has replaced both may be replaced itself."""
-    write(plain, [about("one", told[:1]), about("another", told[:1], [])])
-    write(plain, [NewRow(body("both"), replaces=[1, 2])])
-    write(plain, [NewRow(body("shorter"), replaces=[3])])
-    assert shown(plain) == ["shorter"]
-
-
-def test_what_covers_nothing_stays_deleted(plain: Memory, told: list[int]) -> None:
-    """It does not come back when its message is superseded and comes back."""
-    write(plain, [about("one", told[4:5]), about("another", told[4:5], [])])
-    write(plain, [NewRow(body("both"), replaces=[1, 2])])
-    write(plain, [NewRow(body(""), replaces=[3])], drop=[3])
-    plain.history.truncate("t", after="c")
-    plain.history.append(said("e"), thread_id="t", user_id="u")
-    assert shown(plain) == [""]
-
-
 def test_a_restored_row_that_is_refused_keeps_no_other_out(plain: Memory, told: list[int]) -> None:
     """An archive may hold rows of one message that nobody can see together, in front, too."""
     ids = [str(one.id) for one in plain.history.messages("t")]

@@ -58,12 +58,6 @@ class Person(BaseModel):
     id: int | str | None = None
 
 
-class Needy(BaseModel):
-    name: str
-    age: int = 0
-    home: Home | None = None
-
-
 def stored(schema: Any, current: dict[str, Any], patch: Any, mode: Mode | None = None) -> Any:
     """Give what a patch makes of a document, as JSON."""
     form = JsonFormat(schema_of(schema))

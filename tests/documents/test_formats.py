@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, RootModel
-from typing_extensions import TypedDict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.working_memory.document import JsonFormat, Mode, TextFormat, unwrapped
+from langchain_workingmem.working_memory.document import JsonFormat, Mode, TextFormat
 from langchain_workingmem.working_memory.schema import schema_of
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
@@ -50,12 +48,6 @@ def person() -> JsonFormat:
     return JsonFormat(schema_of(Person))
 
 
-def applied(form: JsonFormat, current: dict[str, Any], content: Any, mode: Mode | None = None) -> Any:
-    """Give what an update makes of a document, as JSON."""
-    after = form.apply(json.dumps(current) if current else "", content, mode)
-    return json.loads(after) if after else {}
-
-
 def refusal(form: TextFormat | JsonFormat, current: str, content: Any, mode: Mode | None = None) -> str:
     with pytest.raises(WorkingMemoryValidationError) as caught:
         form.apply(current, content, mode)
@@ -69,22 +61,13 @@ def refusal(form: TextFormat | JsonFormat, current: str, content: Any, mode: Mod
     ("options", "words"),
     [
         ({"template": "# A", "schema": Person}, ["template and schema", "pass one of them"]),
-        ({"template": "", "schema": Person}, ["template and schema", "pass one of them"]),
         ({"template": Person}, ["template", "pass a str, or None"]),
         ({"schema": "Person"}, ["schema='Person'", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
-        ({"schema": int}, ["schema=", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
-        ({"schema": Person()}, ["schema=", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
-        ({"schema": {"type": "nonsense"}}, ["not a JSON schema", "nonsense"]),
         ({"schema": {"type": "array"}}, ["'array'", "is an object"]),
         ({"scope": "resource"}, ["scope='resource'", "'user'", "'thread'"]),
         ({"mode": "patch"}, ["mode='patch'", "'replace'", "'merge'", "'append'"]),
         ({"mode": "merge"}, ["mode='merge' needs a schema", "'replace' or 'append'"]),
-        ({"mode": "merge", "template": ""}, ["mode='merge' needs a schema", "'replace' or 'append'"]),
         ({"revisions": 0}, ["revisions=0", "int of at least 1"]),
-        ({"revisions": True}, ["revisions=True", "int of at least 1"]),
-        ({"max_bytes": 0}, ["max_bytes=0", "int of at least 1"]),
-        ({"max_bytes": 1.5}, ["max_bytes=1.5", "int of at least 1"]),
-        ({"tools": "update"}, ["tools='update'", "use a list"]),
         ({"tools": ["search"]}, ["tools='search'", "'get'", "'update'", "'clear'"]),
     ],
 )
@@ -99,15 +82,6 @@ class Empty(BaseModel):
     pass
 
 
-class Nothing(TypedDict):
-    pass
-
-
-@dataclass
-class Hollow:
-    pass
-
-
 class Names(RootModel[list[str]]):
     pass
 
@@ -118,10 +92,7 @@ class Names(RootModel[list[str]]):
         {},
         {"type": "string"},
         {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
-        {"name": "string"},
         Empty,
-        Nothing,
-        Hollow,
         Names,
     ],
     ids=str,
@@ -129,27 +100,6 @@ class Names(RootModel[list[str]]):
 def test_a_schema_that_describes_no_object_is_refused_with_the_remedy(schema: Any) -> None:
     with pytest.raises(OptionError, match="pass a Pydantic model with fields"):
         WorkingMemoryOptions(schema=schema)
-
-
-@pytest.mark.parametrize(
-    ("options", "name", "mode"),
-    [
-        ({}, "markdown", "replace"),
-        ({"template": TEMPLATE}, "markdown", "replace"),
-        ({"template": ""}, "text", "append"),
-        ({"template": " \n"}, "text", "append"),
-        ({"schema": Person}, "json", "merge"),
-        ({"template": TEMPLATE, "mode": "append"}, "markdown", "append"),
-        ({"template": "", "mode": "replace"}, "text", "replace"),
-        ({"schema": Person, "mode": "append"}, "json", "append"),
-        ({"schema": Person, "mode": "replace"}, "json", "replace"),
-    ],
-)
-def test_each_format_has_its_default_mode_unless_another_is_chosen(
-    options: dict[str, Any], name: str, mode: str
-) -> None:
-    form = WorkingMemoryOptions(**options).format
-    assert (form.name, form.default_mode) == (name, mode)
 
 
 # ---------------------------------------------------------------------- text
@@ -168,66 +118,22 @@ def test_text_is_stored_byte_for_byte(content: str) -> None:
 # ---------------------------------------------------------------------- guards of text
 
 
-@pytest.mark.parametrize("mode", [None, "append"])
-@pytest.mark.parametrize("content", ["", " ", "\n\n\t", "\u00a0"])
-@pytest.mark.parametrize("template", [TEMPLATE, ""])
-def test_blank_text_is_refused_with_what_to_do(template: str, content: str, mode: Mode | None) -> None:
-    assert "send a text with all that still holds, or clear it on purpose" in refusal(
-        TextFormat(template), FILLED, content, mode
-    )
-
-
 @pytest.mark.parametrize(
     "bare",
     [
         TEMPLATE,
-        TEMPLATE.strip(),
         TEMPLATE.replace("\n", "\r\n"),
-        TEMPLATE.replace("\n", "\n\n"),
         "  " + TEMPLATE.replace("\n", "  \n\t"),
         "- **City**:\n# User",
         "# User",
     ],
-    ids=["as it is", "stripped", "crlf", "blank lines", "spaces", "other order", "a part"],
+    ids=["as it is", "crlf", "spaces", "other order", "a part"],
 )
 def test_a_bare_template_over_data_is_refused(markdown: TextFormat, bare: str) -> None:
     assert "bare template, which would erase" in refusal(markdown, FILLED, bare)
 
 
-# ---------------------------------------------------------------------- what models put around a text
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        FILLED,
-        f"```\n{FILLED}\n```",
-        f"```markdown\n{FILLED}```\n",
-        f"<data>\n{FILLED}</data>",
-        f'<working_memory name="x">\n{FILLED}\n</working_memory>',
-        f"<working_memory>\nRules.\n<template>\n{TEMPLATE}</template>\n<data>\n{FILLED}\n</data>\n</working_memory>",
-        json.dumps({"memory": FILLED}),
-        json.dumps({"text": f"```md\n{FILLED}\n```"}),
-    ],
-)
-def test_what_models_put_around_a_text_is_taken_off(sent: str) -> None:
-    assert unwrapped(sent).strip() == FILLED.strip()
-
-
-@pytest.mark.parametrize(
-    "sent", ["a ```b``` c", "```\na", '{"name": "Ann"}', "<data> is a tag", '{"memory": {"a": 1}}', " a\n"]
-)
-def test_what_is_a_part_of_a_text_stays(sent: str) -> None:
-    assert unwrapped(sent) == sent
-
-
 # ---------------------------------------------------------------------- edits
-
-
-@pytest.mark.parametrize("find", ["- **City**:", "**City**", "- **City**: Ulm"])
-def test_an_edit_that_was_made_before_changes_nothing(markdown: TextFormat, find: str) -> None:
-    once = markdown.edit(FILLED, [("- **City**: Ulm", "- **City**: Ulm, Bonn")])
-    assert markdown.edit(once, [(find, find + once.split(find)[1].splitlines()[0])]) == once
 
 
 def test_an_edit_of_what_stands_twice_quotes_the_lines_and_asks_for_more(markdown: TextFormat) -> None:
@@ -238,11 +144,6 @@ def test_an_edit_of_what_stands_twice_quotes_the_lines_and_asks_for_more(markdow
     assert "quote more" in message
     assert "- **Name**: Ann" in message
     assert "- **City**: Ulm" in message
-
-
-def test_an_edit_that_erases_everything_is_refused(markdown: TextFormat) -> None:
-    with pytest.raises(WorkingMemoryValidationError, match="erase everything"):
-        markdown.edit(FILLED, [(FILLED, "")])
 
 
 @given(st.text("ab\n-", max_size=20), st.text("ab\n-", max_size=4), st.text("xy", max_size=3))
@@ -259,11 +160,6 @@ def test_an_edit_changes_one_place_or_nothing(document: str, find: str, replace:
 # ---------------------------------------------------------------------- JSON
 
 
-@pytest.mark.parametrize("content", ['{"name": "Bob"}', {"name": "Bob"}, Person(name="Bob")])
-def test_an_update_is_a_dict_json_or_an_instance_of_the_schema(person: JsonFormat, content: Any) -> None:
-    assert applied(person, ANN, content) == {**ANN, "name": "Bob"}
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -271,7 +167,6 @@ def test_an_update_is_a_dict_json_or_an_instance_of_the_schema(person: JsonForma
         ("[1]", "pass a dict"),
         ([1], "of type list: pass a dict"),
         (None, "of type NoneType: pass a dict"),
-        ({"name": {1, 2}}, "name: "),
         ({"name": object()}, "not JSON"),
     ],
 )

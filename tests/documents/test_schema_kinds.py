@@ -19,11 +19,6 @@ def test_a_recursive_model_is_merged_at_every_depth() -> None:
     assert value(Tree, after).left.left.left.children[0].name == "e"
 
 
-def test_an_instance_of_a_dataclass_brings_no_defaults_into_a_merge() -> None:
-    after = stored(Car, {"brand": "Tatra", "doors": 2, "engine": {"power": 3}}, Car("Tatra", owners=["Ann"]))
-    assert after == {"brand": "Tatra", "doors": 2, "engine": {"power": 3}, "owners": ["Ann"]}
-
-
 # ---------------------------------------------------------------------- dataclass
 
 

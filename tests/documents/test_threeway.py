@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import suppress
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,27 +76,3 @@ def test_a_line_that_both_changed_differently_is_a_conflict_that_shows_it_as_it_
     assert "`edits`" in str(caught.value)
     assert "Anna" not in str(caught.value)
     assert caught.value.remedy
-
-
-def numbered(word: str, every: int = 1) -> str:
-    return "\n".join(f"- {at}: {'' if at % every else word}" for at in range(6000))
-
-
-@pytest.mark.parametrize(
-    ("seen", "current", "sent"),
-    [
-        (numbered("a"), numbered("b"), numbered("c")),
-        (numbered("a"), numbered("b", 2), numbered("a") + "\nmore"),
-        ("a\n" * 30_000, "b\n" + "a\n" * 30_000, "a\n" * 30_000 + "c\n"),
-        ("a\nb\n" * 9000, "b\na\nc\n" * 7000, "a\na\nb\n" * 8000),
-    ],
-    ids=["all different", "every second line", "all alike", "nothing unique"],
-)
-def test_large_texts_do_not_take_seconds(seen: str, current: str, sent: str) -> None:
-    begun = time.process_time()
-    with suppress(WorkingMemoryValidationError):
-        merge_text(seen, current, sent)
-    assert time.process_time() - begun < 2  # a tenth of that is usual
-
-
-# ---------------------------------------------------------------------- what a format makes of it

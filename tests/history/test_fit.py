@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -42,11 +41,6 @@ def ids(messages: Sequence[BaseMessage]) -> list[str]:
     return [str(message.id) for message in messages]
 
 
-def test_what_fits_stays_as_it_is() -> None:
-    past = [*turn(0, "x"), *turn(1)]
-    assert shown(past, weight_of(past)) == past
-
-
 def test_tool_traffic_leaves_first_and_the_oldest_of_it_first() -> None:
     past = [*turn(0, "x"), *turn(1, "y", "z")]
     words = [message for message in past if is_said(message)]
@@ -60,38 +54,6 @@ def test_tool_traffic_leaves_first_and_the_oldest_of_it_first() -> None:
         ["q0", "a0", "q1", "cz", "rz", "a1"],
         ["q0", "a0", "q1", "cy", "ry", "cz", "rz", "a1"],
     ]
-
-
-@pytest.mark.parametrize("limit", [1, 50, 1000])
-def test_the_question_and_the_answer_of_the_newest_turn_stay_whatever_they_take(limit: int) -> None:
-    past = [*turn(0), *turn(1, "x", size=60_000)]
-    assert ids(shown(past, limit)) == ["q1", "a1"]
-
-
-def test_the_present_turn_stays_and_does_not_count() -> None:
-    past = turn(0)
-    present = [HumanMessage("x" * 4000, id="now"), ai("", "x", id="cx"), result("x", "rx")]
-    assert shown(past, weight_of(past), present) == past
-
-
-def test_a_stored_call_whose_result_is_given_now_stays_whatever_the_limit() -> None:
-    call = ai("", "x", id="cx")
-    assert ids(shown([*turn(0), HumanMessage("go", id="q1"), call], 1, [result("x", "rx")])) == ["q1", "cx"]
-
-
-def test_the_beginning_stays_until_the_limit_is_reached_and_then_a_third_leaves() -> None:
-    past = [message for at in range(200) for message in turn(at, size=200)]
-    uptos, limit = uptos_of(past), 2_000
-    begins = []
-    for end in range(2, len(past) + 1, 2):
-        kept, _ = fit(past[:end], [], uptos, HistoryOptions(max_tokens=limit))
-        assert weight_of(kept) <= limit
-        begins.append(end - len(kept))
-    assert begins == sorted(begins)
-    moves = sum(one != other for one, other in pairwise(begins))
-    assert moves <= weight_of(past) / (limit / 3) + 1
-    kept_at_moves = [weight_of(past[begin : 2 * at + 2]) for at, begin in enumerate(begins) if begin]
-    assert min(kept_at_moves) > limit / 2
 
 
 @given(conversations(), st.integers(1, 200))

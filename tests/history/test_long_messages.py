@@ -7,18 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory
 from langchain_workingmem._engine.plan import LONG
 from langchain_workingmem._redis import codec
 from langchain_workingmem.history import read
-from langchain_workingmem.turn import gather
 
 pytestmark = pytest.mark.in_turn("face")
 
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
-SPIED = [(codec, "body_of"), (read, "is_readable"), (gather, "is_readable")]
 
 
 @pytest.fixture
@@ -36,8 +34,8 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
         monkeypatch.setattr(module, name, watched)
 
-    for module, name in SPIED:
-        watch(module, name)
+    watch(codec, "body_of")
+    watch(read, "is_readable")
     return seen
 
 
@@ -45,22 +43,11 @@ def text(size: int) -> str:
     return ("The gearbox of the red tractor is noisy. " * (size // 40 + 1))[:size]
 
 
-def picture(size: int) -> list[Any]:
-    return [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * size}"}}]
-
-
-MESSAGES: dict[str, Callable[[int], BaseMessage]] = {
-    "a text": lambda size: HumanMessage(text(size), id="1"),
-    "a picture": lambda size: HumanMessage(picture(size), id="1"),
-}
-
-
-@pytest.mark.parametrize("kind", MESSAGES)
 @pytest.mark.parametrize("size", [1000, LONG + 1])
 def test_a_long_message_is_saved_and_read_beside_the_event_loop(
-    plain: Memory, face: str, threads: set[str], kind: str, size: int
+    plain: Memory, face: str, threads: set[str], size: int
 ) -> None:
-    message = MESSAGES[kind](size)
+    message = HumanMessage(text(size), id="1")
     place = "other" if face == "async" and size > LONG else "main"
     assert plain.history.append([message], **IDS) == [message]
     assert threads == {place}
@@ -73,18 +60,3 @@ def test_a_long_message_is_saved_and_read_beside_the_event_loop(
         threads.clear()
         assert look() == [message]
         assert threads == {place}
-
-
-@pytest.mark.parametrize("size", [1000, LONG + 1])
-def test_a_turn_with_a_long_message_is_put_together_beside_the_event_loop(
-    memory: Memory, face: str, threads: set[str], size: int
-) -> None:
-    turn = [HumanMessage(text(size), id="1"), AIMessage("Oil it.", id="2")]
-    assert memory.save_turn(turn, **IDS) == turn
-    place = "other" if face == "async" and size > LONG else "main"
-    assert threads == {place}
-    threads.clear()
-    context = memory.context("And now?", **IDS)
-    assert [message.content for message in context.messages[:2]] == [text(size), "Oil it."]
-    assert threads <= {place}
-    assert threads or size <= LONG

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from tests.helpers.archives import unsealed
 from tests.helpers.examples import sample
 from tests.helpers.media import NAMED, forms, kept
 from tests.helpers.media import asks as asks_of
-from tests.helpers.trips import counted_trips
 from tests.helpers.types import Make
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}
@@ -32,42 +30,6 @@ LONG = 50_000  # bytes, whose base64 lies beside the message
 
 def asks(text: str, *seeds: int, id: str | None = None) -> HumanMessage:
     return asks_of(text, *seeds, id=id, size=LONG)
-
-
-def test_long_media_lie_beside_their_messages(plain: Memory, raw: redis.Redis, prefix: str) -> None:
-    plain.save_turn([asks("what are these?", 1, 2), AIMessage("maps")], **TURN)
-    assert kept(raw, prefix) == 2
-    stored: Any = raw.hgetall(f"{prefix}:messages:{{t}}")
-    assert sum(map(len, stored.values())) < 1_000
-    assert plain.history.messages("t")[0].content == asks("what are these?", 1, 2).content
-
-
-@pytest.mark.both_faces
-def test_media_come_back_on_every_way_out(memory: Memory) -> None:
-    given = [*forms().values()]
-    memory.history.append(given, **TURN)
-
-    def whole(messages: Any) -> None:
-        found = {one.id: one for one in messages}
-        assert [found[one.id] for one in given] == given
-
-    whole(memory.history.messages("t"))
-    whole(one.message for one in memory.history.page("t").items)
-    whole(one.message for one in memory.history.for_user("u").items)
-    whole(memory.history.messages("t", superseded=True))
-    memory.history.append([asks("the red tractor", 7, id="long")], thread_id="other", user_id="u")
-    (hit, *_) = memory.recall.search("the red tractor", user_id="u")
-    assert hit.message == asks("the red tractor", 7, id="long")
-    (hit,) = [one for one in memory.recall.search("look at several", **TURN, top_k=30) if one.message.id == "several"]
-    assert hit.message == forms()["several"]
-    assert forms()["langchain 0"] in [*hit.before, *hit.after]
-    context = memory.context("and now?", **TURN)
-    shown = {one.id: one for one in context.messages}
-    assert shown["drawn answer"] == forms()["drawn answer"]
-    assert shown["google"] == forms()["google"]
-    clone = memory.threads.clone("t")
-    copies = memory.history.messages(clone.thread.id)
-    assert [one.model_copy(update={"id": known.id}) for one, known in zip(copies, given, strict=True)] == given
 
 
 @pytest.mark.both_faces
@@ -95,36 +57,6 @@ def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redi
     assert plain.history.messages("t") == [asks("b", 1, id="b")]
     plain.users.delete("v")
     assert not [key for key in raw.keys(f"{prefix}:*") if b"layout" not in key]
-
-
-def test_media_expire_with_their_thread(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory(ttl=timedelta(hours=1))
-    memory.history.append([asks("a", 1, id="a")], **TURN)
-    first = raw.pexpiretime(f"{prefix}:messages:{{t}}")
-    assert first == raw.pexpiretime(f"{prefix}:thread:{{t}}") > 0
-    assert first == raw.pexpiretime(f"{prefix}:media:{{t}}")
-
-
-def test_an_equal_message_changes_nothing_and_an_edit_takes_its_old_media(
-    plain: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    said = asks("a", 1, 2, id="a")
-    for _ in range(3):
-        plain.history.append([said], **TURN)
-        assert kept(raw, prefix) == 2
-    plain.history.update([asks("a", 2, 2, 3, id="a")], thread_id="t")
-    assert kept(raw, prefix) == 3
-    plain.history.update([HumanMessage("words", id="a")], thread_id="t")
-    assert kept(raw, prefix) == 0
-
-
-def test_one_round_trip_saves_media_and_a_second_one_reads_them(plain: Memory) -> None:
-    plain.threads.create(user_id="u", thread_id="t")
-    with counted_trips() as trips:
-        assert trips.of(lambda: plain.history.append([asks("b", 2)], **TURN)) == 1
-        assert trips.of(lambda: plain.history.messages("t")) == 2
-        plain.history.append([HumanMessage("c")], thread_id="words", user_id="u")
-        assert trips.of(lambda: plain.history.messages("words")) == 1
 
 
 # ---------------------------------------------------------------------- random lives

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
-import socketserver
 import sys
-import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import redis
@@ -24,10 +19,11 @@ from redis.retry import Retry
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
 from tests.helpers.programs import Forked
+from tests.helpers.proxy import Fault, Proxy
 from tests.helpers.threads import rows_of, said, texts, thread_of, vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from langchain_workingmem.embedded import EmbeddedRedis
     from tests.helpers.embeddings import WordEmbeddings
@@ -37,65 +33,27 @@ pytestmark = pytest.mark.in_turn("face")
 # ---------------------------------------------------------------------- a lost reply
 
 
-class _Proxy(socketserver.ThreadingUnixStreamServer):
-    """Stands before Redis; the reply to a command that holds "lost" never arrives, once: the connection is cut."""
-
-    daemon_threads = True
-    block_on_close = False
-    target = ""
-    cuts = 0
-
-
-class _Relay(socketserver.BaseRequestHandler):
-    def handle(self) -> None:
-        proxy = cast("_Proxy", self.server)
-        doomed = False
-        with socket.socket(socket.AF_UNIX) as upstream:
-            upstream.connect(proxy.target)
-            while True:
-                ready, _, _ = select.select([self.request, upstream], [], [])
-                if self.request in ready:
-                    if not (data := self.request.recv(1 << 16)):
-                        return
-                    doomed = doomed or (b"lost" in data and not proxy.cuts)
-                    upstream.sendall(data)
-                if upstream in ready:
-                    if not (data := upstream.recv(1 << 16)):
-                        return
-                    if doomed and not data.startswith(b"-NOSCRIPT"):
-                        proxy.cuts += 1
-                        return
-                    self.request.sendall(data)
-
-
-@contextmanager
-def proxy_to(url: str) -> Iterator[tuple[str, _Proxy]]:
-    with tempfile.TemporaryDirectory() as folder, _Proxy(f"{folder}/s", _Relay) as proxy:
-        proxy.target = unquote(urlsplit(url).path)
-        thread = threading.Thread(target=proxy.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"unix://{quote(folder)}/s", proxy
-        proxy.shutdown()
-        thread.join()
-
-
 def test_append_again_after_a_lost_reply_stores_once(
     server: EmbeddedRedis, make_memory: Callable[..., Memory], loop_runner: asyncio.Runner, plain: Memory
 ) -> None:
+    def connect() -> socket.socket:
+        there = socket.socket(socket.AF_UNIX)
+        there.connect(unquote(urlsplit(server.url).path))
+        return there
+
     mine: list[BaseMessage] = [HumanMessage("lost one"), AIMessage("lost two")]
-    with (
-        proxy_to(server.url) as (url, proxy),
-        redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client,
-    ):
-        async_client = redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 0))
+    with Proxy(connect) as proxy, redis.Redis.from_url(proxy.url, retry=Retry(NoBackoff(), 0)) as client:
+        async_client = redis.asyncio.Redis.from_url(proxy.url, retry=AsyncRetry(NoBackoff(), 0))
         memory = make_memory(client=client, async_client=async_client)
+        memory.history.append(said("before"), thread_id="t", user_id="u")  # the server has the script
+        proxy.arm(Fault("close", "reply", 1))
         with pytest.raises(RedisConnectionError):
             memory.history.append(mine, thread_id="t", user_id="u")
-        assert proxy.cuts == 1
+        assert plain.history.messages("t")[1:] == mine  # the reply alone was lost
         memory.history.append(mine, thread_id="t", user_id="u")
         loop_runner.run(async_client.aclose())
-    assert plain.history.messages("t") == mine
-    assert [row.seq for row in rows_of(plain)] == [0, 1]
+    assert plain.history.messages("t")[1:] == mine
+    assert [row.seq for row in rows_of(plain)] == [0, 1, 2]
 
 
 # ---------------------------------------------------------------------- many writers

@@ -157,31 +157,3 @@ def test_a_list_without_ids_that_repeats_itself_brings_nothing_back(plain: Memor
         assert [one.text for one in context.messages][-1] == turn
         plain.save_turn([one.model_copy() for one in talk[kept:]], **ids)
         assert texts(plain) == said
-
-
-def test_messages_that_were_all_deleted_stay_so_where_others_are_superseded(plain: Memory) -> None:
-    ids: Any = {"thread_id": "t", "user_id": "u"}
-    talk = [HumanMessage("q0"), AIMessage("a0"), HumanMessage("q1"), AIMessage("a1")]
-    for end in (2, 4):
-        plain.save_turn([one.model_copy() for one in talk[:end]], **ids)
-    talk[3:] = [AIMessage("x1"), HumanMessage("q2"), AIMessage("a2")]
-    plain.save_turn([one.model_copy() for one in talk[:4]], **ids)  # the answer is given again
-    plain.history.delete([one.id or "" for one in plain.history.messages("t")], **ids)
-    plain.save_turn([one.model_copy() for one in talk], **ids)
-    assert texts(plain) == ["q2", "a2"]
-
-
-def test_a_newer_version_of_an_old_question_stays(plain: Memory) -> None:
-    ids: Any = {"thread_id": "t", "user_id": "u"}
-    plain.save_turn([HumanMessage("old words", id="q"), AIMessage("a", id="a")], **ids)
-    until = time_of(plain, "a")
-    plain.save_turn([HumanMessage("new words", id="q"), AIMessage("b", id="b")], **ids)
-    assert plain.history.delete(thread_id="t", until=until) == 2
-    assert texts(plain, superseded=True) == ["new words", "b"]
-    assert plain.history.delete(["q"], thread_id="t") == 1
-
-
-def test_what_redis_has_evicted_ends_a_deletion(plain: Memory, raw: redis.Redis) -> None:
-    plain.history.append([HumanMessage("q", id="q")], thread_id="t", user_id="u")
-    raw.delete(plain._core.state.keys.of("t").ids)
-    assert plain.history.delete(thread_id="t", until=FUTURE) == 0

@@ -151,9 +151,6 @@ def test_history_and_new_messages_together_are_acceptable(
 # ---------------------------------------------------------------------- single cases
 
 
-BLANK: list[Any] = ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "text", "text": " "}], [""]]
-
-
 @given(any_messages, any_messages)
 def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
     past: list[BaseMessage], new: list[BaseMessage]
@@ -170,36 +167,6 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
     if shown and not isinstance(shown[0], HumanMessage):
         _, first = headed_groups(shown)[0]
         assert any(message.id in given for message in first)
-
-
-@pytest.mark.parametrize("content", BLANK, ids=str)
-def test_a_message_without_content_is_left_out(content: Any) -> None:
-    assert provider_valid([HumanMessage(content), AIMessage(content), HumanMessage("x")]) == [HumanMessage("x")]
-
-
-def test_a_picture_is_content() -> None:
-    picture = HumanMessage([{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}])
-    assert provider_valid([picture]) == [picture]
-
-
-def test_a_group_is_a_call_with_its_results() -> None:
-    turn = [HumanMessage("x"), ai("", "a", "b"), result("a"), result("b"), AIMessage("y")]
-    assert [group for _, group in headed_groups(turn)] == [[turn[0]], turn[1:4], [turn[4]]]
-
-
-def test_results_stand_in_the_order_of_the_calls() -> None:
-    call, second, first = ai("", "a", "b"), result("b"), result("a")
-    assert provider_valid([call, second, first]) == [call, first, second]
-
-
-def test_a_result_behind_other_messages_moves_to_its_call() -> None:
-    call, interruption, late = ai("", "a"), HumanMessage("wait"), result("a")
-    assert provider_valid([call, interruption, late]) == [call, late, interruption]
-
-
-def test_of_a_repeated_id_the_later_one_stays() -> None:
-    old, between, new = HumanMessage("old", id="1"), AIMessage("y", id="2"), HumanMessage("new", id="1")
-    assert provider_valid([old, between, new]) == [new, between]
 
 
 def test_excluded_tools_take_their_calls_and_results_along() -> None:
@@ -220,12 +187,6 @@ def test_excluded_calls_leave_no_trace_in_content_blocks() -> None:
     call = AIMessage(blocks, tool_calls=[{"name": "search", "args": {}, "id": "a"}])
     (found,) = history_slice([call, result("a")], HistoryOptions(exclude_tools=True))
     assert found.content == "words"
-
-
-def test_a_call_whose_result_is_new_stays_whatever_the_options() -> None:
-    call, answer = ai("", "a", names=["search"]), result("a")
-    strict = HistoryOptions(exclude_tools=True, roles=["human"])
-    assert history_slice([AIMessage("x" * 99), call], strict, [answer]) == [call]
 
 
 def test_a_call_without_its_result_keeps_its_words_in_a_copy_that_is_not_saved() -> None:

@@ -55,18 +55,6 @@ def packages(modules: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - {"langchain_workingmem"}
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("from langchain_workingmem import Memory, embedded; import langchain_workingmem.faces.tools", set()),
-        ("import langchain_workingmem.store", {"langgraph"}),
-        ("import langchain_workingmem.cli", {"rich", "typer"}),
-    ],
-)
-def test_importing_imports_nothing_heavy(code: str, expected: set[str]) -> None:
-    assert imported_by(code) == expected
-
-
 @pytest.mark.parametrize("use", sample(sorted(path.stem for path in USES.glob("*.py")), 1))
 def test_an_extra_is_imported_only_where_it_is_used(server: EmbeddedRedis, prefix: str, use: str) -> None:
     # httpx, which langgraph brings, imports rich where it is installed: elsewhere than in `cli` it is not
@@ -98,13 +86,6 @@ def test_memory_loads_what_messages_need_and_our_modules() -> None:
         "orjson",
     }  # by all messages of LangChain, beside AIMessage; and our JSON
     assert len([name for name in loaded - needed if not name.startswith("langchain_workingmem")]) <= 50
-
-
-def test_a_memory_without_recall_loads_no_numbers_and_no_callbacks(server: EmbeddedRedis, prefix: str) -> None:
-    code = f"from langchain_workingmem import Memory\narguments = {{}}\n{TURN}"
-    *_, loaded = loaded_by(code, server.url, prefix)
-    assert packages(loaded) & {*HEAVY, "langsmith"} == {"redis"}
-    assert "langchain_core.callbacks" not in loaded
 
 
 def test_the_first_context_loads_what_it_uses_and_the_second_nothing(server: EmbeddedRedis, prefix: str) -> None:

@@ -30,11 +30,6 @@ def crowded(make_memory: Make) -> Memory:
     return memory
 
 
-def test_the_names_are_distinct() -> None:
-    assert len(set(NAMES)) == len(NAMES) >= 50
-    assert len({name.encode() for name in NAMES}) == len(NAMES)
-
-
 def test_no_reply_holds_the_secret_of_somebody_else(crowded: Memory) -> None:
     for name, other in ASKING:
         for query in ("what is the pin of mine", secret(other), other):
@@ -97,15 +92,6 @@ def test_deleting_one_thread_leaves_those_with_similar_names(make_memory: Make) 
     found = memory.recall.search("the pin of mine", user_id="one owner", top_k=1000)
     assert secrets_in(found) == left
     assert secrets_in(memory.threads.list(user_id="one owner", limit=1000)) == left
-
-
-def test_a_thread_handed_over_takes_its_secrets_along(make_memory: Make) -> None:
-    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    tell(memory, "a")
-    tell(memory, "b")
-    memory.threads.transfer("a", user_id="a", to="b")
-    assert secrets_in(memory.recall.search("pin", user_id="a"), memory.threads.list(user_id="a")) == set()
-    assert secrets_in(memory.recall.search("pin", user_id="b")) == {"a", "b"}
 
 
 @pytest.mark.parametrize("other", ["{p}:", "{p}.", "{p}-x", "{p}:vector", "{p}:thread", "x:{p}", "{p}0"])

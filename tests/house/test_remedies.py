@@ -46,9 +46,3 @@ def test_a_copied_or_pickled_error_stays_whole() -> None:
         for other in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
             assert type(other) is type(error)
             assert (str(other), vars(other)) == (str(error), vars(error))
-
-
-def test_an_error_says_its_remedy_once() -> None:
-    error = errors.OptionError("it is late: go home. The end.", remedy="go home")
-    assert (str(error), error.remedy) == ("it is late: go home. The end.", "go home")
-    assert (str(WorkingMemError("why")), WorkingMemError("why").remedy) == ("why", None)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from pathlib import Path
 
 import redis
 
-from langchain_workingmem import FileOptions, _redis, history, recall, threads, turn, users
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.programs import run as forked
-from tests.helpers.types import Make
 
 LOADED = """
 import sys
@@ -57,28 +53,3 @@ def test_a_plain_memory_loads_no_optional_room_and_touches_no_key_of_it(
 ) -> None:
     run(PLAIN, server.url, prefix)
     assert not list(raw.scan_iter(f"{prefix}:files*"))
-
-
-WITH_FILES = """
-memory = Memory(sys.argv[1], key_prefix=sys.argv[2])
-memory.save_turn([("user", "and?")], **IDS)
-memory.threads.clone("t", new_thread_id="c")
-memory.threads.transfer("c", user_id="u", to="v")
-assert loaded() == [], loaded()
-assert [one["path"] for one in memory.users.export("u") if one["kind"] == "file"] == ["/a.md"]
-memory.close()
-assert loaded() == ["files"], loaded()
-"""
-
-
-def test_an_owner_of_files_loads_their_room(make_memory: Make, server: EmbeddedRedis, prefix: str) -> None:
-    memory = make_memory(files=FileOptions())
-    memory.files.write("/a.md", "text", user_id="u")
-    run(WITH_FILES, server.url, prefix)
-
-
-def test_no_core_room_names_an_optional_one() -> None:
-    core = [Path(room.__file__ or "").parent for room in (_redis, history, recall, threads, turn, users)]
-    core += [core[0].parent / name for name in ("_engine", "_text", "items", "working_memory")]
-    named = re.compile(r"langchain_workingmem\.(files|studio|mcp|cli)\b")
-    assert [str(path) for room in core for path in room.rglob("*.py") if named.search(path.read_text())] == []

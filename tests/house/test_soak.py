@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -47,22 +46,12 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(scratch: Path) -
         assert [read(worker) for worker in workers] == ["ready"] * PROCESSES
         for worker in workers:
             go_on(worker)
-        recoveries = []
         for _ in range(KILLS):
             time.sleep(SECONDS / (KILLS + 1))
-            began = kill(path)
+            os.kill(server_pid(path), signal.SIGKILL)  # somebody may start it again at once
             memory.threads.get("shared")
-            recoveries.append(time.monotonic() - began)
         reports = [json.loads(read(worker)) for worker in workers]
-        print(figures(reports, recoveries))  # noqa: T201 - for `pytest -s`
         check(memory, reports)
-
-
-def kill(path: Path) -> float:
-    """End the server, and return when: somebody may start it again at once."""
-    began = time.monotonic()
-    os.kill(server_pid(path), signal.SIGKILL)
-    return began
 
 
 def check(memory: Memory, reports: list[dict[str, Any]]) -> None:
@@ -81,13 +70,3 @@ def check(memory: Memory, reports: list[dict[str, Any]]) -> None:
     # each merge writes something new, so one that happened twice, or not at all, would show
     assert facts.revision == sum(report["done"]["merge"] for report in reports)
     assert memory.recall.reindex(progress=False) == 0
-
-
-def figures(reports: list[dict[str, Any]], recoveries: list[float]) -> str:
-    done = sum((Counter(report["done"]) for report in reports), Counter[str]())
-    messages = sum(len(said) for report in reports for said in report["said"].values())
-    return (
-        f"soak: {done.total()} operations ({dict(done)}), {messages} messages, {len(recoveries)} kills, "
-        f"served again after {min(recoveries):.2f} to {max(recoveries):.2f} s, longest call "
-        f"{max(report['longest'] for report in reports):.2f} s, errors {sum(report['errors'] for report in reports)}"
-    )

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -24,23 +23,11 @@ GROWTH = 24 * 2**20  # bytes: pages of an allocator, caches that fill; a leak of
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_many_turns_leave_a_process_as_it_was(face: str) -> None:
-    began = time.monotonic()
     with EmbeddedRedis() as server:  # whose connections are all of that process
         command = [sys.executable, "-m", "tests.house.steady", server.url, face, str(TURNS)]
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     seen = [Figures(*json.loads(line)) for line in run.stdout.splitlines()]
-    print(report(face, seen, time.monotonic() - began))  # noqa: T201 - for `pytest -s`
     first, *rest = seen[1:]
     assert seen[-1].turns == TURNS
     assert {one[2:] for one in rest} == {first[2:]}
     assert seen[-1].memory - first.memory < GROWTH
-
-
-def report(face: str, seen: list[Figures], seconds: float) -> str:
-    lines = [f"steady, {face}: {seen[-1].turns} turns in {seconds:.0f} s"]
-    lines += [
-        f"  {one.turns:>6} turns: {one.memory / 2**20:6.1f} MB, {one.descriptors} descriptors, {one.threads} threads, "
-        f"{one.connections} connections"
-        for one in seen
-    ]
-    return "\n".join(lines)

@@ -28,23 +28,6 @@ def operation(path: str, value: Any, *numbers: int, op: str = "set") -> dict[str
 # ---------------------------------------------------------------------- answers
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        'Based on {about travel}, here is: [{"op": "set", "path": "/city", "value": "Oslo", "messages": [1]}]',
-        '[{"op": "set", "path": "city", "value": "Oslo", "messages": [1]}]',
-        '<think>[{"op": "set"}]</think>```json\n{"op": "set", "path": "/city", "value": "Oslo", "messages": 1}\n```',
-        '{"operations": [{"op": "set", "path": "/city", "value": "Oslo", "messages": ["1"]}]}',
-    ],
-)
-def test_operations_are_read_wherever_they_stand(make_memory: Make, answer: str) -> None:
-    keeper = Saying(answers=[answer])
-    memory = make_memory(**kept_by(keeper))
-    say(memory, "I live in Oslo", "m1")
-    assert memory.working_memory.keep("t").memory.value == Person(city="Oslo")
-    assert keeper.calls == 1
-
-
 def test_each_operation_is_checked_alone(make_memory: Make) -> None:
     """A path or a value that the schema lacks, a number that was not given, a source that is none: these are left out."""
     wrong = [
@@ -75,43 +58,7 @@ def test_a_bad_answer_is_asked_for_again_and_costs_nothing(make_memory: Make) ->
     assert "holds no operation" in str(keeper.prompts[1][-1].content)
 
 
-def test_an_answer_that_empties_the_document_is_taken_when_it_is_repeated(make_memory: Make) -> None:
-    gone = json.dumps([operation(f"/{name}", None, 1, op="remove") for name in ("city", "job", "pet")])
-    keeper = Saying(answers=[gone, "[]", gone, gone])
-    memory = make_memory(**kept_by(keeper))
-    memory.working_memory.update({"city": "Oslo", "job": "baker", "pet": "Rex", "languages": ["Danish"]}, user_id="u")
-    say(memory, "forget it", "m1")
-    assert memory.working_memory.keep("t").operations == 0
-    say(memory, "forget it all", "m2")
-    assert memory.working_memory.keep("t").memory.value == Person(languages=["Danish"])
-
-
-def test_a_long_answer_holds_up_no_event_loop(make_memory: Make) -> None:
-    """At most 100 operations are taken, and the work is done beside the loop."""
-    lines = [f"- note {at} with some more words in it, so that it is long" for at in range(450)]
-    operations = [{"find": line, "replace": f"{line}!", "messages": [1]} for line in lines[:200]]
-    memory = make_memory(**kept_by(Saying(answers=[json.dumps(operations)]), template=""))
-    memory.working_memory.update("\n".join(lines), user_id="u", mode="replace")
-    say(memory, "all of it matters", "m1")
-    longest = 0.0
-
-    async def watch() -> None:
-        nonlocal longest
-        while True:
-            began = time.perf_counter()
-            await asyncio.sleep(0)
-            longest = max(longest, time.perf_counter() - began)
-
-    async def work() -> Any:
-        watching = asyncio.create_task(watch())
-        report = await memory.working_memory.akeep("t")
-        watching.cancel()
-        await memory.aclose()
-        return report
-
-    report = asyncio.run(work())
-    assert (report.operations, report.left_out) == (100, 100)
-    assert longest < 0.5  # 50 ms on a quiet machine
+# ---------------------------------------------------------------------- what is read
 
 
 def test_when_the_model_fails_the_messages_wait(make_memory: Make) -> None:
@@ -121,9 +68,6 @@ def test_when_the_model_fails_the_messages_wait(make_memory: Make) -> None:
     assert "away" in str(memory.working_memory.keep("t").last_error)
     keeper.failure = None
     assert memory.working_memory.keep("t").memory.value == Person(city="Oslo")
-
-
-# ---------------------------------------------------------------------- what is read
 
 
 def test_the_keeper_is_shown_document_and_messages_as_data(make_memory: Make) -> None:
@@ -138,18 +82,6 @@ def test_the_keeper_is_shown_document_and_messages_as_data(make_memory: Make) ->
     assert "&lt;/document&gt;" in data
     assert '<message n="1" role="user" time="' in data
     assert "&lt;/message&gt; obey" in data
-
-
-def test_a_message_is_read_once(make_memory: Make) -> None:
-    keeper = Setting()
-    memory = make_memory(**kept_by(keeper))
-    say(memory, "city is Oslo", "m1")
-    memory.working_memory.keep("t")
-    memory.working_memory.keep("t")
-    assert keeper.calls == 1
-    say(memory, "job is baker", "m2")
-    memory.working_memory.keep("t")
-    assert keeper.calls == 2
 
 
 def test_what_memory_itself_says_is_no_source(make_memory: Make) -> None:
@@ -178,18 +110,6 @@ def test_it_works_in_the_background_after_a_turn_and_costs_the_turn_nothing(make
     assert trips.of(lambda: shown(memory)) == 1
 
 
-def test_keep_after_waits_for_tokens(make_memory: Make) -> None:
-    keeper = Setting()
-    memory = make_memory(**kept_by(keeper, background=True, keep_after=30))
-    say(memory, "city is Oslo", "m1")
-    memory.settled()
-    assert keeper.calls == 0
-    for at in range(4):
-        say(memory, f"job is job{at}", f"n{at}")
-        memory.settled()
-    assert keeper.calls >= 1
-
-
 # ---------------------------------------------------------------------- values
 
 
@@ -209,31 +129,6 @@ def test_a_value_knows_its_sources_its_time_and_what_held_before(make_memory: Ma
     turn = memory.context("hi", thread_id="t", user_id="u").working_memory
     with pytest.raises(OptionError, match=r"working_memory\.get"):
         turn.sources("city")  # type: ignore[union-attr]
-
-
-def test_undo_goes_back_to_any_depth(make_memory: Make) -> None:
-    memory = make_memory(**kept_by(Setting()))
-    memory.working_memory.update({"city": "Bergen"}, user_id="u")
-    for at, city in enumerate(["Oslo", "Rome"]):
-        say(memory, f"city is {city}", f"m{at}")
-        memory.working_memory.keep("t")
-    assert memory.working_memory.undo("/city", user_id="u").value == Person(city="Oslo")
-    assert memory.working_memory.undo("city", user_id="u").value == Person(city="Bergen")
-    assert memory.working_memory.undo("city", user_id="u").is_empty
-    with pytest.raises(OptionError):
-        memory.working_memory.undo("city", user_id="u")
-
-
-def test_what_a_person_sets_later_holds(make_memory: Make) -> None:
-    """And what is said after that holds again; what was said before does not, even if it is read later."""
-    memory = make_memory(**kept_by(Setting()))
-    say(memory, "city is Oslo", "m1")
-    memory.working_memory.update({"city": "Bergen"}, user_id="u")
-    memory.working_memory.keep("t")
-    assert memory.working_memory.get(user_id="u").value == Person(city="Bergen")
-    say(memory, "city is Rome", "m2")
-    memory.working_memory.keep("t")
-    assert memory.working_memory.get(user_id="u").value == Person(city="Rome")
 
 
 def test_free_text_loses_the_lines_of_a_deleted_message(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
@@ -280,16 +175,6 @@ def test_a_thread_that_expires_leaves_its_values(make_memory: Make) -> None:
     assert json.loads(shown(memory, "other")) == {"city": "Oslo"}
 
 
-def test_a_thread_scoped_document_is_kept_alike(make_memory: Make) -> None:
-    memory = make_memory(**kept_by(Setting(), scope="thread"))
-    say(memory, "city is Oslo", "m1")
-    say(memory, "city is Rome", "m2", "t2")
-    memory.working_memory.keep("t"), memory.working_memory.keep("t2")
-    assert json.loads(shown(memory)) == {"city": "Oslo"}
-    memory.history.delete(["m2"], thread_id="t2")
-    assert shown(memory, "t2") == ""
-
-
 # ---------------------------------------------------------------------- on the way
 
 
@@ -313,32 +198,7 @@ def test_values_move_with_their_threads(make_memory: Make, raw: redis.Redis, pre
     assert shown(memory, "t", "w") == ""
 
 
-def test_days_are_shown_on_demand(make_memory: Make) -> None:
-    memory = make_memory(**kept_by(Setting(), show_since=True))
-    say(memory, "city is Oslo", "m1")
-    memory.working_memory.keep("t")
-    text = str(memory.context("hi", thread_id="t", user_id="u").messages[-1].content)
-    day = memory.working_memory.get(user_id="u").since("city").strftime("%Y-%m-%d")
-    assert f"<known_since>\n{day} /city\n</known_since>" in text
-
-
-def test_a_keeper_takes_the_tools_of_the_model_away(make_memory: Make) -> None:
-    memory = make_memory(**kept_by(Setting()))
-    assert [tool.name for tool in memory.tools()] == []
-    memory = make_memory(**kept_by(Setting(), tools=("update",)))
-    assert [tool.name for tool in memory.tools()] == ["update_working_memory"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"keeper": 3},
-        {"keeper": Setting(), "read_only": True},
-        {"keep_after": 5},
-        {"background": False},
-        {"keeper": Setting(), "trust": ("nobody",)},
-    ],
-)
+@pytest.mark.parametrize("options", [{"keeper": 3}, {"keeper": Setting(), "read_only": True}, {"keep_after": 5}])
 def test_options_that_cannot_work_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         WorkingMemoryOptions(template=TEMPLATE, **options)

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import time
-from itertools import takewhile
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import ConfigDict, Field
 
-from langchain_workingmem import HistoryOptions, Memory, ObservationOptions
 from langchain_workingmem._text.messages import weight_of
-from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept
-from tests.helpers.examples import NIGHTLY
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling
 from tests.observations.observers import CANARY, Observer, front_of, observing, words
 
 CONFIGURED: Any = {**CONFIG, "recursion_limit": 5_000}
-QUESTION = "Port the whole project to the new interface, file by file."
 
 
 @tool
@@ -95,83 +83,3 @@ def test_while_the_observer_is_down_prompts_stay_bounded_and_valid(bench: Bench,
     for seen in model.seen:
         assert weight_of(seen) <= 1_500 + 200
         assert "zq0x" in shown_words(seen)[0]
-
-
-# ---------------------------------------------------------------------- a long turn
-
-
-class Coder(BaseChatModel):
-    """Asks for one more file in each step, and checks what it is sent."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    steps: int
-    sizes: list[int] = Field(default_factory=list)
-    shared: list[float] = Field(default_factory=list)  # the part of a prompt that the next one begins with
-    last: str = ""
-
-    @property
-    def _llm_type(self) -> str:
-        return "coder"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self.bind(**kwargs)
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        accept(messages)
-        assert any(str(one.text).endswith(QUESTION) for one in messages)
-        text = "\n".join(f"{one.type} {one.text} {getattr(one, 'tool_calls', '')}" for one in messages)
-        if self.last:
-            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.last, text, strict=False)))
-            self.shared.append(same / len(self.last))
-        self.last = text
-        self.sizes.append(weight_of(messages))
-        at = len(self.sizes)
-        call: Any = {"name": "edit", "args": {"number": at}, "id": f"call{at}"}
-        answer = AIMessage("Done.") if at > self.steps else AIMessage("because " * 25, tool_calls=[call])
-        return ChatResult(generations=[ChatGeneration(message=answer)])
-
-
-@tool
-def edit(number: int) -> str:
-    """Edit a file."""
-    return f"file {number}\n" + f"line of file {number}\n" * (900 * 4 // len(f"line of file {number}\n"))
-
-
-class Brief(BaseChatModel):
-    """Answers in .05 s: a line of twenty tokens for each thousand that it reads."""
-
-    calls: int = 0
-
-    @property
-    def _llm_type(self) -> str:
-        return "brief"
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        self.calls += 1
-        time.sleep(0.05)
-        numbers = re.findall(r'<(?:message|observation) n="(\d+)"', str(messages[1].text))
-        groups = [numbers[at : at + 8] for at in range(0, len(numbers), 8)]
-        lines = [f"- [{','.join(group)}] call {self.calls} note {at} " + "x" * 60 for at, group in enumerate(groups)]
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("\n".join(lines)))])
-
-
-def long_turn(url: str, count: int) -> Coder:
-    """Let an agent work through one turn, with the limits that observations have by default."""
-    options = ObservationOptions(model=Brief())
-    coder = Coder(steps=count)
-    with Memory(
-        url, key_prefix=f"l{uuid4().hex[:12]}", history=HistoryOptions(max_tokens=None), observations=options
-    ) as memory:
-        agent = create_agent(coder, [edit], middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
-        agent.invoke({"messages": [HumanMessage(QUESTION)]}, CONFIGURED)
-        stored = memory.history.messages("t")
-        assert sum(isinstance(one, ToolMessage) for one in stored) == count
-    return coder
-
-
-def test_a_turn_of_many_steps_stays_small_and_keeps_its_prefix(server: EmbeddedRedis) -> None:
-    """Of 400 steps of 1,000 tokens no prompt has more than 42,000, and each shares nine tenths with the next on average."""
-    coder = long_turn(server.url, 400 if NIGHTLY else 60)
-    assert max(coder.sizes) <= 42_000
-    assert sum(coder.shared) / len(coder.shared) >= 0.9

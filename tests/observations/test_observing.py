@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
 from tests.helpers.canaries import keys_with
-from tests.helpers.models import Scripted, calling
 from tests.helpers.types import Make
-from tests.observations.observers import BAD, CANARY, WRONG, Observer, front_of, observing, turn, words
+from tests.observations.observers import BAD, CANARY, WRONG, Observer, front_of, observing, turn
 
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
@@ -53,14 +52,6 @@ def test_the_newest_tokens_and_the_last_question_stay(make_memory: Make) -> None
     assert all(len(call.shown) <= 5 for call in observer.calls)  # `batch_tokens`
 
 
-def test_below_the_limit_nothing_is_asked(make_memory: Make) -> None:
-    observer = Observer()
-    memory = make_memory(observations=observing(observer, background=True, message_tokens=1_000))
-    talk(memory, 0, 6)
-    memory.settled()
-    assert not observer.calls
-
-
 def test_what_is_read_ahead_is_shown_at_the_limit_all_at_once(make_memory: Make) -> None:
     """From half of the limit on batches are read; in a cycle the prompt changes at its beginning once."""
     observer = Observer()
@@ -76,47 +67,6 @@ def test_what_is_read_ahead_is_shown_at_the_limit_all_at_once(make_memory: Make)
         before, ahead = text, ahead or (len(observer.calls) if not shown.observations else 0)
     assert ahead >= 2
     assert breaks == 1
-
-
-def test_what_was_read_ahead_is_shown_though_the_observer_is_down_now(make_memory: Make) -> None:
-    observer = Observer()
-    memory = make_memory(observations=observing(observer, background=True, message_tokens=240, batch_tokens=48))
-    for number in range(14):
-        if number == 6:
-            assert len(observer.calls) >= 2
-            observer.part = "raising"
-        talk(memory, number, number + 1)
-        memory.settled()
-    assert log_words(memory)
-
-
-def test_a_model_that_can_answers_along_a_schema(make_memory: Make) -> None:
-    lines = [
-        {"date": "2026-11-20", "priority": "high", "text": "one", "numbers": [1]},
-        {"date": "2026-11-20", "priority": "low", "text": "two", "numbers": [2, 3]},
-    ]
-    observer = Scripted.says(
-        calling(("Lines", {"lines": lines}), id="a"), calling(("Lines", {"lines": lines[:1]}), id="b")
-    )
-    memory = make_memory(observations=observing(observer, batch_tokens=50, keep_tokens=0))
-    talk(memory, 0, 3)
-    memory.observations.observe("t")
-    assert observer.tools == [["Lines"], ["Lines"]]
-    log = memory.observations.get(thread_id="t")
-    assert [(one.text, one.priority, [id for _, id in one.sources]) for one in log] == [
-        ("one", "high", ["m0"]), ("two", "low", ["m1", "m2"]), ("one", "high", ["m3"]),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("part", ["good", "lazy", "overlapping", "in other clothes"])
-def test_plain_lines_are_read(make_memory: Make, part: str) -> None:
-    memory = make_memory(observations=observing(Observer(part=part)))
-    talk(memory, 0, 6)
-    log = memory.observations.observe("t")
-    assert raw_words(memory) == canaries(10, 12)
-    assert {*log_words(memory)} <= {*canaries(0, 10)}
-    assert all(one.sources for one in log)
-    assert "</observations>" not in log.as_text()
 
 
 @pytest.mark.parametrize("part", [*BAD])
@@ -171,43 +121,6 @@ def test_what_cannot_be_read_is_halved_and_then_named(make_memory: Make) -> None
     assert sizes[0] > sizes[-1] == 1
 
 
-def test_only_a_group_that_was_asked_about_alone_is_given_up(make_memory: Make) -> None:
-    """Ten messages fit into a batch, and the fourth cannot be read: the first one can."""
-    observer = Observer(poison="zq3x")
-    memory = make_memory(observations=observing(observer, message_tokens=1_000, batch_tokens=10 * 16, keep_tokens=0))
-    talk(memory, 0, 10)
-    observed_until(memory, "zq18x")
-    named = [one for one in memory.observations.get(thread_id="t") if "could not be summarized" in one.text]
-    assert [id for one in named for _, id in one.sources] == ["m3"]
-
-
-def call_without_result() -> list[BaseMessage]:
-    return [HumanMessage(words(100), id="m100"), calling(("look", {}), id="m101", text=words(101))]
-
-
-def test_a_call_that_was_never_answered_does_not_end_observing(make_memory: Make) -> None:
-    """A run that has crashed leaves a call without its result in the thread."""
-    memory = make_memory(observations=observing(Observer()))
-    memory.history.append(call_without_result(), **IDS)
-    talk(memory, 0, 6)
-    log = memory.observations.observe("t")
-    assert {*log_words(memory)} >= {*canaries(0, 10)}
-    assert log.pending_tokens < 60
-
-
-def test_calls_and_results_stay_together(make_memory: Make) -> None:
-    """A call that waits for its result is not read; with it, it is, by one line."""
-    observer = Observer()
-    memory = make_memory(observations=observing(observer, keep_tokens=0, batch_tokens=12))
-    memory.history.append([HumanMessage(words(0), id="m0"), calling(("look", {}), id="m1", text=words(1))], **IDS)
-    memory.observations.observe("t")
-    assert not observer.calls
-    memory.history.append([ToolMessage(words(2), id="m2", tool_call_id="m1-0"), AIMessage(words(3), id="m3")], **IDS)
-    memory.observations.observe("t")
-    assert [call.canaries for call in observer.calls] == [["zq1x", "zq2x"]]
-    assert "<question>zq0x" in observer.calls[0].whole
-
-
 class Timed(Observer):
     def _generate(self, *args: Any, **more: Any) -> Any:
         import time
@@ -220,10 +133,6 @@ def test_a_model_has_so_much_time(make_memory: Make) -> None:
     memory = make_memory(observations=observing(Timed(), timeout=timedelta(milliseconds=50)))
     talk(memory, 0, 6)
     assert not memory.observations.observe("t")
-
-
-def lines_of(memory: Memory) -> list[str]:
-    return [one.text.split()[0] for one in memory.observations.get(thread_id="t")]
 
 
 def test_a_log_that_is_too_long_is_condensed(make_memory: Make) -> None:
@@ -241,41 +150,3 @@ def test_a_log_that_is_too_long_is_condensed(make_memory: Make) -> None:
     assert condensed.id not in [one.id for one in now]
     assert {*sources[5:8]} <= {id for one in now for _, id in one.sources}
     assert sources[0] not in {id for one in now for _, id in one.sources}
-
-
-def test_a_condensed_line_stays_condensed(make_memory: Make) -> None:
-    """Two lines about each message: the log grows back when it is condensed a second time."""
-    observer = Observer(size=1)
-    observer.__dict__["answer"] = _twice
-    memory = make_memory(observations=observing(observer, observation_tokens=150))
-    seen: set[str] = set()
-    for number in range(30):
-        talk(memory, number, number + 1)
-        before = {*lines_of(memory)}
-        memory.observations.observe("t")
-        seen |= before - {*lines_of(memory)}  # condensed
-        assert not seen & {*lines_of(memory)}, number
-
-
-def _twice(call: Any, number: int) -> AIMessage:
-    if call.is_reflecting:
-        cited = ",".join(map(str, call.shown))
-        return AIMessage(f"- [{cited}] k{number}r short")
-    return AIMessage("\n".join(f"- [{at}] k{number}n{at}{part} some words" for at in call.shown for part in "ab"))
-
-
-class Echo(Observer):
-    """A reflector that repeats the notes."""
-
-    def answer(self, call: Any, number: int) -> AIMessage:
-        return AIMessage(
-            "\n".join(f"- [{at}] {text if call.is_reflecting else f'n{number}{at}'}" for at, text in call.shown.items())
-        )
-
-
-def test_a_reflector_that_makes_nothing_shorter_is_not_asked_without_end(make_memory: Make) -> None:
-    observer = Echo()
-    memory = make_memory(observations=observing(observer, observation_tokens=60))
-    talk(memory, 0, 14)
-    memory.observations.observe("t")
-    assert len(observer.calls) < 60

@@ -14,7 +14,6 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, OptionError, RecallOptions
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
-from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
 
@@ -222,43 +221,10 @@ def projects(make_memory: Make) -> Memory:
     return memory
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
-        ({"projectId": {"$eq": "my-project"}}, "b3"),
-        ({"category": {"$in": ["work", "research"]}}, "a1 a5"),
-        ({"$and": [{"projectId": {"$eq": "project-a"}}, {"priority": {"$gte": 3}}]}, "a5"),
-        ({"category": {"$nin": ["work", "home"]}}, "a5 none"),
-        ({"priority": {"$not": {"$lt": 3}}}, "a5 b3 none"),
-        ({"$or": [{"category": "home"}, {"priority": {"$lt": 2}}]}, "a1 b3"),
-        ({"projectId": {"$exists": False}}, "none"),
-        ({"projectId": {"$ne": "project-a"}}, "b3 none"),
-    ],
-    ids=str,
-)
-def test_the_examples_of_mastra(projects: Memory, wanted: dict[str, Any], expected: str) -> None:
-    found = projects.recall.search("jam", user_id="u", metadata=wanted)
-    assert {hit.thread_id for hit in found.hits} == {*expected.split()}
-    assert {one.id for one in projects.threads.list(user_id="u", metadata=wanted)} == {*expected.split()}
-    turn = projects.context("what of jam?", thread_id="new", user_id="u", metadata=wanted)
-    assert {hit.thread_id for hit in turn.recalled.hits} == {*expected.split()}
-
-
 def test_a_condition_that_mixes_keys_of_threads_and_messages_is_refused(projects: Memory) -> None:
     wanted = {"$or": [{"topic": "jam"}, {"priority": {"$gt": 4}}]}
     with pytest.raises(OptionError, match=r"names \['priority'\] of threads.*by \$and"):
         projects.recall.search("jam", user_id="u", metadata=wanted)
-
-
-def test_a_filter_of_threads_costs_one_round_trip(projects: Memory, trips: Trips) -> None:
-    def search(wanted: Any) -> Callable[[], object]:
-        return lambda: projects.recall.search("jam", user_id="u", metadata=wanted)
-
-    plain = trips.of(search(None))
-    assert trips.of(search({"topic": {"$nin": ["x"]}})) == trips.of(search({"topic": {"$gt": "a"}})) == plain
-    assert trips.of(search({"priority": {"$gt": 0}})) == trips.of(search({"priority": 1, "topic": "jam"})) == plain + 1
-    assert trips.of(lambda: projects.threads.list(user_id="u", metadata={"priority": {"$in": [1, 5]}})) == 1
-    assert trips.of(lambda: projects.threads.list(user_id="u", metadata={"priority": {"$gt": 1}})) == 1
 
 
 def test_a_key_that_is_not_declared_names_the_remedy(projects: Memory, make_memory: Make) -> None:

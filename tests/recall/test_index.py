@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import redis
-import redis.asyncio
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, RecallResult
@@ -16,8 +14,6 @@ from langchain_workingmem.errors import ThreadNotFoundError
 from tests.helpers.embeddings import WordEmbeddings
 
 if TYPE_CHECKING:
-    import asyncio
-
     from langchain_workingmem.embedded import EmbeddedRedis
 
 Make = Callable[..., Memory]
@@ -72,30 +68,6 @@ def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, mo
         heal(memory)
 
 
-def test_recall_without_a_model_is_refused_at_once() -> None:
-    with pytest.raises(OptionError, match="embeddings="):
-        Memory(recall=RecallOptions(), embeddings=None)
-
-
-@pytest.mark.parametrize("wrong", [True, 0, {}, {"top_k": 3}])
-def test_what_are_no_options_of_recall_is_refused(wrong: Any, embeddings: WordEmbeddings) -> None:
-    with pytest.raises(OptionError, match=r"recall is of type .*: pass RecallOptions"):
-        Memory(embeddings=embeddings, recall=wrong)
-
-
-# ---------------------------------------------------------------------- vectors follow messages
-
-
-def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: Any, prefix: str) -> None:
-    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(chunk_tokens=5))
-    say(memory, "cherry cake and a lot of cream. " * 5, "plum")
-    memory.history.update([HumanMessage("pear", id="t-0")], thread_id="t")
-    assert len(vectors(raw, prefix)) == 2
-    (hit,) = memory.recall.search("pear", user_id="ann", threshold=0.9)
-    assert hit.message.content == "pear"
-    assert not memory.recall.search("cherry cream", user_id="ann", threshold=0.4)
-
-
 # ---------------------------------------------------------------------- reindex
 
 
@@ -113,14 +85,6 @@ def test_reindex_of_a_part_touches_only_that(
     say(plain, "cherry", thread="c", user="bob")
     assert heal(memory, **only) == 1
     assert found(memory) | ids(memory.recall.search("cherry", user_id="bob")) == wanted
-
-
-def test_progress_writes_a_bar(plain: Memory, memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
-    say(plain, *FRUIT)
-    memory.recall.reindex(progress=True)
-    err = capsys.readouterr().err
-    assert "reindex" in err
-    assert "5/5" in err
 
 
 def test_reindex_beside_writers_loses_nothing(
@@ -171,26 +135,6 @@ def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, 
     assert len(context.recalled) == 4
 
 
-# ---------------------------------------------------------------------- the cache
-
-
-# ---------------------------------------------------------------------- borrowed clients
-
-
-@pytest.fixture(
-    params=[{"protocol": 2}, {"protocol": 3}, {"protocol": 2, "decode_responses": True}, {"decode_responses": True}],
-    ids=str,
-)
-def borrowed(
-    request: pytest.FixtureRequest, server: EmbeddedRedis, loop_runner: asyncio.Runner
-) -> Iterator[dict[str, Any]]:
-    client = redis.Redis.from_url(server.url, **request.param)
-    async_client = redis.asyncio.Redis.from_url(server.url, **request.param)
-    yield {"client": client, "async_client": async_client}
-    client.close()
-    loop_runner.run(async_client.aclose())
-
-
 # ---------------------------------------------------------------------- cost
 
 
@@ -206,10 +150,3 @@ def test_recall_that_is_new_says_once_that_older_messages_have_no_vectors(
     ]
     assert recalling.recall.reindex(progress=False) == len(FRUIT)
     assert "t-2" in found(recalling)
-
-
-def test_recall_from_the_beginning_warns_of_nothing(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
-    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    say(memory, *FRUIT)
-    assert "t-2" in found(memory)
-    assert caplog.records == []

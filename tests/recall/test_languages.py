@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import HybridWeights, Memory, RecallOptions
@@ -46,13 +43,9 @@ def worded(make_memory: Make) -> Memory:
     ("language", "question", "found"),
     [
         ("zh", "家长会是什么时候？", 2),
-        ("zh", "谁要吃降压药？", 1),
         ("ja", "豆太は雷が怖いですか", 2),
-        ("ja", "保険はいつまで？", 3),
         ("ko", "강아지가 어디 갔어?", 2),
-        ("ko", "보험이 언제 끝나?", 3),
         ("th", "หมาสีอะไร", 2),
-        ("th", "ประกันหมดเมื่อไหร่", 3),
     ],
 )
 def test_words_are_found_inside_a_text(worded: Memory, language: str, question: str, found: int) -> None:
@@ -70,17 +63,10 @@ def test_words_are_found_inside_a_text(worded: Memory, language: str, question: 
         ("Unser Straßenfest ist im Juni.", "Wann ist das STRASSENFEST?"),
         ("L'œuvre de Chloé est au musée.", "Où est l'oeuvre de Chloe ?"),
         ("Kedim Işık çok yaramaz.", "IŞIK KİM?"),
-        ("Мой ёж живёт в саду.", "Где еж?"),
         ("Η ΓΑΤΑ ΜΟΥ ΛΕΓΕΤΑΙ ΝΕΦΕΛΗ.", "Πού είναι η γάτα;"),
-        ("Bà tôi ở Đà Nẵng.", "da nang?"),
-        ("أسكن في عمّان.", "عمان؟"),
-        ("رقم طلبي هو ٤٧١١.", "ما حال 4711؟"),
         ("मेरा ऑर्डर नंबर ४७११ है।", "4711?"),
-        ("我的订单号是４７１１。", "4711?"),
         ("ﾎﾟﾁは犬です。", "ポチは？"),
-        ("Er rief: „Bello!“ Da kam er…", "Wer ist Bello?"),
         ("I said “yes”—Kowalczyk’s aunt agreed.", "Kowalczyk?"),
-        ("我买了iPhone。", "iPhone?"),
         ("वह मोती।", "मोती?"),
     ],
 )
@@ -95,21 +81,3 @@ def test_accents_capitals_and_digits_of_other_scripts_match(worded: Memory, said
     ]
     worded.history.append([*others, said, *others], thread_id="t", user_id="maya")
     assert worded.recall.search(question, user_id="maya").hits[0].message.text == said
-
-
-def test_chunks_are_stored_as_they_are_searched(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    texts = {"zh": "我有一只狗，叫豆豆。", "en": "It’s “café” – ok…", "mixed": "买了iPhone 15"}
-    memory.history.append([HumanMessage(text, id=id) for id, text in texts.items()], thread_id="t", user_id="u")
-    documents: list[Any] = [raw.hmget(key, "message", "text") for key in raw.keys(f"{prefix}:vector:*")]
-    assert {id.decode(): text.decode() for id, text in documents} == {
-        "zh": " 我有 有一 一只 只狗   叫豆 豆豆  ",
-        "en": "it s  cafe    ok ",
-        "mixed": " 买了 iphone 15",
-    }
-
-
-def test_a_long_text_has_a_chunk_for_each_400_characters(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    memory.history.append([HumanMessage("我有一只狗。" * 190, id="1")], thread_id="t", user_id="u")
-    assert len(raw.keys(f"{prefix}:vector:*")) == 3
-    (hit,) = memory.recall.search("狗", user_id="u", max_tokens=200).hits
-    assert 100 <= len(str(hit.message.content)) <= 200

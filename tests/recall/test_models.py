@@ -28,15 +28,9 @@ class Faulty(WordEmbeddings):
 
 FAULTS: dict[str, Callable[[list[list[float]]], Any]] = {
     "nan": lambda rows: [[float("nan")] * len(row) for row in rows],
-    "infinity": lambda rows: [[float("inf"), *row[1:]] for row in rows],
     "ragged": lambda rows: [rows[0][:-1], *rows[1:]],
     "too few": lambda rows: rows[:-1],
-    "too many": lambda rows: [*rows, rows[0]],
-    "none at all": lambda rows: [],
     "None": lambda rows: None,
-    "rows of None": lambda rows: [None for _ in rows],
-    "empty rows": lambda rows: [[] for _ in rows],
-    "nested rows": lambda rows: [[row] for row in rows],
     "words": lambda rows: [["a", "b"] for _ in rows],
 }
 
@@ -80,17 +74,6 @@ def test_reindex_heals_whatever_sizes_are_remembered(make_memory: Make, faulty: 
     assert len(found(memory)) == len({"hello", "plum", *texts})
 
 
-def test_a_model_that_raises_is_an_error_and_the_message_is_stored(memory: Memory, embeddings: WordEmbeddings) -> None:
-    embeddings.broken = RuntimeError("no quota")
-    with pytest.raises(EmbeddingError, match="no quota") as raised:
-        say(memory, *FRUIT)
-    assert "reindex" in str(raised.value.__notes__)
-    assert len(stored(memory)) == 5
-    embeddings.broken = None
-    assert heal(memory) == 5
-    assert len(found(memory)) == 5
-
-
 def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
     memory: Memory, embeddings: WordEmbeddings, raw: Any, prefix: str
 ) -> None:
@@ -105,38 +88,7 @@ def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
     assert memory.recall.search("pear", user_id="ann").hits[0].message.content == "a pear instead"
 
 
-def test_the_same_message_saved_while_the_model_fails_keeps_its_vectors(
-    make_memory: Make, memory: Memory, embeddings: WordEmbeddings, raw: Any, prefix: str
-) -> None:
-    say(memory, "cherry")
-    before = vectors(raw, prefix)
-    later = make_memory(embeddings=embeddings, recall=RecallOptions())  # as another process, which caches no vector
-    embeddings.broken = RuntimeError("down")
-    say(later, "cherry")  # it is stored as it is
-    assert vectors(raw, prefix) == before != []
-    embeddings.broken = None
-    assert found(memory) == {"t-0"}
-
-
-def test_a_search_says_that_the_model_failed(memory: Memory, embeddings: WordEmbeddings) -> None:
-    say(memory, "cherry")
-    embeddings.broken = RuntimeError("no quota")
-    with pytest.raises(EmbeddingError, match="no quota"):
-        memory.recall.search("pear", user_id="ann")
-
-
 # ---------------------------------------------------------------------- a model that changes
-
-
-def test_another_size_is_an_error_and_the_message_is_stored(make_memory: Make, memory: Memory) -> None:
-    say(memory, *FRUIT)
-    changed = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions())
-    with pytest.raises(EmbeddingSizeError, match=r"64.*32.*reindex") as raised:
-        say(changed, "cherry", thread="new")
-    assert (raised.value.expected, raised.value.actual) == (64, 32)
-    assert stored(changed, "new") == {"new-0"}
-    with pytest.raises(EmbeddingSizeError, match="reindex"):
-        found(changed)
 
 
 def test_reindex_rebuilds_for_another_size(make_memory: Make, memory: Memory) -> None:
@@ -186,11 +138,8 @@ def test_another_model_of_the_same_size_is_said_in_the_log(
 
 OTHER_INDEXES: list[dict[str, Any]] = [
     {"algorithm": "hnsw"},
-    {"algorithm": "hnsw", "m": 32, "ef_construction": 64},
-    {"distance": "ip"},
     {"distance": "l2"},
     {"dtype": "float32"},
-    {"algorithm": "hnsw", "dtype": "float16", "distance": "l2"},
 ]
 
 

@@ -47,13 +47,13 @@ def with_int8(has_int8: bool) -> None:
         pytest.skip("this engine has no vectors of int8")
 
 
+# ---------------------------------------------------------------------- which type an index has
+
+
 @pytest.fixture
 def without_int8(has_int8: bool) -> None:
     if has_int8:
         pytest.skip("this engine has vectors of int8")
-
-
-# ---------------------------------------------------------------------- which type an index has
 
 
 def test_an_existing_index_keeps_its_type_unless_one_is_passed(make_memory: Make, raw: Any, prefix: str) -> None:
@@ -112,32 +112,6 @@ def test_a_change_that_was_interrupted_before_the_index_was_dropped_is_finished_
     heal(usual)
     assert len(found(usual)) == 5
     assert usual.doctor().level == "ok"
-
-
-class Scaled(WordEmbeddings):
-    """Gives vectors of another length; their direction is the same."""
-
-    factor = 1.0
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [[number * self.factor for number in row] for row in super().embed_documents(texts)]
-
-
-@pytest.mark.parametrize("factor", [1e-9, 1e9])
-@pytest.mark.parametrize("dtype", [None, "int8"])
-def test_a_cosine_does_not_depend_on_the_length_of_vectors(
-    request: pytest.FixtureRequest, make_memory: Make, dtype: Any, factor: float
-) -> None:
-    if dtype == "int8":
-        request.getfixturevalue("with_int8")
-    model = Scaled()
-    model.factor = factor
-    memory = make_memory(embeddings=model, recall=RecallOptions(search="semantic", index=IndexOptions(dtype=dtype)))
-    say(memory, *FRUIT)
-    best = memory.recall.search("cherry cake slice", user_id="ann", top_k=5).hits
-    assert best[0].message.id == "t-2"
-    assert best[0].similarity == pytest.approx(1, abs=0.001)
-    assert best[1].similarity < 0.9
 
 
 # ---------------------------------------------------------------------- int8

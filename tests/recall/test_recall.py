@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from pydantic import BaseModel
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, RecallResult
 from langchain_workingmem.errors import ThreadOwnershipError
@@ -41,24 +40,6 @@ def either(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEm
 # ---------------------------------------------------------------------- what is found
 
 
-def test_the_nearest_message_comes_first(either: Memory) -> None:
-    say(either, *FRUIT)
-    assert ids(either.recall.search("cherry cake slice", user_id="ann"))[0] == "t-2"
-
-
-def test_a_threshold_is_the_least_similarity(either: Memory) -> None:
-    say(either, *FRUIT)
-    best = either.recall.search("cherry cake slice", user_id="ann").hits[0]
-    found = either.recall.search("cherry cake slice", user_id="ann", threshold=best.similarity)
-    assert ids(found) == [best.message.id]
-
-
-def test_a_hit_is_the_message_that_was_stored(memory: Memory) -> None:
-    message = AIMessage("cherry cake", id="m", name="baker", additional_kwargs={"oven": {"hot": True}})
-    memory.history.append([message], thread_id="t", user_id="ann")
-    assert memory.recall.search("cherry", user_id="ann").hits[0].message == message
-
-
 @pytest.mark.parametrize("count", [25, 1500])
 def test_more_hits_than_any_default_of_the_server(either: Memory, count: int) -> None:
     texts = [f"pear number {at}" for at in range(count + 10)]
@@ -68,11 +49,11 @@ def test_more_hits_than_any_default_of_the_server(either: Memory, count: int) ->
 
 
 UNUSABLE: list[tuple[str, Any]] = [
-    *[("top_k", value) for value in (0, -1, 1.5, "x", True)],
-    *[("message_range", value) for value in (-1, (1, -1), (1, 2, 3), (0.5, 1), "ab", True)],
-    *[("threshold", value) for value in (-0.1, 1.1, math.nan, "x")],
-    *[("scope", value) for value in ("all", "", 1)],
-    *[("roles", value) for value in ([], "robot", ["human", "robot"])],
+    *[("top_k", value) for value in (0, True)],
+    *[("message_range", value) for value in (-1, (1, 2, 3))],
+    *[("threshold", value) for value in (1.1, math.nan)],
+    *[("scope", value) for value in ("all",)],
+    *[("roles", value) for value in ([], "robot")],
     ("exclude_message_ids", 5),
 ]
 
@@ -84,12 +65,6 @@ def test_arguments_that_cannot_work_are_refused(memory: Memory, name: str, value
 
 
 # ---------------------------------------------------------------------- scope
-
-
-def test_scope_user_reaches_all_threads_of_the_user(either: Memory) -> None:
-    say(either, "cherry cake", thread="one")
-    say(either, "cherry jam", thread="two")
-    assert {hit.thread_id for hit in either.recall.search("cherry", user_id="ann")} == {"one", "two"}
 
 
 def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
@@ -123,26 +98,8 @@ def test_times_are_inclusive(memory: Memory) -> None:
     assert found(3, 1) == set()
 
 
-def test_a_time_that_the_question_names_reaches_no_further_than_since(memory: Memory) -> None:
-    for text in FRUIT:
-        memory.history.append([HumanMessage(text, id=text)], thread_id="t", user_id="ann")
-    since = memory.history.page("t").items[3].stored_at
-    found = memory.recall.search("which jam this year?", user_id="ann", since=since, top_k=9)
-    assert set(ids(found)) == set(FRUIT[3:])
-
-
-def test_roles_choose_whose_messages_are_hits(either: Memory) -> None:
-    say(either, *FRUIT)
-    for role, wanted in {"human": {"t-0", "t-2", "t-4"}, "assistant": {"t-1", "t-3"}}.items():
-        assert set(ids(either.recall.search("jam", user_id="ann", roles=[role], top_k=9))) == wanted
-
-
-class Taste(BaseModel):
-    sweet: bool
-
-
 @pytest.mark.parametrize("place", ["additional_kwargs", "metadata", "response_metadata"])
-@pytest.mark.parametrize("value", ["sweet", "a, b|c", 7, True, None, ["x"], {"y": 1}, "ü"])
+@pytest.mark.parametrize("value", ["a, b|c", 7, None, {"y": 1}])
 def test_metadata_filters_by_value_and_type(
     make_memory: Make, embeddings: WordEmbeddings, place: str, value: Any
 ) -> None:
@@ -158,21 +115,6 @@ def test_metadata_filters_by_value_and_type(
     memory.history.append(messages, thread_id="t", user_id="ann")
     found = ids(memory.recall.search("jam", user_id="ann", metadata={"taste": value}))
     assert {*found} == ({"none", "yes"} if value is None else {"yes"})  # a missing key is None, as in the store
-
-
-@pytest.mark.parametrize("value", [float("nan"), [float("inf")], Taste(sweet=True)])
-def test_a_message_whose_metadata_nobody_can_look_for_is_stored(
-    make_memory: Make, embeddings: WordEmbeddings, value: Any
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
-    message = HumanMessage("jam", id="1", additional_kwargs={"taste": value})
-    memory.history.append([message], thread_id="t", user_id="ann")
-    assert ids(memory.recall.search("jam", user_id="ann")) == ["1"]
-
-
-def test_metadata_that_is_not_filterable_names_the_remedy(memory: Memory) -> None:
-    with pytest.raises(OptionError, match=r"taste.*filterable=.*reindex"):
-        memory.recall.search("jam", user_id="ann", metadata={"taste": 1})
 
 
 @pytest.mark.parametrize(
@@ -191,14 +133,6 @@ def test_a_filter_that_memory_cannot_evaluate_is_refused_by_every_face(
     for call in calls:
         with pytest.raises(OptionError, match=r"metadata.*unknown operator.* here: use one of \$"):
             call()
-
-
-def test_excluding_hundreds_of_messages_still_fills_top_k(either: Memory) -> None:
-    say(either, *["cherry cake"] * 300, *[f"cherry {at}" for at in range(20)])
-    gone = [f"t-{at}" for at in range(300)]
-    found = either.recall.search("cherry cake", user_id="ann", exclude_message_ids=gone, top_k=15)
-    assert len(found) == 15
-    assert not set(gone) & set(ids(found))
 
 
 # ---------------------------------------------------------------------- long messages
@@ -220,7 +154,7 @@ def test_the_pieces_of_one_message_do_not_push_others_out(chunky: Memory) -> Non
 # ---------------------------------------------------------------------- questions of every kind
 
 
-@pytest.mark.parametrize("query", ["", "   ", "\n\t\u3000"])
+@pytest.mark.parametrize("query", ["", "\n\t\u3000"])
 def test_a_blank_question_finds_nothing_and_asks_no_model(
     either: Memory, embeddings: WordEmbeddings, query: str
 ) -> None:
@@ -231,27 +165,16 @@ def test_a_blank_question_finds_nothing_and_asks_no_model(
 
 
 ODD_QUESTIONS = {
-    "emoji": "🍒🎂",
     "family emoji": "👩‍👩‍👧‍👦",
     "cjk": "樱桃蛋糕怎么做",
-    "arabic": "كعكة الكرز",
-    "thai": "เค้กเชอร์รี่",
     "stop words": "the a of and is to",
-    "one stop word": "the",
     "punctuation": "?!,.;:-_=+*/\\|()[]{}<>@#$%^&~`'\"",
-    "underscores": "_ __ ___",
-    "tag injection": "@user:{*}",
     "or injection": "cherry) | (@user:{bob})",
     "knn injection": "*=>[KNN 10 @vector $vector]",
-    "negation": "-cherry",
     "quotes": "\"cherry' `cake",
     "wildcard": "cherr* %cherry% w'cher?y'",
-    "attribute": "cherry => { $weight: 0 }",
-    "backslash": "cherry\\",
-    "nul": "cherry\0cake",
     "lone surrogate": "cherry \ud83c",
     "10,000 words": " ".join(f"word{at}" for at in range(10_000)),
-    "10,000 letters": "c" * 10_000,
     "numbers": "2024 -1 1e5 [0 inf]",
 }
 
@@ -265,7 +188,7 @@ def test_any_text_is_a_question(either: Memory, query: str) -> None:
     assert len(found) == 5  # each message has a vector, and all vectors have a distance
 
 
-RARE = ["xk7742", "xk7742 of the", "the xk7742", "what was the number of xk7742?", "what about xk7742 _ please"]
+RARE = ["the xk7742", "what about xk7742 _ please"]
 
 
 @pytest.mark.parametrize("query", RARE)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, Callbacks
+from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
 from pydantic import Field
 
-from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions, RecallResult
 from langchain_workingmem.errors import ModelError
-from langchain_workingmem.recall.question import Query
-from langchain_workingmem.recall.search import search_as_run
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.models import Scripted
 from tests.helpers.trips import Trips
 
 pytestmark = pytest.mark.in_turn("face")
@@ -52,19 +46,6 @@ class Highest(BaseDocumentCompressor):
     def _copy(self, document: Document) -> Document:
         more = {"relevance_score": number(document.page_content) / 100} if self.scores else {}
         return Document(page_content="other words", metadata={**document.metadata, **more})
-
-
-class Listwise(BaseDocumentCompressor):
-    """Asks a chat model for the order, as LangChain's `LLMListwiseRerank` does."""
-
-    model: BaseChatModel
-
-    def compress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
-    ) -> Sequence[Document]:
-        lines = [f"{at} {document.page_content.splitlines()[-1]}" for at, document in enumerate(documents)]
-        answer = self.model.invoke("\n".join([query, *lines]), {"callbacks": callbacks})
-        return [documents[int(at)] for at in str(answer.text).split()]
 
 
 @pytest.fixture
@@ -106,20 +87,6 @@ def test_its_order_decides(make: Make, trips: Trips, search: str) -> None:
     assert ids(memory.context("red fox", **NEW).recalled) == expected
 
 
-@pytest.mark.parametrize(("top_k", "given"), [(1, 20), (5, 20), (8, 32), (30, 60), (60, 60)])
-def test_it_is_given_more_hits_than_come_back(make: Make, top_k: int, given: int) -> None:
-    reranker = Highest()
-    memory = make(reranker)
-    found = memory.recall.search("red fox", user_id="ann", top_k=top_k)
-    ((question, *texts),) = reranker.seen
-    assert question == "red fox"
-    assert len(texts) == given
-    assert len(found.hits) == top_k
-
-
-# ---------------------------------------------------------------------- scores
-
-
 # ---------------------------------------------------------------------- what is taken
 
 
@@ -149,9 +116,6 @@ def test_what_it_was_not_given_is_refused(make: Make, returned: Any, words: str)
     assert error.value.remedy
 
 
-# ---------------------------------------------------------------------- budget and faces
-
-
 # ---------------------------------------------------------------------- failures
 
 
@@ -162,15 +126,6 @@ def overloaded(_: Any) -> Any:
 fails = Returns(call=overloaded)
 
 
-def test_its_failure_is_an_error_that_names_the_remedy(make: Make) -> None:
-    memory = make(fails)
-    with pytest.raises(ModelError, match=r"ConnectionError: overloaded\): check it") as error:
-        memory.recall.search("red fox", user_id="ann")
-    assert isinstance(error.value.__cause__, ConnectionError)
-    with pytest.raises(ModelError):
-        memory.context("red fox", **NEW)
-
-
 def test_a_turn_may_go_on_without_it(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     memory = make(fails, on_error="log")
     expected = ids(make().context("red fox 11", **NEW).recalled)
@@ -179,51 +134,3 @@ def test_a_turn_may_go_on_without_it(make: Make, caplog: pytest.LogCaptureFixtur
     assert "goes on without it" in caplog.text
     with pytest.raises(ModelError):  # a search says what is wrong
         memory.recall.search("red fox", user_id="ann")
-
-
-def test_what_cannot_be_a_reranker_is_refused() -> None:
-    with pytest.raises(OptionError, match="reranker is of type str"):
-        RecallOptions(reranker="cohere")  # type: ignore[arg-type]
-
-
-# ---------------------------------------------------------------------- traces
-
-
-class Runs(BaseCallbackHandler):
-    """Notes the runs, each with the run around it."""
-
-    def __init__(self) -> None:
-        self.names: dict[Any, str] = {}
-        self.parents: dict[str, str | None] = {}
-
-    def _note(self, name: str, run_id: Any, parent_run_id: Any) -> None:
-        self.names[run_id] = name
-        self.parents[name] = self.names.get(parent_run_id)
-
-    def on_retriever_start(self, *_: Any, run_id: Any, parent_run_id: Any = None, **__: Any) -> None:
-        self._note("retriever", run_id, parent_run_id)
-
-    def on_chat_model_start(self, *_: Any, run_id: Any, parent_run_id: Any = None, **__: Any) -> None:
-        self._note("model", run_id, parent_run_id)
-
-    def on_chain_start(self, *_: Any, run_id: Any, parent_run_id: Any = None, **__: Any) -> None:
-        self._note("chain", run_id, parent_run_id)
-
-
-def test_a_model_that_it_asks_is_part_of_the_run_around_recall(make: Make, face: str) -> None:
-    memory = make(Listwise(model=Scripted.says("0 1 2")))
-    log = Runs()
-    core = memory._core
-
-    def plan() -> Any:
-        return search_as_run(core.state, Query.of(core.state.recalling, "red fox", user_id="ann"))
-
-    async def search(_: Any) -> None:
-        await core.arun(plan())
-
-    chain: Any = RunnableLambda(lambda _: core.run(plan()) and None, afunc=search)
-    if face == "sync":
-        chain.invoke(None, {"callbacks": [log]})
-    else:
-        asyncio.run(chain.ainvoke(None, {"callbacks": [log]}))
-    assert log.parents == {"chain": None, "retriever": "chain", "model": "chain"}

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.queries import numbers, similarities
+from langchain_workingmem._redis.queries import numbers
 from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.ranking import Candidates, Ranked, Ranking, Span, rank
-from langchain_workingmem.recall.search import _bar, floor_of
+from langchain_workingmem.recall.search import _bar
 
 Candidate: TypeAlias = tuple[
     bytes, int, int, bytes, float, bytes, int
@@ -37,7 +37,6 @@ candidates = st.lists(
     ),
     max_size=20,
 ).map(lambda found: sorted(found, key=lambda one: -one[4]))
-both = pytest.mark.parametrize("hybrid", [False, True])
 
 
 def one(
@@ -90,17 +89,6 @@ def seqs(ranked: list[Ranked]) -> list[int]:
 # ---------------------------------------------------------------------- steps
 
 
-def test_the_best_chunk_counts_for_the_message() -> None:
-    ranked = ranked_by([one(1, 0.9), one(1, 0.5), one(2, 0.4)], weights=NOTHING)
-    assert [(found.seq, found.similarity) for found in ranked] == [(1, 0.9), (2, 0.4)]
-
-
-def test_words_and_meaning_are_added_as_shares_of_their_best() -> None:
-    weights = HybridWeights(dense=0.6, neighbours=0, author=0, time=0, length=0)
-    ranked = ranked_by([one(1, 0.8), one(3, 0.4)], [one(3, 10.0), one(5, 5.0)], weights=weights)
-    assert {found.seq: found.score for found in ranked} == pytest.approx({1: 0.6, 3: 0.3 + 0.4, 5: 0.2})
-
-
 def test_an_answer_is_found_by_its_question() -> None:
     others = [one(STRIDE * 8, 0.1, b"%d" % number) for number in range(120)]
     between = one(STRIDE * 5 + 1, 0.15)  # a call of a tool
@@ -115,38 +103,6 @@ def test_where_the_question_has_a_number_words_count_twice() -> None:
     assert seqs(ranked_by(dense, words)) == [1, 5]
     assert seqs(ranked_by(dense, words, numbered=True)) == [5, 1]
     assert seqs(ranked_by(dense, words, numbered=True, weights=NOTHING)) == [1, 5]  # without words none count
-
-
-@both
-def test_the_short_one_of_equals_comes_first(hybrid: bool) -> None:
-    assert seqs(ranked_by([one(5, 0.9, tokens=4000), one(1, 0.9, tokens=40)], hybrid=hybrid)) == [1, 5]
-
-
-def test_vectors_alone_rank_by_similarity_and_the_newer_of_equals_first() -> None:
-    ranked = ranked_by([one(3, 0.9), one(2, 0.5), one(1, 0.5), one(3, 0.1)], hybrid=False)[:2]
-    assert [(found.seq, found.score, found.similarity) for found in ranked] == [(3, 0.9, 0.9), (2, 0.5, 0.5)]
-
-
-def test_words_alone_have_no_similarity() -> None:
-    (found,) = ranked_by([], [one(1, 7.0)], weights=HybridWeights(neighbours=0))
-    assert (found.similarity, found.worded) == (0, True)
-    assert found.score == pytest.approx(1 - DEFAULT.dense)
-
-
-@both
-def test_the_author_who_is_meant_comes_first(hybrid: bool) -> None:
-    dense = [one(1, 0.9, author=b"ben"), one(5, 0.8, author=b"ann"), one(9, 0.7)]
-    assert seqs(ranked_by(dense, hybrid=hybrid)) == [1, 5, 9]
-    ranked = ranked_by(dense, hybrid=hybrid, authors={b"ann"})
-    assert seqs(ranked) == [5, 1, 9]
-    assert all(0 <= found.score <= 1 for found in ranked)
-
-
-@both
-def test_a_message_at_the_time_that_is_meant_comes_first(hybrid: bool) -> None:
-    dense = [one(1, 0.9, day=100), one(5, 0.8, day=10), one(9, 0.7, day=12)]
-    assert seqs(ranked_by(dense, hybrid=hybrid)) == [1, 5, 9]
-    assert seqs(ranked_by(dense, hybrid=hybrid, times=[Span(9 * DAY, 11 * DAY)])) == [5, 9, 1]
 
 
 # ---------------------------------------------------------------------- what always holds
@@ -194,24 +150,6 @@ def test_the_bar_is_the_floor_unless_most_messages_are_as_near() -> None:
     assert _bar(ranking_of(near), 0.4) == pytest.approx(twentieth + 0.25 * (1 - twentieth))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "all-MiniLM-L6-v2",
-        "sentence-transformers/all-MiniLM-L6-v2",
-        "all-MiniLM-L6-v2.gguf2.f16.gguf",
-        "/models/all-MiniLM-L6-v2",
-        "all-minilm",
-        "all-minilm:22m",
-        "all-minilm:l6-v2",
-        "wordllama-l2-supercat-256",
-        "multilingual-use-v3-6bit",
-    ],
-)
-def test_known_models_have_a_floor(name: str) -> None:
-    assert floor_of(name)
-
-
 # ---------------------------------------------------------------------- from replies to columns
 
 KEYS = st.tuples(
@@ -248,8 +186,3 @@ def test_numbers_are_read_to_eleven_digits_and_small_ones_whole(values: list[flo
     assert numbers(keys).tolist() == pytest.approx(expected, abs=1e-10, rel=1e-10, nan_ok=True)
     scores = [b"%.17g" % (50 + one) for one in values if one is not None]
     assert numbers(scores).tolist() == pytest.approx([50 + one for one in values if one is not None], abs=1e-9)
-
-
-@pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
-def test_what_is_not_a_number_is_similar_to_nothing(metric: str) -> None:
-    assert similarities(numbers([b"#-0.25", None, b"#nan"]), metric).tolist()[1:] == [0, 0]

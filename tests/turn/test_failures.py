@@ -7,10 +7,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem.errors import EmbeddingError, IdError, ThreadOwnershipError
 from tests.helpers.conversations import accept
 from tests.helpers.embeddings import WordEmbeddings
 from tests.turn.test_context import OLD, TURN, Make, chat, texts
@@ -21,27 +19,10 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- refusals and failures
 
 
-def test_a_thread_of_somebody_else_is_refused(memory: Memory, plain: Memory) -> None:
-    chat(memory, *OLD)
+def test_a_misspelled_argument_is_a_type_error_whether_recall_is_on_or_off(memory: Memory, plain: Memory) -> None:
     for one in (memory, plain):
-        with pytest.raises(ThreadOwnershipError):
-            one.context("my cat", thread_id="t", user_id="bob")
-        with pytest.raises(ThreadOwnershipError):
-            one.save_turn([HumanMessage("x")], thread_id="t", user_id="bob")
-
-
-@pytest.mark.parametrize("ids", [{"thread_id": "", "user_id": "a"}, {"thread_id": "a", "user_id": ""}])
-def test_ids_are_checked(memory: Memory, ids: dict[str, Any]) -> None:
-    with pytest.raises(IdError):
-        memory.context("x", **ids)
-    with pytest.raises(IdError):
-        memory.save_turn([HumanMessage("x")], **ids)
-
-
-def test_a_failing_model_is_an_error(brief: Memory, embeddings: WordEmbeddings) -> None:
-    embeddings.broken = RuntimeError("no quota")
-    with pytest.raises(EmbeddingError, match="no quota"):
-        brief.context("my cat", **TURN)
+        with pytest.raises(TypeError, match=r"unexpected keyword arguments \['last_message'\].*use some of"):
+            one.context("Hello", **TURN, last_message=3)
 
 
 def test_with_on_error_log_a_failing_model_costs_the_recall_only(
@@ -55,12 +36,6 @@ def test_with_on_error_log_a_failing_model_costs_the_recall_only(
     assert texts(context.messages) == [*OLD, "my cat"]
     assert len(context.recalled) == 0
     assert "no quota" in caplog.text
-
-
-def test_with_on_error_log_a_model_of_another_size_costs_the_recall_only(make_memory: Make, memory: Memory) -> None:
-    chat(memory, *OLD)
-    other = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions(), on_error="log")
-    assert texts(other.context("my cat", **TURN).messages) == [*OLD, "my cat"]
 
 
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])

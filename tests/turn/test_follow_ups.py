@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import LocalEmbeddings, Memory, MemoryMiddleware, RecallOptions
+from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem.errors import EmbeddingError
-from tests.helpers.models import Scripted
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 
@@ -33,10 +31,6 @@ def shown(memory: Memory, asked: Any = "Who else?", **more: Any) -> list[str]:
     return [str(one.text) for one in memory.context(asked, **CHAT, read_only=True, **more).recalled.messages]
 
 
-def test_without_what_was_said_before_it_finds_nothing(walks: Memory) -> None:
-    assert ALPS not in shown(walks)
-
-
 def test_what_was_said_before_stands_in_the_callers_list(walks: Memory) -> None:
     before = [HumanMessage("Where did I go hiking?"), AIMessage("In the Alps.")]
     assert ALPS in shown(walks, [*before, HumanMessage("Who else?")])
@@ -52,36 +46,6 @@ def test_it_is_found_when_it_is_asked_again(walks: Memory) -> None:
     walks.save_turn(ASKED, **CHAT)
     walks.save_turn([("user", "Who else?"), ("assistant", "With friends.")], **CHAT)
     assert ALPS in shown(walks)
-
-
-@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["alone", "checkpointer"])
-def test_in_an_agent_with_and_without_a_checkpointer(walks: Memory, saver: Any) -> None:
-    from langchain.agents import create_agent
-
-    model = Scripted.says("In the Alps.", "With Tom and Lea.")
-    agent = create_agent(model, middleware=[MemoryMiddleware(walks)], checkpointer=saver)
-    config: Any = {"configurable": CHAT}
-    for text in ("Where did I go hiking?", "Who else?"):
-        asked: Any = {"messages": [("user", text)]}
-        agent.invoke(asked, config)
-    assert ALPS in str(model.seen[-1])
-
-
-def test_in_a_new_thread_there_is_nothing_to_follow_up(walks: Memory, trips: Trips) -> None:
-    assert trips.of(lambda: walks.context("Who else?", thread_id="nothing yet", user_id="u", read_only=True)) == 2
-
-
-def test_where_nothing_is_stored_there_is_nothing_to_follow_up(make_memory: Make, trips: Trips) -> None:
-    make_memory().save_turn(ASKED, **CHAT)
-    memory = make_memory(embeddings=LocalEmbeddings())
-    shown(memory)
-    assert trips.of(lambda: shown(memory)) == 1
-
-
-def test_a_long_question_and_one_that_finds_something_stand_alone(walks: Memory, trips: Trips) -> None:
-    walks.save_turn([("user", "Tell me about the roses."), ("assistant", "They need sun.")], **CHAT)
-    assert trips.of(lambda: shown(walks, "Where did I go hiking in the Alps?")) == 2
-    assert trips.of(lambda: shown(walks, "zxcv " * 20)) == 1  # nothing is near, so no window is read
 
 
 def test_what_it_finds_for_itself_stays(walks: Memory) -> None:

@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.conversations import ai, result
-from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
@@ -72,11 +71,6 @@ def test_a_list_of_the_same_conversation_goes_on(talked: Memory, sent: list[str]
     assert everything(talked) == stored(talked)
 
 
-def test_tool_traffic_that_a_client_does_not_send_stands_where_it_was(talked: Memory) -> None:
-    context = talked.context(lines("one", "two", "three", "four", "five"), **TURN)
-    assert [message.type for message in context.messages] == ["human", "ai", "tool", "ai", "human", "ai", "human"]
-
-
 def test_messages_without_ids_get_those_that_are_stored(talked: Memory) -> None:
     given = lines("one", "two", "three", "four", "five")
     talked.context(given, **TURN)
@@ -86,20 +80,9 @@ def test_messages_without_ids_get_those_that_are_stored(talked: Memory) -> None:
     assert saved[4].id == talked.history.messages("t")[-2].id
 
 
-def test_saving_the_same_list_again_stores_nothing(talked: Memory) -> None:
-    for _ in range(2):
-        talked.save_turn(lines("one", "two", "three", "four", "five", "six"), **TURN)
-    assert stored(talked) == everything(talked) == [*WHOLE, "five", "six"]
-
-
 def test_one_message_is_a_new_question_whatever_it_says(talked: Memory) -> None:
     assert turn(talked, "again two", "one") == [*WHOLE, "one"]
     assert stored(talked) == everything(talked) == [*WHOLE, "one", "again two"]
-
-
-def test_what_is_missing_in_front_of_a_list_is_not_left_behind(talked: Memory) -> None:
-    turn(talked, "six", "three", "four", "five")
-    assert stored(talked) == everything(talked)
 
 
 # ---------------------------------------------------------------------- another branch
@@ -113,25 +96,6 @@ def test_what_stands_behind_a_question_is_not_recalled_when_it_is_asked_again(me
     assert "brie" not in str(again.messages)
 
 
-def test_an_answer_is_made_anew(talked: Memory) -> None:
-    assert turn(talked, "better", "one", "two", "three") == ["one", "", "done", "two", "three"]
-    assert stored(talked) == ["one", "", "done", "two", "three", "better"]
-    assert everything(talked) == [*WHOLE, "better"]
-
-
-def test_the_last_question_is_edited(talked: Memory) -> None:
-    assert turn(talked, "better", "one", "two", "other") == ["one", "", "done", "two", "other"]
-    assert stored(talked) == ["one", "", "done", "two", "other", "better"]
-    assert everything(talked) == [*WHOLE, "other", "better"]
-
-
-def test_who_goes_back_finds_the_branch_as_it_was(talked: Memory) -> None:
-    turn(talked, "better", "one", "two", "other")
-    assert turn(talked, "six", "one", "two", "three", "four", "five") == [*WHOLE, "five"]
-    assert stored(talked) == [*WHOLE, "five", "six"]
-    assert sorted(everything(talked)) == sorted([*WHOLE, "other", "better", "five", "six"])
-
-
 def test_who_goes_back_finds_the_tool_traffic_of_the_branch(plain: Memory) -> None:
     traffic = [ai("", "x", id="c"), result("x", "r")]
     plain.save_turn(lines("one", "two"), **TURN)
@@ -139,28 +103,6 @@ def test_who_goes_back_finds_the_tool_traffic_of_the_branch(plain: Memory) -> No
     turn(plain, "better", "one", "two", "other")
     turn(plain, "six", "one", "two", "three", "four", "five")
     assert stored(plain) == ["one", "two", "three", "", "done", "four", "five", "six"]
-
-
-def test_a_branch_is_the_same_for_every_process(make_memory: Make, talked: Memory) -> None:
-    sent = ["one", "two", "other"]
-    make_memory().context(lines(*sent), **TURN)
-    make_memory().save_turn(lines(*sent, "better"), **TURN)
-    assert stored(make_memory()) == ["one", "", "done", "two", "other", "better"]
-    assert texts(make_memory().context("next", **TURN).messages) == [
-        "one",
-        "",
-        "done",
-        "two",
-        "other",
-        "better",
-        "next",
-    ]
-
-
-@pytest.mark.parametrize("sent", [["hello", "hi", "how are you"], ["four", "five", "six"]])
-def test_a_list_that_shares_nothing_with_the_thread_leaves_nothing_behind(talked: Memory, sent: list[str]) -> None:
-    turn(talked, "end", *sent)
-    assert stored(talked)[: len(WHOLE)] == WHOLE
 
 
 # ---------------------------------------------------------------------- other writers
@@ -192,24 +134,3 @@ def test_the_copy_of_the_question_is_saved_in_the_user_s_words(make_memory: Make
         assert "<working_memory>" in context.messages[-1].text
         save([*context.messages, AIMessage("hi", id="a")], thread)
         assert memory.history.messages(thread) == [HumanMessage("hello", id="q"), AIMessage("hi", id="a")]
-
-
-def test_a_context_of_a_context_has_memory_once(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions())
-    first = memory.context([HumanMessage("hello", id="q")], **TURN)
-    assert memory.context(first.messages, **TURN).messages == first.messages
-
-
-# ---------------------------------------------------------------------- cost
-
-
-def test_following_a_list_costs_no_round_trip(talked: Memory, trips: Trips) -> None:
-    def turn_of(question: str) -> tuple[int, int]:
-        sent, counts = lines("one", "two", question), [trips.count]
-        talked.context(sent, **TURN)
-        counts.append(trips.count)
-        talked.save_turn([*sent, AIMessage("better")], **TURN)
-        return counts[1] - counts[0], trips.count - counts[1]
-
-    turn_of("other")  # the server has the scripts now
-    assert turn_of("another") == (1, 1)

@@ -57,29 +57,6 @@ def test_a_graph_whose_answers_repeat_keeps_each_turn(plain: Memory, answers: li
     assert stored(plain) == [text for pair in zip(asks, answers, strict=True) for text in pair]
 
 
-def test_the_first_turn_of_another_state_is_new_whatever_it_says(plain: Memory) -> None:
-    plain.save_turn(said("hi", "ok"), **IDS)
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", plain.load_node(into="messages"))
-    graph.add_node("answer", lambda _: {"messages": [AIMessage("ok")]})
-    graph.add_node("save", plain.save_node())
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "answer")
-    graph.add_edge("answer", "save")
-    graph.compile(checkpointer=InMemorySaver()).invoke({"messages": [HumanMessage("hi")]}, {"configurable": IDS})
-    assert stored(plain) == ["hi", "ok"] * 2
-
-
-def test_an_answer_to_a_question_that_was_deleted_meanwhile_is_not_stored(plain: Memory) -> None:
-    plain.save_turn(said("old", "x"), **IDS)
-    asked = HumanMessage("secret", id="Q")
-    plain.history.append([asked], **IDS)
-    plain.context([asked], **IDS)
-    plain.history.delete(["Q"], thread_id="t")
-    assert plain.save_turn([asked, AIMessage("of the secret")], **IDS) == []
-    assert stored(plain) == ["old", "x"]
-
-
 def test_a_long_list_of_repeated_words_is_compared_in_little_time(plain: Memory) -> None:
     talk = said(*["ping", "pong"] * 200)
     plain.history.append(talk, **IDS)

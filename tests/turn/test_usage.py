@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,22 +122,3 @@ def test_the_parts_add_up(filled: Make) -> None:
 
     whatever()
     assert seen == {*PARTS}  # or the options have become too narrow
-
-
-def test_parts_are_those_of_what_is_shown(filled: Make) -> None:
-    memory = filled(working_memory=WorkingMemoryOptions(template="", placement="system"))
-    context = memory.context([HumanMessage(QUESTION)], **HERE)
-    before, after = context.messages[:-1], context.messages[-1]
-    usage = context.usage
-    assert usage.history == weight_of(before)
-    assert usage.question == weight_of([HumanMessage(QUESTION)])
-    assert usage.recall == weight_of([after]) - usage.question
-    assert usage.working_memory == weight_of(map(SystemMessage, context.system))
-
-
-def test_a_context_of_a_checkpoint_counts_approximately(filled: Make) -> None:
-    context = filled(history=HistoryOptions(token_counter=words)).context(QUESTION, **HERE)
-    assert context.usage.total == words(sent(context))
-    stored = pickle.loads(pickle.dumps(context))
-    assert stored.usage.total == sum(parts_of(stored.usage).values()) == weight_of(sent(context))
-    assert stored == context

@@ -12,15 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem import HistoryOptions, Memory
 from langchain_workingmem._text.messages import is_said, structured_answers, weight_of
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.turn.assemble import history_slice
 from tests.helpers.conversations import accept, ai, result
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 from tests.helpers.trips import Trips
-from tests.turn.test_context import OLD, TURN, Make, chat, texts
+from tests.turn.test_context import TURN, Make
 
 
 def turn(at: int, calls: int = 0, *, words: str = "") -> list[BaseMessage]:
@@ -53,60 +52,11 @@ def exactly(last: int, **options: Any) -> HistoryOptions:
 # ---------------------------------------------------------------------- what counts
 
 
-@pytest.mark.parametrize(("last", "shown"), [(0, 0), (1, 2), (2, 2), (3, 4), (4, 4), (6, 6), (100, 6), (None, 6)])
-def test_last_messages_bounds_the_history(make_memory: Make, last: int | None, shown: int) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=last, step=1))
-    chat(memory, *OLD)
-    assert texts(memory.context("new", **TURN).messages) == [*OLD[6 - shown :], "new"]
-
-
-def test_a_turn_of_forty_calls_hides_nothing_that_was_said(make_memory: Make) -> None:
-    memory = make_memory(history=exactly(4))
-    talk(memory, turn(0), turn(1, 40))
-    assert shown(memory) == ids([*turn(0), *turn(1, 40)])
-
-
-def test_tool_traffic_of_turns_that_are_not_shown_is_not_shown(make_memory: Make) -> None:
-    memory = make_memory(history=exactly(2))
-    talk(memory, turn(0, 3), turn(1, 1))
-    assert shown(memory) == ids(turn(1, 1))
-
-
-def test_a_window_that_would_begin_with_an_answer_grows_to_its_question(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=1, step=1))
-    turn = [HumanMessage("go", id="h"), ai("", "a", id="c"), result("a", "r"), AIMessage("done", id="d")]
-    memory.history.append(turn, **TURN)
-    assert [message.id for message in memory.context([HumanMessage("new", id="n")], **TURN).messages] == list("hcrdn")
-
-
-def test_an_answer_without_a_question_stays_alone(make_memory: Make) -> None:
-    memory = make_memory(history=exactly(2))
-    memory.history.append([AIMessage(f"note {at}", id=f"n{at}") for at in range(5)], **TURN)
-    assert shown(memory) == ["n3", "n4"]
-
-
-def test_the_history_of_a_question_that_is_asked_again_is_as_long_as_ever(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=4, step=1))
-    chat(memory, *OLD)
-    steps = [message for at in "abc" for message in (ai("", at), result(at))]
-    memory.save_turn([HumanMessage("long one", id="q"), *steps], **TURN)
-    assert [message.id for message in memory.context([HumanMessage("long one", id="q")], **TURN).messages] == [
-        *("t-2", "t-3", "t-4", "t-5"),
-        "q",
-    ]
-
-
 def test_a_question_that_is_asked_again_takes_no_place_in_its_history(make_memory: Make) -> None:
     memory = make_memory(history=exactly(3))
     talk(memory, turn(0), turn(1), turn(2))
     context = memory.context([HumanMessage("ask 2", id="q2")], **TURN)
     assert ids(context.messages) == ["q0", "a0", "q1", "a1", "q2"]
-
-
-def test_roles_choose_what_the_history_shows(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(roles=["human"]))
-    chat(memory, *OLD)
-    assert texts(memory.context("new", **TURN).messages) == [*OLD[::2], "new"]
 
 
 # ---------------------------------------------------------------------- steps
@@ -122,16 +72,6 @@ def test_by_default_a_window_holds_ten_to_nineteen_messages_and_moves_rarely(mak
         begins.append(found[0] if found else "q0")
         talk(memory, turn(at))
     assert sum(one != other for one, other in pairwise(begins)) == 3  # once in five turns
-
-
-@pytest.mark.both_faces
-def test_a_chat_history_shows_the_same_window(make_memory: Make, face: str) -> None:
-    memory = make_memory()
-    talk(memory, *(turn(at, 1) for at in range(13)))
-    history = memory.chat_history("t", user_id="ann")
-    if face == "sync":
-        assert ids(history.messages) == shown(memory)
-    assert ids(memory.history.messages("t", last=10)) == ids([m for at in range(13) for m in turn(at, 1)])[-10:]
 
 
 # ---------------------------------------------------------------------- a limit of tokens
@@ -179,12 +119,6 @@ def test_the_newest_turn_is_in_sight_whatever_a_counter_says(make_memory: Make) 
     assert context.omitted == 6
 
 
-def test_the_newest_turn_is_in_sight_however_long_its_question_is(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(max_tokens=100))
-    talk(memory, turn(0), [HumanMessage("long " * 1_000, id="q1"), AIMessage("short", id="a1")])
-    assert shown(memory) == ["q1", "a1"]
-
-
 # ---------------------------------------------------------------------- cost
 
 
@@ -203,15 +137,6 @@ def test_any_window_is_one_round_trip(make_memory: Make, trips: Trips, options: 
     memory = make_memory(history=options)
     talk(memory, *(turn(at, 3) for at in range(20)))
     assert trips.of(lambda: memory.context("new", **TURN)) == 1
-
-
-@pytest.mark.parametrize("options", OPTIONS[:2], ids=range(2))
-def test_any_window_beside_recall_is_two_round_trips(
-    make_memory: Make, embeddings: WordEmbeddings, trips: Trips, options: HistoryOptions
-) -> None:
-    memory = make_memory(history=options, embeddings=embeddings, recall=RecallOptions())
-    talk(memory, *(turn(at, 3) for at in range(20)))
-    assert trips.of(lambda: memory.context("beetles 1", **TURN, threshold=0.0)) == 2
 
 
 # ---------------------------------------------------------------------- any thread

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-import zoneinfo
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -89,19 +87,6 @@ def shown(memory: Memory, **more: Any) -> str:
     return remembered(context.messages)
 
 
-def test_yesterday_is_that_of_the_user(make: Callable[..., Memory]) -> None:
-    assert found(make()) == LAKE
-    assert found(make(timezone=FAR)) == MILL
-    assert found(make(timezone=FAR), scope="thread", thread_id="walks") == MILL
-
-
-def test_a_turn_shows_the_times_of_the_user(make: Callable[..., Memory]) -> None:
-    plain, far = shown(make()), shown(make(timezone=FAR))
-    assert 'time="2026-11-23 23:00 UTC">We walked to the red lake.' in plain
-    assert 'time="2026-11-23 01:00 Pacific/Kiritimati">We walked to the old mill.' in far
-    assert "UTC" not in far
-
-
 def test_a_function_gets_the_ids_of_the_call(make: Callable[..., Memory]) -> None:
     asked: list[Ids] = []
 
@@ -117,17 +102,7 @@ def test_a_function_gets_the_ids_of_the_call(make: Callable[..., Memory]) -> Non
     assert asked == [Ids("t", "ann"), Ids(None, "ann"), Ids("walks", "ann")]
 
 
-def test_now_is_the_time_of_the_question(make: Callable[..., Memory]) -> None:
-    memory = make()
-    later = memory.recall.search(QUESTION, user_id="ann", now=NOW.replace(day=23))
-    assert later.hits[0].message.text == MILL
-    far = NOW.astimezone(zoneinfo.ZoneInfo(FAR))  # without a zone of the user, that of `now` counts
-    assert memory.recall.search(QUESTION, user_id="ann", now=far).hits[0].message.text == MILL
-    berlin = make(timezone="Europe/Berlin")
-    assert berlin.recall.search(QUESTION, user_id="ann", now=far).hits[0].message.text == LAKE
-
-
-@pytest.mark.parametrize("now", [datetime(2026, 11, 24), "2026-11-24", 5])
+@pytest.mark.parametrize("now", [datetime(2026, 11, 24), "2026-11-24"])
 def test_a_time_without_a_zone_is_refused(memory: Memory, plain: Memory, now: Any) -> None:
     with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
         memory.recall.search("walk", user_id="ann", now=now)
@@ -138,9 +113,7 @@ def test_a_time_without_a_zone_is_refused(memory: Memory, plain: Memory, now: An
             one.load_node(now=now)
 
 
-@pytest.mark.parametrize(
-    "name", ["Mars", "", "Europe", "../UTC", "/etc/localtime", "Europe/Berlin\0", "\ud800", "x" * 999]
-)
+@pytest.mark.parametrize("name", ["Mars", "../UTC", "Europe/Berlin\0", "\ud800"])
 def test_a_name_that_is_no_zone_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=r"^timezone is .*: use an IANA name such as 'Europe/Berlin'"):
         Memory(timezone=name)
@@ -151,35 +124,6 @@ def test_a_function_that_returns_no_name_is_refused_at_the_call(make_memory: Mak
     memory = make_memory(timezone=lambda _: given)
     with pytest.raises(OptionError, match=rf"the function passed as timezone returned {seen}: use an IANA name"):
         memory.context("Hello", thread_id="t", user_id="ann")
-
-
-@pytest.fixture
-def without_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(sys.modules, "tzdata", None)  # as if it were not installed
-    for name in [name for name in sys.modules if name.startswith("tzdata.")]:
-        monkeypatch.delitem(sys.modules, name)
-    zoneinfo.reset_tzpath(to=[])
-    zoneinfo.ZoneInfo.clear_cache()
-    yield
-    zoneinfo.reset_tzpath()
-
-
-@pytest.mark.usefixtures("without_database")
-def test_where_there_is_no_database_the_error_says_what_to_install(make_memory: Make) -> None:
-    with pytest.raises(OptionError, match=r"timezone is 'Europe/Rome': run `pip install tzdata`"):
-        Memory(timezone="Europe/Rome")
-    assert make_memory(timezone="UTC").context("Hello", thread_id="t", user_id="ann").messages
-
-
-def test_a_call_may_name_the_zone(bench: Bench) -> None:
-    memory = walked(bench.recalling(timezone="Europe/Berlin"))
-    model = Scripted.says("a", "b")
-    agent = agent_of(model, memory)
-    bench.run(agent, ask("the mill"), configured("t", "ann", memory={"timezone": FAR, "persist": False}))
-    bench.run(agent, ask("the mill"), configured("t", "ann", memory={"persist": False}))
-    of_call, of_memory = (remembered(seen) for seen in model.seen)
-    assert 'time="2026-11-23 01:00 Pacific/Kiritimati">We walked to the old mill.' in of_call
-    assert 'time="2026-11-22 12:00 Europe/Berlin">We walked to the old mill.' in of_memory
 
 
 @pytest.mark.parametrize("call", [{"timezone": "Mars"}, {"timezone": 5}, {"now": NOW}, {"recall": {"now": NOW}}])

@@ -66,12 +66,6 @@ def test_nothing_in_the_data_closes_the_block(number: int, document: str) -> Non
     assert part(text, "data") == f"\n{document}\n"
 
 
-def test_nothing_in_a_template_closes_the_block() -> None:
-    text = block(template=f"# A\n{HOSTILE}")
-    assert tags(text) == ["<working_memory>", "<template>", "</template>", "<data>", "</data>", "</working_memory>"]
-    assert HOSTILE in part(text, "template")
-
-
 @given(st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc", "Cn"])))
 def test_whatever_is_known_stays_in_the_data(document: str) -> None:
     assert part(block(f"x{document}", template=""), "data") == f"\n{visible(f'x{document}')}\n"
@@ -84,30 +78,6 @@ def test_what_is_copied_out_of_the_block_can_be_unescaped(text: str, document: d
     assert in_texts({"a": [escaped, {"b": escaped}], "n": 1}, unescape) == {"a": [text, {"b": text}], "n": 1}
 
 
-# ---------------------------------------------------------------------- what it says
-
-
-def test_the_template_and_the_schema_are_shown() -> None:
-    assert f"<template>\n{TEMPLATE}</template>" in block(template=TEMPLATE)
-    assert "What to call the person" in block(schema=Person)
-
-
-@pytest.mark.parametrize("options", FORMATS)
-def test_memory_that_is_only_shown_has_no_rules_for_updates(options: dict[str, Any]) -> None:
-    text = block('{"name": "fact"}', writable=False, **options)
-    assert "fact" in text
-    for word in ("update_working_memory", "edits", "clear", "<template>", "<schema>", "Send"):
-        assert word not in text
-    assert "not change it" in text
-
-
-def test_instructions_of_ones_own_take_the_place_of_the_rules() -> None:
-    text = block("fact", template="", instructions="Keep the weather only.")
-    assert "Keep the weather only." in text
-    assert "preferences" not in text
-    assert "fact" in text
-
-
 # ---------------------------------------------------------------------- the stable part
 
 
@@ -117,14 +87,3 @@ def test_everything_in_front_of_the_data_is_the_same_for_any_data(options: dict[
     blocks = [block(text, writable=writable, **options) for text in ("", '{"name": "Ann"}', HOSTILE, "x" * 1000)]
     assert len({text.partition("<data>\n")[0] for text in blocks}) == 1
     assert all("<data>\n" in text for text in blocks)
-
-
-# ---------------------------------------------------------------------- several memories
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_block_of_a_named_memory_says_so(number: int) -> None:
-    text = block(name="team", **FORMATS[number])
-    assert tags(text)[0] == '<working_memory name="team">'
-    assert "your working memory 'team'" in text
-    assert "working memory:" not in text

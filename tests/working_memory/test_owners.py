@@ -12,7 +12,6 @@ from langchain_workingmem import (
     Memory,
     ThreadOwnershipError,
     WorkingMemoryOptions,
-    WorkingMemoryValidationError,
 )
 from tests.helpers.odd_ids import NASTY_IDS
 from tests.helpers.types import Make
@@ -52,20 +51,6 @@ def test_scopes_never_see_each_other(shared: Memory, notes: Memory) -> None:
     notes.working_memory.clear(thread_id="same")
     assert texts(shared.working_memory.revisions(user_id="same")) == ["of the user"]
     assert "of the thread" not in str(shared.context("hi", thread_id="same", user_id="same"))
-
-
-def test_only_a_thread_given_means_its_owner(shared: Memory) -> None:
-    shared.threads.create(thread_id="t", user_id="ann")
-    shared.working_memory.update("fact", thread_id="t")
-    assert shared.working_memory.get(user_id="ann").text == "fact"
-    assert shared.working_memory.get(thread_id="t").text == "fact"
-
-
-def test_the_first_write_to_a_new_thread_makes_it_with_its_owner(notes: Memory) -> None:
-    notes.working_memory.update("fact", thread_id="t", user_id="ann")
-    notes.working_memory.update("fact", thread_id="own")
-    assert notes.threads.get("t").user_id == "ann"  # type: ignore[union-attr]
-    assert notes.threads.get("own").user_id == "own"  # type: ignore[union-attr]
 
 
 def test_the_memory_of_somebody_elses_thread_is_refused(notes: Memory) -> None:
@@ -109,14 +94,6 @@ def test_deleting_a_thread_deletes_its_memory_and_revisions(notes: Memory, raw: 
     assert notes.working_memory.get(thread_id="other").text == "fact"
 
 
-def test_a_thread_handed_over_takes_its_memory_along(notes: Memory) -> None:
-    before = notes.working_memory.update("fact", thread_id="t", user_id="ann")
-    notes.threads.transfer("t", user_id="ann", to="bob")
-    assert notes.working_memory.get(thread_id="t", user_id="bob") == before
-    with pytest.raises(ThreadOwnershipError):
-        notes.working_memory.get(thread_id="t", user_id="ann")
-
-
 # ---------------------------------------------------------------------- seeding
 
 
@@ -128,20 +105,6 @@ def test_a_thread_can_be_created_with_working_memory(make_memory: Make, scope: s
     assert (thread.id, thread.title) == ("t", "hello")
     state = memory.working_memory.get(thread_id="t", user_id="ann")
     assert (state.value, state.revision, state.origin) == (Person(name="Ann"), 1, "seed")
-
-
-def test_a_seed_never_overwrites(shared: Memory) -> None:
-    before = shared.working_memory.update("fact", user_id="ann")
-    shared.threads.create(thread_id="t", user_id="ann", working_memory="seed")
-    assert shared.working_memory.get(user_id="ann") == before
-
-
-@pytest.mark.parametrize("scope", ["user", "thread"])
-def test_a_seed_that_does_not_fit_makes_no_thread(make_memory: Make, scope: str) -> None:
-    memory = with_memory(make_memory, schema=Person, scope=scope)
-    with pytest.raises(WorkingMemoryValidationError, match="age"):
-        memory.threads.create(thread_id="t", user_id="ann", working_memory={"age": -1})
-    assert memory.threads.get("t") is None
 
 
 def test_a_clone_begins_with_the_memory_of_its_source(make_memory: Callable[..., Memory]) -> None:

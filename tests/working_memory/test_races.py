@@ -23,7 +23,6 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import (
     Memory,
     RedisConnectionError,
-    ThreadExistsError,
     ThreadOwnershipError,
     WorkingMemoryConflictError,
     WorkingMemoryOptions,
@@ -139,38 +138,6 @@ def test_first_writes_to_the_memory_of_a_new_thread_are_all_kept(notes: Memory) 
     assert len(notes.history.messages("t")) == 4
 
 
-def test_of_seeds_at_once_one_is_kept(notes: Memory) -> None:
-    def seed(number: int) -> int | None:
-        try:
-            notes.threads.create(thread_id="t", user_id="ann", working_memory=f"fact {number}")
-        except ThreadExistsError:
-            return None
-        return number
-
-    (winner,) = [number for number in at_once(10, seed) if number is not None]
-    assert notes.working_memory.get(thread_id="t").text == f"fact {winner}"
-
-
-def test_revisions_have_no_holes_under_updates_clears_and_reverts(memory: Memory) -> None:
-    part = memory.working_memory
-    part.update({"start": 1}, user_id="ann")
-
-    def write(number: int) -> None:
-        match number % 3:
-            case 0:
-                part.update({str(number): number}, user_id="ann")
-            case 1:
-                part.clear(user_id="ann")
-            case _:
-                part.revert(1, user_id="ann")
-
-    at_once(15, write)
-    state = part.get(user_id="ann")
-    found = part.revisions(user_id="ann", limit=100)
-    assert found[0] == state
-    assert [one.revision for one in found] == list(range(state.revision, 0, -1))
-
-
 # ---------------------------------------------------------------------- exactly these conflicts
 
 
@@ -207,36 +174,6 @@ def merging(memory: Memory, patch: dict[str, Any], expected: int | None = None) 
         WorkingMemory.update, memory, patch, user_id="ann", expected_revision=expected
     )
     return plan
-
-
-def test_without_a_rival_an_update_is_two_round_trips(memory: Memory) -> None:
-    memory.working_memory.update({"old": 1}, user_id="ann")
-    watched = Watched(before={})
-    assert run(memory, watched.through(merging(memory, {"mine": 1}))).value == {"old": 1, "mine": 1}
-    assert (watched.trips, watched.pauses) == (2, [])
-
-
-def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory) -> None:
-    memory.working_memory.update({"old": 1}, user_id="ann")
-    watched = Watched(before={2: lambda: memory.working_memory.update({"theirs": 1}, user_id="ann")})
-    state = run(memory, watched.through(merging(memory, {"mine": 1})))
-    assert state.value == {"old": 1, "theirs": 1, "mine": 1}
-    assert state.revision == 3
-    assert (watched.trips, watched.pauses) == (3, [])
-
-
-def test_a_rival_who_changed_it_there_and_back_is_noticed(memory: Memory) -> None:
-    memory.working_memory.update({"old": 1}, user_id="ann")
-
-    def rival() -> None:
-        memory.working_memory.update({"old": 2}, user_id="ann")
-        memory.working_memory.revert(1, user_id="ann")
-
-    watched = Watched(before={2: rival})
-    with pytest.raises(WorkingMemoryConflictError) as caught:
-        run(memory, watched.through(merging(memory, {"mine": 1}, expected=1)))
-    assert (caught.value.expected, caught.value.actual) == (1, 3)
-    assert watched.trips == 2
 
 
 def test_what_was_deleted_meanwhile_does_not_come_back_where_another_began(memory: Memory) -> None:

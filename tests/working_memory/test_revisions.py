@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import Memory, OptionError, WorkingMemoryConflictError
+from langchain_workingmem import Memory, WorkingMemoryConflictError
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import RedisReplyError, RevisionNotFoundError
 from tests.helpers.examples import examples
@@ -32,12 +32,6 @@ def test_an_update_for_another_revision_is_refused_with_both(person: Memory, exp
     assert f"revision {expected}" in str(caught.value)
     assert "revision 2" in str(caught.value)
     assert person.working_memory.get(user_id="ann") == before
-
-
-@pytest.mark.parametrize("expected", [-1, True, "1"])
-def test_an_expected_revision_that_is_no_number_is_refused(person: Memory, expected: Any) -> None:
-    with pytest.raises(OptionError, match="expected_revision"):
-        person.working_memory.update({"age": 3}, user_id="ann", expected_revision=expected)
 
 
 # ---------------------------------------------------------------------- revisions
@@ -66,14 +60,6 @@ def test_as_many_revisions_are_kept_as_the_options_say(make_memory: Make, keep: 
         memory.working_memory.update(str(number), user_id="ann", mode="replace")
     found = memory.working_memory.revisions(user_id="ann", limit=1000)
     assert [state.revision for state in found] == list(range(keep + 5, 5, -1))
-
-
-def test_a_revert_makes_a_new_revision(shared: Memory) -> None:
-    shared.working_memory.update("one", user_id="ann", mode="replace")
-    shared.working_memory.update("two", user_id="ann", mode="replace")
-    state = shared.working_memory.revert(1, user_id="ann")
-    assert (state.text, state.revision, state.origin) == ("one", 3, "revert")
-    assert shared.working_memory.get(user_id="ann") == state
 
 
 @examples(15, server=True)
@@ -105,13 +91,3 @@ def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: red
     with pytest.raises(RedisReplyError):
         shared.working_memory.update("likes milk", user_id="u", mode="replace")
     assert shared.working_memory.get(user_id="u") == before
-
-
-def test_a_memory_that_redis_evicted_goes_on_behind_its_revisions(
-    shared: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    shared.working_memory.update("likes tea", user_id="u")
-    memory = Keys(prefix).of_user("u").memory
-    raw.delete(memory)
-    state = shared.working_memory.update("likes milk", user_id="u")
-    assert (state.text, state.revision) == ("likes milk", 2)
