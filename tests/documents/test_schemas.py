@@ -9,12 +9,9 @@ import pytest
 from pydantic import (
     BaseModel,
     ConfigDict,
-    field_validator,
     model_validator,
 )
 
-from langchain_workingmem.working_memory.document import JsonFormat
-from langchain_workingmem.working_memory.schema import schema_of
 from tests.documents.samples import Mood, Person, refused, stored
 
 # ---------------------------------------------------------------------- Pydantic: what is kept
@@ -72,14 +69,6 @@ class Doubtful(BaseModel):
     high: int = 10
     word: str | None = None
 
-    @field_validator("word")
-    @classmethod
-    def _no_shouting(cls, word: str | None) -> str | None:
-        if word and word.isupper():
-            msg = "do not shout"
-            raise ValueError(msg)
-        return word.strip() if word else word
-
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.low > self.high:
@@ -91,15 +80,6 @@ class Doubtful(BaseModel):
 def test_a_model_validator_sees_the_merged_document() -> None:
     assert "low is above high" in str(refused(Doubtful, {"high": 3}, {"low": 5}))
     assert stored(Doubtful, {"high": 30}, {"low": 15}) == {"high": 30, "low": 15}
-
-
-def test_a_field_validator_refuses_and_normalises() -> None:
-    error = refused(Doubtful, {}, {"word": "NO"})
-    assert error.fields == ("word",)
-    assert "do not shout" in str(error)
-    # what was sent is stored, and normalised whenever it is read
-    assert stored(Doubtful, {}, {"word": "  yes "}) == {"word": "  yes "}
-    assert JsonFormat(schema_of(Doubtful)).read('{"word": "  yes "}').value.word == "yes"
 
 
 class Strict(BaseModel):

@@ -20,7 +20,7 @@ from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.history import read
 from tests.helpers.archives import unsealed
 from tests.helpers.examples import sample
-from tests.helpers.media import NAMED, forms, kept
+from tests.helpers.media import NAMED, kept
 from tests.helpers.media import asks as asks_of
 from tests.helpers.types import Make
 
@@ -30,22 +30,6 @@ LONG = 50_000  # bytes, whose base64 lies beside the message
 
 def asks(text: str, *seeds: int, id: str | None = None) -> HumanMessage:
     return asks_of(text, *seeds, id=id, size=LONG)
-
-
-@pytest.mark.both_faces
-def test_an_archive_holds_media_and_a_second_import_changes_nothing(
-    plain: Memory, make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    given = [*forms().values()]
-    plain.history.append(given, **TURN)
-    plain.history.append([asks("one more", 1, id="x")], **TURN)
-    plain.history.truncate("t", after="tool")
-    other = make_memory(key_prefix=f"{prefix}o")
-    for _ in range(2):
-        other.users.load(unsealed(plain.users.export("u")))
-        assert other.history.messages("t") == given
-        assert kept(raw, f"{prefix}o") == 1
-        assert unsealed(other.users.export("u"))[2:] == unsealed(plain.users.export("u"))[2:]
 
 
 def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redis.Redis, prefix: str) -> None:

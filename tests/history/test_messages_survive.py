@@ -17,7 +17,6 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     HumanMessage,
-    InvalidToolCall,
     ToolMessage,
 )
 from langchain_core.messages.tool import tool_call_chunk
@@ -49,29 +48,6 @@ MESSAGES: dict[str, BaseMessage] = {
             {"type": "file", "file_id": "f-1"},
         ],
         id="1",
-    ),
-    "tool calls": AIMessage(
-        "",
-        id="1",
-        tool_calls=[
-            {"name": "f", "args": {"deep": {"x": [1, 2.5, None, "é"]}}, "id": "c1"},
-            {"name": "g", "args": {}, "id": "c2", "type": "tool_call"},
-        ],
-        invalid_tool_calls=[InvalidToolCall(name="h", args='{"x": ', id="c3", error="bad", type="invalid_tool_call")],
-        additional_kwargs={"tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}]},
-    ),
-    "usage": AIMessage(
-        "x",
-        id="run-1",
-        usage_metadata={
-            "input_tokens": 5,
-            "output_tokens": 7,
-            "total_tokens": 12,
-            "input_token_details": {"cache_read": 3},
-            "output_token_details": {"reasoning": 2},
-        },
-        response_metadata={"model_name": "m", "logprobs": [{"token": "x", "logprob": -0.25}], "finish_reason": None},
-        additional_kwargs={"refusal": None, "nested": {"a": [{"b": False}]}},
     ),
     "unknown fields": HumanMessage("x", id="1", mood="good", tags=["a", {"b": 1}]),
     "numbers": HumanMessage(

@@ -57,7 +57,7 @@ def test_an_impossible_choice_of_messages_is_refused(ten: Memory, choice: dict[s
         ten.history.messages("t", **choice)
     for call in (ten.history.page, ten.history.for_user):
         with pytest.raises(OptionError, match=r"limit=.*use an int of at least 1"):
-            call("t", limit=0)  # type: ignore[operator]
+            call("t", limit=0)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
@@ -89,7 +89,7 @@ def test_no_read_is_capped(plain: Memory) -> None:
 def test_a_bad_cursor_is_refused_with_the_remedy(ten: Memory, cursor: str) -> None:
     for call in (ten.history.page, ten.history.for_user):
         with pytest.raises(OptionError, match="pass the next_cursor of the page before, unchanged"):
-            call("t", cursor=cursor)  # type: ignore[operator]
+            call("t", cursor=cursor)
 
 
 # ---------------------------------------------------------------------- for_user

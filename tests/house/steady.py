@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.faces import AsyncFace
 
 PARTS = 10  # as many times it is looked at; in the async run each part has an event loop of its own
 OF_A_THREAD = 10  # turns
@@ -58,7 +59,7 @@ def said(number: int) -> list[HumanMessage | AIMessage]:
     return [HumanMessage(f"question {number} about topic{number % 97}"), AIMessage(f"answer {number}")]
 
 
-def in_sync(memory: Memory, numbers: range) -> None:
+def work(memory: Any, numbers: range, runner: asyncio.Runner | None = None) -> None:
     (tool,) = memory.tools(include=["update_working_memory"])
     for number in numbers:
         question, answer = said(number)
@@ -66,20 +67,10 @@ def in_sync(memory: Memory, numbers: range) -> None:
         memory.save_turn([question, answer], **turn(number))
         if not number % OF_A_THREAD:
             note = {"memory": f"The user asked about topic{number % 97}."}
-            assert "available" not in tool.invoke(note, {"configurable": turn(number)})
+            config = {"configurable": turn(number)}
+            said_by_tool = runner.run(tool.ainvoke(note, config)) if runner else tool.invoke(note, config)
+            assert "available" not in said_by_tool
             memory.recall.search("topic1", user_id=turn(number)["user_id"], top_k=2)
-
-
-async def in_async(memory: Memory, numbers: range) -> None:
-    (tool,) = memory.tools(include=["update_working_memory"])
-    for number in numbers:
-        question, answer = said(number)
-        await memory.acontext([question], **turn(number))
-        await memory.asave_turn([question, answer], **turn(number))
-        if not number % OF_A_THREAD:
-            note = {"memory": f"The user asked about topic{number % 97}."}
-            assert "available" not in await tool.ainvoke(note, {"configurable": turn(number)})
-            await memory.recall.asearch("topic1", user_id=turn(number)["user_id"], top_k=2)
 
 
 def main(url: str, face: str, turns: int) -> None:
@@ -95,9 +86,10 @@ def main(url: str, face: str, turns: int) -> None:
         for part in range(PARTS):
             numbers = range(part * size, (part + 1) * size)
             if face == "sync":
-                in_sync(memory, numbers)
+                work(memory, numbers)
             else:
-                asyncio.run(in_async(memory, numbers))
+                with asyncio.Runner() as runner:
+                    work(AsyncFace(memory, runner), numbers, runner)
             print(json.dumps(figures(client, numbers.stop)), flush=True)  # noqa: T201 - read by the test
     memory.close()
 

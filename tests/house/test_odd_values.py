@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import BaseTool
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from tests.working_memory.samples import with_memory
 
@@ -95,14 +92,6 @@ def test_metadata_of_threads(plain: Memory, written: Any, value: Any) -> None:
         refused(lambda odd=odd: plain.threads.list(user_id="u", metadata=odd), written, OptionError)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", ["very deep lists", "itself", "a huge number"])
-def test_content_that_is_no_json(memory: Memory, written: Any, name: str) -> None:
-    memory.history.append([HumanMessage("my dog", id="0")], **IDS)
-    odd = [HumanMessage([{"type": "data", "data": both[name]}], id="1"), AIMessage("an answer", id="2")]
-    said = refused(lambda: memory.save_turn(odd, **IDS), written, OptionError)
-    assert "use JSON values" in said
-
-
 @worst
 @pytest.mark.parametrize("mode", ["merge", "replace", "append"])
 def test_updates_of_working_memory(make_memory: Callable[..., Memory], written: Any, value: Any, mode: Any) -> None:
@@ -110,21 +99,3 @@ def test_updates_of_working_memory(make_memory: Callable[..., Memory], written: 
     memory.working_memory.update({"x": [1]}, **IDS)
     for odd in ({"x": value}, {"x": [value]}, [value]):
         refused(lambda odd=odd: memory.working_memory.update(odd, mode=mode, **IDS), written)  # type: ignore[misc]
-
-
-def call(tool: BaseTool, arguments: dict[str, Any], runner: asyncio.Runner | None) -> str:
-    return str(runner.run(tool.ainvoke(arguments)) if runner else tool.invoke(arguments))
-
-
-@pytest.mark.parametrize("name", ["deep dicts", "itself", "NaN", "bytes that are no text", "keys that are bytes"])
-def test_arguments_of_the_update_tool(
-    make_memory: Callable[..., Memory], runner: asyncio.Runner | None, written: Any, name: str
-) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(schema={"type": "object"}))
-    (tool,) = memory.tools(**IDS)
-    assert "x: 1" in call(tool, {"memory": {"x": 1}}, runner)
-    before = written()
-    said = call(tool, {"memory": {"x": {"y": NO_JSON[name]}}}, runner)
-    assert "not changed" in said or "nothing was changed" in said
-    assert "Nothing was done" in call(tool, {"memory": '{"x":' * 100_000}, runner)
-    assert written() == before

@@ -201,24 +201,8 @@ def test_a_filter_finds_what_python_finds(
 
 @pytest.fixture
 def projects(make_memory: Make) -> Memory:
-    """Threads with the metadata of Mastra's documented examples."""
-    memory = make_memory(
-        embeddings=WordEmbeddings(),
-        recall=RecallOptions(filterable=("topic",), message_range=0),
-        thread_filters=("projectId", "category", "priority"),
-    )
-    threads: dict[str, dict[str, Any]] = {
-        "a1": {"projectId": "project-a", "category": "work", "priority": 1},
-        "a5": {"projectId": "project-a", "category": "research", "priority": 5},
-        "b3": {"projectId": "my-project", "category": "home", "priority": 3},
-        "none": {},
-    }
-    for id, metadata in threads.items():
-        memory.threads.create(thread_id=id, user_id="u", metadata=metadata)
-        topic = {"topic": "jam"} if id in {"a1", "b3"} else {}
-        message = HumanMessage(f"jam of {id}", id=f"m-{id}", additional_kwargs=topic)
-        memory.history.append([message], thread_id=id, user_id="u")
-    return memory
+    recall = RecallOptions(filterable=("topic",))
+    return make_memory(embeddings=WordEmbeddings(), recall=recall, thread_filters=("projectId", "priority"))
 
 
 def test_a_condition_that_mixes_keys_of_threads_and_messages_is_refused(projects: Memory) -> None:

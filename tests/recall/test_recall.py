@@ -49,12 +49,8 @@ def test_more_hits_than_any_default_of_the_server(either: Memory, count: int) ->
 
 
 UNUSABLE: list[tuple[str, Any]] = [
-    *[("top_k", value) for value in (0, True)],
-    *[("message_range", value) for value in (-1, (1, 2, 3))],
-    *[("threshold", value) for value in (1.1, math.nan)],
-    *[("scope", value) for value in ("all",)],
-    *[("roles", value) for value in ([], "robot")],
-    ("exclude_message_ids", 5),
+    *(("top_k", 0), ("message_range", -1), ("message_range", (1, 2, 3)), ("threshold", 1.1), ("threshold", math.nan)),
+    *(("scope", "all"), ("roles", []), ("roles", "robot"), ("exclude_message_ids", 5)),
 ]
 
 

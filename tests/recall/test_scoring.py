@@ -39,6 +39,9 @@ candidates = st.lists(
 ).map(lambda found: sorted(found, key=lambda one: -one[4]))
 
 
+both = pytest.mark.parametrize("hybrid", [False, True])
+
+
 def one(
     seq: int, value: float, thread: bytes = b"t", tokens: int = 10, author: bytes = b"", chunk: int = 0, day: int = 0
 ) -> Candidate:
@@ -89,6 +92,11 @@ def seqs(ranked: list[Ranked]) -> list[int]:
 # ---------------------------------------------------------------------- steps
 
 
+def test_the_best_chunk_counts_for_the_message() -> None:
+    ranked = ranked_by([one(1, 0.9), one(1, 0.5), one(2, 0.4)], weights=NOTHING)
+    assert [(found.seq, found.similarity) for found in ranked] == [(1, 0.9), (2, 0.4)]
+
+
 def test_an_answer_is_found_by_its_question() -> None:
     others = [one(STRIDE * 8, 0.1, b"%d" % number) for number in range(120)]
     between = one(STRIDE * 5 + 1, 0.15)  # a call of a tool
@@ -106,6 +114,11 @@ def test_where_the_question_has_a_number_words_count_twice() -> None:
 
 
 # ---------------------------------------------------------------------- what always holds
+
+
+@both
+def test_the_short_one_of_equals_comes_first(hybrid: bool) -> None:
+    assert seqs(ranked_by([one(5, 0.9, tokens=4000), one(1, 0.9, tokens=40)], hybrid=hybrid)) == [1, 5]
 
 
 @given(candidates, candidates, st.booleans())

@@ -39,12 +39,6 @@ def everything(memory: Memory) -> list[str]:
 
 
 @pytest.fixture
-def others(make_memory: Make, plain: Memory) -> Memory:
-    """Another process with the same thread."""
-    return make_memory()
-
-
-@pytest.fixture
 def talked(plain: Memory) -> Memory:
     plain.save_turn(said(*TWO), **TURN)
     return plain

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def test_a_misspelled_argument_is_a_type_error_whether_recall_is_on_or_off(memory: Memory, plain: Memory) -> None:
     for one in (memory, plain):
         with pytest.raises(TypeError, match=r"unexpected keyword arguments \['last_message'\].*use some of"):
-            one.context("Hello", **TURN, last_message=3)
+            one.context("Hello", **TURN, last_message=3)  # type: ignore[call-arg]
 
 
 def test_with_on_error_log_a_failing_model_costs_the_recall_only(

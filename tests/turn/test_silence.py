@@ -132,6 +132,15 @@ THANKS = [
 ]
 
 
+def test_of_what_asks_something_the_two_best_hits_stand_apart(make_memory: Make, local_model: LocalEmbeddings) -> None:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions(message_range=1))
+    near = [("user", "Red paint for the shed."), ("assistant", "Red paint for the shed, noted."), ("user", "Red!")]
+    memory.save_turn(near, thread_id="a", user_id="ann")
+    memory.save_turn([("user", "The boat leaks.")], thread_id="b", user_id="ann")
+    shown = memory.context("qwertz asdf red paint?", **NEW, read_only=True, top_k=9).recalled
+    assert "The boat leaks." in [str(message.text) for message in shown.messages]
+
+
 def test_most_thanks_in_most_languages_are_silent_and_say_why(knowing: Memory, talk: Any) -> None:
     del talk
     found = {text: knowing.context(text, **NEW, read_only=True).recalled for text in ["thank you", "cảm ơn", *THANKS]}
