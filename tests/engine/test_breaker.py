@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.plan import PAUSES, Plan, Send, Sleep, send
+from langchain_workingmem._engine.plan import PAUSES, Send, Sleep, send
 from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
-from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import RedisConnectionError
 
 
 class Clock:
@@ -84,24 +84,3 @@ def test_a_refused_connection_is_tried_again_within_a_second() -> None:
 
 def test_a_timeout_is_not_repeated() -> None:
     assert asked(RedisConnectionError("silent", repeats=1, timed_out=True)) == [Send((("PING",),))]
-
-
-def test_a_refusal_and_a_result_pass_through() -> None:
-    def plan() -> Plan[str]:
-        try:
-            yield Sleep(1)
-        except RedisReplyError as error:
-            (reply,) = yield from Send((("GET", "k"),))
-            return f"{error.code} {reply}"
-        return "never"
-
-    run = Link().guard(plan())
-    next(run)
-    run.throw(RedisReplyError("OOM full"))
-    with pytest.raises(StopIteration) as done:
-        run.send(["v"])
-    assert done.value.value == "OOM v"
-    refused = Link().guard(send(("PING",)))
-    next(refused)
-    with pytest.raises(RedisReplyError, match="OOM"):
-        refused.throw(RedisReplyError("OOM full"))

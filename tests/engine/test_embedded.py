@@ -22,19 +22,6 @@ from tests.helpers.embedded import (
 
 pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
 
-# --- The happy path
-
-
-def test_search_works_and_what_was_written_is_there_after_reopening(data: Path) -> None:
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        client.execute_command("FT.CREATE", "index", "PREFIX", 1, "doc:", "SCHEMA", "text", "TEXT")
-        client.hset("doc:1", "text", "hello world")
-    wait_until(lambda: is_stopped(data), seconds=2)
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        assert client.hget("doc:1", "text") == "hello world"
-        wait_until(lambda: int(client.ft("index").info()["num_docs"]) == 1)
-        assert "doc:1" in str(client.execute_command("FT.SEARCH", "index", "hello", "NOCONTENT"))
-
 
 def test_start_and_close_may_be_repeated(data: Path) -> None:
     embedded = EmbeddedRedis(data)
@@ -111,7 +98,7 @@ def test_a_temporary_directory_goes_even_if_its_server_crashed() -> None:
     wait_until(lambda: not directory.exists(), seconds=2)
 
 
-@pytest.mark.parametrize("name", ["with space", "100%41?x=1#y", "quo'te\"s", "späße-記憶", "x" * 120])
+@pytest.mark.parametrize("name", ["100%41?x=1#y", "quo'te\"s späße-記憶", "x" * 120])
 def test_any_path_works(scratch: Path, name: str) -> None:
     directory = scratch / name / "deep"
     for turn in (1, 2):
@@ -121,26 +108,12 @@ def test_any_path_works(scratch: Path, name: str) -> None:
         wait_until(lambda: is_stopped(directory))
 
 
-def test_one_directory_under_two_names_is_one_server(scratch: Path, data: Path) -> None:
-    data.mkdir()
-    (scratch / "link").symlink_to(data)
-    with EmbeddedRedis(data) as first, EmbeddedRedis(scratch / "link") as second:
-        assert first.url == second.url
-
-
 def test_a_path_that_cannot_be_a_directory_is_refused(data: Path) -> None:
     data.write_text("a file")
     for path in (data, data / "below"):
         with pytest.raises(OptionError, match=str(data)):
             EmbeddedRedis(path).start()
     assert data.read_text() == "a file"
-
-
-def test_options_that_cannot_work_are_refused() -> None:
-    with pytest.raises(OptionError, match="path"):
-        EmbeddedRedis("")
-    with pytest.raises(OptionError, match=r"call start\(\)"):
-        _ = EmbeddedRedis().url
 
 
 # --- Errors

@@ -50,16 +50,6 @@ def test_a_server_that_brings_search_is_taken(scratch: Path, place: str) -> None
     assert engine == server.Engine(binary, (module,))
 
 
-def test_redis_stack_is_found_behind_its_link(scratch: Path) -> None:
-    binary = executable(scratch / "opt/bin/redis-server", "echo 'Redis server v=7.4.1 sha=00000000:1'")
-    script = executable(scratch / "opt/bin/redis-stack-server", "exit 1")
-    module = executable(scratch / "opt/lib/redisearch.so", "")
-    (scratch / "bin").mkdir()
-    (scratch / "bin/redis-stack-server").symlink_to(script)
-    engine = server.find_engine({"PATH": str(scratch / "bin")}, lambda _: None)
-    assert engine == server.Engine(binary, (module,))
-
-
 def test_the_environment_variable_ends_the_search(scratch: Path) -> None:
     with pytest.raises(RedisCapabilityError, match="nowhere"):
         server.find_engine({server.BINARY_VARIABLE: str(scratch / "nowhere")})

@@ -72,18 +72,9 @@ def user(scratch: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 # --- Several users
 
 
-def test_processes_share_one_server(data: Path, user: Callable[..., subprocess.Popen[str]]) -> None:
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        other = user(data)
-        go_on(other)
-        assert read(other) == f"{server_pid(data)} {data}"
-        assert client.get("users") == "1"
-    assert not is_stopped(data)
-    go_on(other)
-    wait_until(lambda: is_stopped(data), seconds=2)
-
-
-def test_eight_processes_at_once_start_one_server(data: Path, user: Callable[..., subprocess.Popen[str]]) -> None:
+def test_eight_processes_at_once_start_one_server_and_the_last_ends_it(
+    data: Path, user: Callable[..., subprocess.Popen[str]]
+) -> None:
     users = [user(data) for _ in range(8)]
     for process in users:
         go_on(process)
@@ -91,6 +82,10 @@ def test_eight_processes_at_once_start_one_server(data: Path, user: Callable[...
     with EmbeddedRedis(data) as embedded, connect(embedded) as client:
         assert client.get("users") == "8"
         assert not (data / "redis.log.1").exists()  # a second start would have moved the first log
+    assert not is_stopped(data)
+    for process in users:
+        go_on(process)
+    wait_until(lambda: is_stopped(data), seconds=2)
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -165,18 +160,6 @@ def test_nothing_that_killed_processes_leave_blocks_the_next_start(data: Path, v
     with EmbeddedRedis(data) as embedded, connect(embedded) as client:
         assert client.get("key") == "value"
         assert not list(data.glob("temp-*"))
-
-
-def test_half_a_command_at_the_end_of_the_file_is_dropped(data: Path) -> None:
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        client.set("key", "value")
-    wait_until(lambda: is_stopped(data))
-    (log,) = data.glob("appendonlydir/*.incr.aof")
-    with log.open("ab") as file:
-        file.write(b"*3\r\n$3\r\nSET\r\n$3\r\nke")
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        assert client.get("key") == "value"
-        assert client.dbsize() == 1
 
 
 def test_no_acknowledged_write_is_lost_when_the_server_is_killed(data: Path) -> None:

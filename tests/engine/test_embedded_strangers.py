@@ -26,7 +26,7 @@ def test_a_directory_of_another_user_is_refused(data: Path) -> None:
     assert not (others / "users.lock").exists()
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o770, 0o722, 0o1777])
+@pytest.mark.parametrize("mode", [0o770, 0o722, 0o1777])
 def test_a_directory_that_others_may_write_to_is_refused(data: Path, mode: int) -> None:
     data.mkdir()
     data.chmod(mode)
@@ -34,30 +34,5 @@ def test_a_directory_that_others_may_write_to_is_refused(data: Path, mode: int) 
         EmbeddedRedis(data).start()
     assert not list(data.iterdir())
     data.chmod(mode & ~0o022)
-    with EmbeddedRedis(data):
-        pass
-
-
-@pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_a_directory_that_others_may_read_works(data: Path, mode: int) -> None:
-    data.mkdir(mode=mode)
-    with EmbeddedRedis(data):
+    with EmbeddedRedis(data):  # others may read
         assert (data / "redis.sock").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_nobody_can_use_a_directory_of_ours_or_be_used_by_us(scratch: Path, data: Path) -> None:
-    scratch.chmod(0o755)
-    data.mkdir(mode=0o755)
-    with EmbeddedRedis(data):
-        child = os.fork()
-        if not child:
-            os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
-            try:
-                EmbeddedRedis(data).start()
-            except OptionError as error:
-                os._exit(0 if "belongs to" in str(error) else 2)
-            os._exit(1)
-        assert os.waitpid(child, 0)[1] == 0

@@ -35,51 +35,30 @@ class Counted(Embeddings):
         return [float(bool(text.strip())), float(len(text.strip()))]
 
 
-@pytest.fixture(params=["sync", "async"])
-def both(request: pytest.FixtureRequest) -> Any:
-    """Embed by either twin."""
-
-    def embed(embedder: Embedder, *texts: str, query: bool = False) -> Any:
-        call: Any = embedder.embed(texts, query=query)
-        return call.call() if request.param == "sync" else asyncio.run(call.acall())
-
-    return embed
+def ask(face: str, embedder: Embedder, *texts: str, query: bool = False) -> None:
+    call: Any = embedder.embed(texts, query=query)
+    call.call() if face == "sync" else asyncio.run(call.acall())
 
 
-def needed(both: Any, model: Embeddings, *texts: str, size: int = 100) -> Embedder:
-    """Need each text as a question, then as a document, then as a question."""
-    embedder = Embedder(model, size)
-    for text in texts:
-        for query in (True, False, True):
-            both(embedder, text, query=query)
-    return embedder
-
-
-def test_a_model_whose_class_says_so_is_asked_once_for_both(both: Any) -> None:
+def test_a_model_whose_class_says_so_is_asked_once_for_both(face: str) -> None:
     model = Counted(embeds_alike=True)
-    needed(both, model, "one", "two")
+    embedder = Embedder(model, 100)
+    for text in ("one", "two"):
+        for query in (True, False, True):
+            ask(face, embedder, text, query=query)
     assert model.calls == [("question", "one"), ("question", "two")]
 
 
 @pytest.mark.parametrize("apart", [0.0, 5e-7])
-def test_a_model_that_shows_equal_vectors_is_asked_once_from_then_on(both: Any, apart: float) -> None:
+def test_a_model_that_shows_equal_vectors_is_asked_once_from_then_on(face: str, apart: float) -> None:
     model = Counted(apart)
-    embedder = needed(both, model, "one", "two")
-    assert model.calls == [("question", "one"), ("document", "one"), ("question", "two")]
-    model.calls.clear()
-    both(embedder, "three", "four")
-    both(embedder, "three", query=True)
-    assert model.calls == [("document", "three"), ("document", "four")]
-
-
-def test_another_size_is_refused_and_not_taken_for_another_kind(both: Any) -> None:
-    class Odd(Counted):
-        def embed_query(self, text: str) -> list[float]:
-            return [1.0, 2.0, 3.0]
-
-    embedder = Embedder(Odd(), 100)
-    both(embedder, "one")
-    assert both(embedder, "one", query=True).shape == (1, 3)
+    embedder = Embedder(model, 100)
+    for text, query in (("one", True), ("one", False), ("two", True), ("two", False)):
+        ask(face, embedder, text, query=query)
+    ask(face, embedder, "three", "four")
+    ask(face, embedder, "three", query=True)
+    asked = [("question", "one"), ("document", "one"), ("question", "two"), ("document", "three"), ("document", "four")]
+    assert model.calls == asked
 
 
 def test_the_local_model_says_the_truth() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from itertools import pairwise
@@ -25,36 +24,8 @@ def local() -> LocalEmbeddings:
     return LocalEmbeddings()
 
 
-def test_a_vector_has_256_floats(local: LocalEmbeddings) -> None:
-    vectors = local.embed_documents(["hello", "a longer sentence about nothing"])
-    assert [len(vector) for vector in vectors] == [256, 256]
-    assert all(type(value) is float for value in vectors[0])
-
-
-@pytest.mark.parametrize("text", ["hello", "word " * 5000, "🍒", "樱桃蛋糕", "\0", "a\nb", "?!"])
-def test_vectors_are_normalised(local: LocalEmbeddings, text: str) -> None:
-    assert math.hypot(*local.embed_query(text)) == pytest.approx(1, abs=1e-5)
-
-
-RELATED = [
-    ("my cat is called Molly", "what is the name of my pet", "the stock market fell on Friday"),
-    ("we fly to Paris in May", "our trip to France", "how to fix a bicycle chain"),
-    ("I am allergic to peanuts", "which foods make me sick", "the meeting is on Monday"),
-    ("the build fails on Windows", "compile error in CI", "grandmother bakes apple pie"),
-]
-
-
 def test_vectors_are_those_of_wordllama(local: LocalEmbeddings, tmp_path: Path) -> None:
-    texts = [
-        "my cat is called Molly",
-        "Grüße aus Köln! 漢字 🍒",
-        "word " * 500,
-        "?!",
-        "\0",
-        "</s> <unk>",
-        "  x",
-        "hello",
-    ]
+    texts = ["my cat is called Molly", "Grüße aus Köln! 漢字 🍒", "word " * 500, "?!", "\0", "</s> <unk>", "  x"]
     code = (
         "import json, pathlib, sys, wordllama\n"
         "model = wordllama.WordLlama.load(cache_dir=pathlib.Path(wordllama.__file__).parent, disable_download=True)\n"
@@ -100,26 +71,14 @@ def test_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- by name
 
 
-@pytest.mark.parametrize("name", ["", "Local", "openai", "openai:", "text-embedding-3-small"])
+@pytest.mark.parametrize("name", ["Local", "openai:", "text-embedding-3-small"])
 def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
     with pytest.raises(OptionError, match="'local', 'multilingual' or 'provider:model'"):
         embedding_model(name)
 
 
-def test_an_unknown_name_is_refused_when_the_memory_is_made() -> None:
-    with pytest.raises(OptionError, match="provider:model"):
-        Memory(embeddings="nothing", recall=RecallOptions())
-
-
-def test_openai_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    made = embedding_model("openai:text-embedding-3-large")
-    assert type(made).__name__ == "OpenAIEmbeddings"
-    assert getattr(made, "model", None) == "text-embedding-3-large"
-
-
 def test_local_by_name_serves_a_memory(server: EmbeddedRedis, prefix: str) -> None:
-    facts = [text for text, _, _ in RELATED]
+    facts = ["my cat is called Molly", "we fly to Paris in May", "I am allergic to peanuts", "the build fails"]
     options = RecallOptions(message_range=0, search="semantic")
     with Memory(server.url, embeddings="local", recall=options, key_prefix=prefix) as memory:
         memory.history.append([("human", fact) for fact in facts], thread_id="t", user_id="ann")

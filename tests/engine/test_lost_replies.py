@@ -105,22 +105,6 @@ def test_a_write_whose_reply_was_lost_before_a_rival_is_a_conflict_for_who_expec
     assert documents(brief) == ["mine", "rival"]
 
 
-def test_a_rival_of_a_writer_whose_write_never_arrived_is_a_conflict(brief: Memory, rival: Memory) -> None:
-    def before(plan: Plan[Any]) -> Plan[Any]:
-        effect = plan.send((yield next(plan)))
-        write(rival, "rival")  # in front of the write
-        try:
-            while True:
-                effect = plan.send((yield effect))
-        except StopIteration as done:
-            return done.value
-
-    write(brief, "first")
-    with pytest.raises(WorkingMemoryConflictError):
-        brief._core.run(before(replacing(brief, "mine", 1)))
-    assert documents(brief) == ["first", "rival"]
-
-
 # ------------------------------------------------------------------ clones
 
 

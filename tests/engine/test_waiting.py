@@ -16,8 +16,6 @@ from langchain_workingmem._engine import calls
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 
-pytestmark = pytest.mark.both_faces
-
 HELLO = HumanMessage("hello", id="1")
 SHORT = timedelta(milliseconds=100)
 
@@ -45,45 +43,29 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Hanging:
 # ------------------------------------------------------------------ connections
 
 
+@pytest.mark.both_faces
 @pytest.mark.parametrize("name", ["get", "delete"])  # the second is not repeated
 def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
     server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner, name: str
 ) -> None:
     memory = Memory(f"{server.url}?max_connections=1", key_prefix=prefix, timeout=SHORT)
 
-    async def in_async() -> None:
-        pool = (await memory._core.async_runner.client()).connection_pool
-        taken = await pool.get_connection()
-        with pytest.raises(
-            RedisConnectionError, match=r"every connection to Redis was in use.*max_connections"
-        ) as caught:
-            await getattr(memory.threads, f"a{name}")("t")
-        check(caught.value)
-        await pool.release(taken)
-        assert await memory.threads.aget("t") is None
+    async def talk() -> None:
+        is_sync = face == "sync"
+        pool = (memory._core.runner.client if is_sync else await memory._core.async_runner.client()).connection_pool
+        taken: Any = pool.get_connection()
+        taken = taken if is_sync else await taken
+        with pytest.raises(RedisConnectionError, match=r"every connection .* in use.*max_connections") as caught:
+            getattr(memory.threads, name)("t") if is_sync else await getattr(memory.threads, f"a{name}")("t")
+        assert "nothing was sent" in str(caught.value)
+        assert (caught.value.timed_out, caught.value.repeats) == (True, 0)
+        released: Any = pool.release(taken)
+        if not is_sync:
+            await released
+        assert (memory.threads.get("t") if is_sync else await memory.threads.aget("t")) is None
         await memory.aclose()
 
-    def in_sync() -> None:
-        pool = memory._core.runner.client.connection_pool
-        taken = pool.get_connection()
-        with pytest.raises(
-            RedisConnectionError, match=r"every connection to Redis was in use.*max_connections"
-        ) as caught:
-            getattr(memory.threads, name)("t")
-        check(caught.value)
-        pool.release(taken)
-        assert memory.threads.get("t") is None
-        memory.close()
-
-    def check(error: RedisConnectionError) -> None:
-        assert "nothing was sent" in str(error)
-        assert error.timed_out
-        assert error.repeats == 0
-
-    if face == "sync":
-        in_sync()
-    else:
-        loop_runner.run(in_async())
+    loop_runner.run(talk())
 
 
 # ------------------------------------------------------------------ models

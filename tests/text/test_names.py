@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
 from langchain_workingmem import Memory
@@ -20,19 +20,11 @@ OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 @pytest.mark.parametrize(
     ("name", "sent"),
     [
-        ("ann", "ann"),
         ("Ann_B-2", "Ann_B-2"),
         ("_", None),
-        ("Ann Smith", "Ann_Smith"),
         ("José Núñez", "Jose_Nunez"),
-        ("Jose\u0301", "Jose"),
         ("ann@example.com", "ann_example_com"),
-        ("ﬁnn", "finn"),
-        ("Łukasz", "ukasz"),
         ("李雷", None),
-        ("🙂", None),
-        (" ", None),
-        ("", None),
         ("\ud800x", "x"),
         ("x" * 65, "x" * 64),
     ],
@@ -47,32 +39,15 @@ def test_whatever_a_name_is_it_is_acceptable_or_left_out(name: str) -> None:
     assert found is None or (OPENAI.match(found) and acceptable_name(found) == found)
 
 
-def payload(message: BaseMessage) -> dict[str, object]:
+@pytest.mark.parametrize(("name", "sent"), [("Ann Smith", {"name": "Ann_Smith"}), ("李雷", {})])
+def test_the_payload_of_chat_openai_holds_an_acceptable_name(name: str, sent: dict[str, str]) -> None:
     model = ChatOpenAI(model="gpt-5-mini", api_key="none")  # type: ignore[arg-type]
-    (sent,) = model._get_request_payload([sendable(message)])["messages"]
-    return dict(sent)
+    payload = model._get_request_payload([sendable(HumanMessage("hi", name=name))])
+    assert payload["messages"] == [{"role": "user", "content": "hi", **sent}]
 
 
-def test_the_payload_of_chat_openai_holds_an_acceptable_name() -> None:
-    assert payload(HumanMessage("hi", name="Ann Smith")) == {"role": "user", "content": "hi", "name": "Ann_Smith"}
-    assert payload(HumanMessage("hi", name="李雷")) == {"role": "user", "content": "hi"}
-    assert payload(AIMessage("hi", name="Núñez"))["name"] == "Nunez"
-
-
-def test_what_is_acceptable_is_sent_as_it_is() -> None:
-    message = HumanMessage("hi", name="ann")
-    assert sendable(message) is message
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        ToolMessage("sunny", tool_call_id="1", name="weather.today"),
-        FunctionMessage(content="sunny", name="weather.today"),
-    ],
-)
-def test_a_result_keeps_the_name_of_its_tool(message: BaseMessage) -> None:
-    assert sendable(message).name == "weather.today"
+def test_a_result_keeps_the_name_of_its_tool() -> None:
+    assert sendable(ToolMessage("sunny", tool_call_id="1", name="weather.today")).name == "weather.today"
 
 
 @pytest.mark.parametrize(
