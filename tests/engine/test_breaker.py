@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.plan import PAUSES, Send, Sleep, send
-from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
+from langchain_workingmem._engine.plan import send
+from langchain_workingmem._engine.run import COOL_DOWN, Link
 from langchain_workingmem.errors import RedisConnectionError
 
 
@@ -57,30 +57,3 @@ def test_an_answer_to_anybody_closes_it(link: Link) -> None:
     ping(link, RedisConnectionError("refused"))
     link.answered()
     assert [ping(link, ["PONG"]) for _ in range(2)] == [1, 1]
-
-
-# ------------------------------------------------------------------ repeats
-
-
-def asked(error: Exception) -> list[Any]:
-    """Drive a plan whose every `Send` fails, and return what it did until it gave up."""
-    plan = Link().guard(send(("PING",)))
-    effects: list[Any] = [next(plan)]
-    with suppress(type(error)):
-        while True:
-            if isinstance(effects[-1], Send):
-                effects.append(plan.throw(error))
-            else:
-                effects.append(plan.send(None))
-    return effects
-
-
-def test_a_refused_connection_is_tried_again_within_a_second() -> None:
-    ping = Send((("PING",),))
-    effects = asked(RedisConnectionError("refused", repeats=len(PAUSES)))
-    assert effects == [ping, Sleep(PAUSES[0]), ping, Sleep(PAUSES[1]), ping]
-    assert sum(PAUSES[:FEW]) < 1
-
-
-def test_a_timeout_is_not_repeated() -> None:
-    assert asked(RedisConnectionError("silent", repeats=1, timed_out=True)) == [Send((("PING",),))]

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 import redis
 import redis.asyncio
 
-from langchain_workingmem._engine import child
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import (
     connect,
@@ -117,20 +115,6 @@ def test_a_subprocess_does_not_keep_the_server(data: Path) -> None:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
     wait_until(lambda: is_stopped(data), seconds=2)
     child.communicate()
-
-
-def test_a_forked_child_keeps_the_server(data: Path) -> None:
-    code = f"import os, sys; from langchain_workingmem.embedded import EmbeddedRedis as E; e = E({str(data)!r})"
-    code += "; e.start(); os.fork() and os._exit(0); print('forked', flush=True); sys.stdin.readline()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as parent:
-        assert read(parent) == "forked"
-        assert parent.wait() == 0
-        end = time.monotonic() + 3 * child.POLL_SECONDS
-        while time.monotonic() < end:
-            assert not is_stopped(data)
-    wait_until(lambda: is_stopped(data), seconds=2)
 
 
 # --- Crashes

@@ -17,7 +17,6 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import NIGHTLY
-from tests.helpers.faces import runners_of
 
 LOOPS = 10
 HELLO = HumanMessage("hello", id="1")
@@ -42,15 +41,6 @@ def test_an_event_loop_that_has_ended_is_freed_with_its_connections(
     gc.collect()
     assert [loop() for loop in loops] == [None] * LOOPS
     assert len(raw.client_list()) == before
-
-
-def test_a_loop_that_was_closed_without_a_shutdown_is_forgotten_in_the_next(server: EmbeddedRedis, prefix: str) -> None:
-    runner = runners_of(Memory(server.url, key_prefix=prefix))[1]
-    for _ in range(LOOPS):
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(runner.client())  # which opens no connection yet
-        loop.close()
-    assert [*runner._own] == [loop]
 
 
 # ------------------------------------------------------------------ cancellation

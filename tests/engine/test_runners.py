@@ -9,7 +9,6 @@ import pytest
 
 from langchain_workingmem import Memory
 from langchain_workingmem._engine.plan import Give, Plan, Sleep, attempt, scan, send
-from langchain_workingmem._engine.run import AsyncRunner
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
@@ -40,13 +39,6 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
 def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
     with pytest.raises(OutcomeUnknownError):
         drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
-
-
-# ---------------------------------------------------------------------- steps
-
-
-def no_client() -> Any:
-    raise AssertionError
 
 
 def counting(log: list[int]) -> Plan[None]:
@@ -92,24 +84,3 @@ def test_a_scan_without_one_master_is_an_error_and_without_all_is_repeated() -> 
         drive(scan("k*"), {"a": [[b"0", []]], "b": lost})
     effects, found = drive(scan("k*"), lost, None, {"": [[b"0", []]]})
     assert (effects[1], found) == (Sleep(0.05), ([], {}))
-
-
-def test_a_plan_is_closed_when_its_task_is_cancelled() -> None:
-    log: list[str] = []
-
-    def endless() -> Plan[None]:
-        try:
-            while True:
-                yield Sleep(60)
-        finally:
-            log.append("closed")
-
-    async def main() -> None:
-        task = asyncio.create_task(AsyncRunner(no_client).run(endless()))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert log == ["closed"]

