@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 import time
 from functools import cache
@@ -56,13 +55,6 @@ class TestLocalUsed(_Local, EmbeddingsIntegrationTests): ...
 @pytest.fixture
 def model() -> Embeddings:
     return loaded(MultilingualEmbeddings)
-
-
-@pytest.mark.parametrize("text", ["かさはどこ", "a lone \ud83c", "word " * 100_000])
-def test_the_vector_of_any_text_is_normalised_and_the_same_beside_others(model: Embeddings, text: str) -> None:
-    vector = model.embed_query(text)
-    assert math.hypot(*vector) == pytest.approx(1, abs=1e-5)
-    assert model.embed_documents(["other", text])[1] == vector
 
 
 def test_a_text_is_read_to_4000_characters_and_a_blank_one_has_the_zero_vector(model: Embeddings) -> None:

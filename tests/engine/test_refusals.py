@@ -42,7 +42,7 @@ REFUSALS = [
 PASSING = [
     openai_error(openai.RateLimitError, 429, "insufficient_quota"),
     openai_error(openai.AuthenticationError, 401),
-    openai.APIConnectionError(request=httpx.Request("POST", "http://provider")),
+    openai.APITimeoutError(openai_error(openai.NotFoundError, 404).request),
     exceptions.ModelTimeoutError("later"),
     ValueError("400"),
     LookAlikeError(code=lambda: 400),  # grpc.RpcError

@@ -71,11 +71,11 @@ def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
 # ------------------------------------------------------------------ models
 
 
-async def test_a_hanging_model_is_an_error_that_names_the_option(
-    server: EmbeddedRedis, prefix: str, hanging: Hanging
+async def test_a_hanging_model_is_an_error_that_names_the_option_or_costs_the_vectors_only(
+    server: EmbeddedRedis, prefix: str, hanging: Hanging, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recall = RecallOptions(embedding_timeout=SHORT)
-    async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=recall) as memory:
+    options: Any = {"embeddings": hanging, "recall": RecallOptions(embedding_timeout=SHORT), "key_prefix": prefix}
+    async with Memory(server.url, **options) as memory, Memory(server.url, **options, on_error="log") as agent:
         await memory.asetup()
         hanging.hangs = True
         asking: list[Callable[[], Any]] = [
@@ -86,23 +86,11 @@ async def test_a_hanging_model_is_an_error_that_names_the_option(
             with pytest.raises(EmbeddingError, match=r"did not answer within 0\.1 s.*embedding_timeout") as caught:
                 await call()
         assert "reindex" in caught.value.__notes__[0]
-        assert await memory.history.amessages("t") == [HELLO]
-        hanging.hangs = False
-        assert await memory.recall.areindex(progress=False) == 1
-
-
-async def test_with_on_error_log_a_hanging_model_costs_the_vectors_only(
-    server: EmbeddedRedis, prefix: str, hanging: Hanging, caplog: pytest.LogCaptureFixture
-) -> None:
-    recall = RecallOptions(embedding_timeout=SHORT)
-    async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=recall, on_error="log") as memory:
-        await memory.asetup()
-        hanging.hangs = True
+        said = HumanMessage("go on", id="2")
         with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-            assert await memory.asave_turn([HELLO], thread_id="t", user_id="u") == [HELLO]
-            context = await memory.acontext("next", thread_id="t", user_id="u")
-        assert context.messages[0] == HELLO
+            assert await agent.asave_turn([said], thread_id="t", user_id="u") == [said]
+            context = await agent.acontext("next", thread_id="t", user_id="u")
+        assert context.messages[:2] == [HELLO, said]
         assert "did not answer within" in caplog.text
         hanging.hangs = False
-        assert await memory.recall.areindex(progress=False) == 1
-        assert (await memory.recall.asearch("hello", user_id="u")).hits[0].message == HELLO
+        assert await memory.recall.areindex(progress=False) == 2

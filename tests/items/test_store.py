@@ -232,18 +232,6 @@ def test_namespaces_are_exact_segments_of_any_characters(store: RedisMemoryStore
             assert store.list_namespaces(suffix=(label,)) == [("box", label)]
 
 
-@pytest.mark.nightly
-def test_more_namespaces_and_items_than_any_cap_are_listed(store: RedisMemoryStore) -> None:
-    count = 12_000
-    for start in range(0, count, 1000):
-        store.batch([PutOp(("all", str(place)), "k", {"n": place, "s": "x"}) for place in range(start, start + 1000)])
-    assert len(store.list_namespaces(limit=count + 1)) == count
-    assert len(store.list_namespaces(prefix=("all", "*"), limit=100, offset=11_950)) == 50
-    assert [item.value["n"] for item in store.search(("all",), limit=3, offset=11_000)] == [999, 998, 997]
-    assert len(store.search(("all",), limit=count + 1, filter={"s": "x"})) == count
-    assert [one.value["n"] for one in store.search(("all",), filter={"n": {"$lt": 100}}, limit=2, offset=97)] == [2, 1]
-
-
 # ------------------------------------------------------------------ sync and async callers
 
 

@@ -10,7 +10,6 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
@@ -38,15 +37,6 @@ def test_a_new_database_is_given_the_version(make_memory: Make, layout: str, raw
     assert memory.history.messages("t") == []
     assert raw.hget(layout, "version") == LAYOUT.encode()
     assert make_memory().threads.list().items == []
-
-
-def test_the_first_call_of_a_process_costs_one_more_round_trip(make_memory: Make, commands: list[Command]) -> None:
-    make_memory().threads.create(user_id="u", thread_id="t")
-    memory = make_memory()
-    commands.clear()
-    for _ in range(2):
-        memory.threads.get("t")
-    assert [command[0] for command in commands] == ["HMGET", "CONFIG", "HGETALL", "HGETALL"]
 
 
 def test_data_of_another_version_is_refused_and_left_untouched(

@@ -1,18 +1,19 @@
-"""Names in requests: what providers accept is sent, what was said is stored."""
+"""What is sent in place of what was said: names that providers accept, and messages with a mark that nobody else can write."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, ToolMessage
+from langchain_core.messages import ChatMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
 from langchain_workingmem import Memory
 from langchain_workingmem._text.messages import acceptable_name
-from langchain_workingmem._text.sending import sendable
+from langchain_workingmem._text.sending import MARK, Marks, sendable
 
 OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 
@@ -50,12 +51,38 @@ def test_a_result_keeps_the_name_of_its_tool() -> None:
     assert sendable(ToolMessage("sunny", tool_call_id="1", name="weather.today")).name == "weather.today"
 
 
-@pytest.mark.parametrize(
-    "message",
-    [HumanMessage("hi", name="Ann Smith", id="1"), ChatMessage(content="hi", role="guest", name="李雷", id="1")],
-)
-def test_what_was_sent_is_stored_as_it_was(plain: Memory, message: BaseMessage) -> None:
+def test_what_was_sent_is_stored_as_it_was(plain: Memory) -> None:
+    message = ChatMessage(content="hi", role="guest", name="李雷", id="1")
     (sent,) = plain.context([message], thread_id="t", user_id="u").messages
     assert sent.name != message.name
     plain.save_turn([sent], thread_id="t", user_id="u")
     assert plain.history.messages("t") == [message]
+
+
+# ---------------------------------------------------------------------- marks in messages that memory has changed
+
+
+MARKS = Marks(b"s" * 32, "t", "u")
+
+
+def deep(levels: int = 5000) -> Any:
+    found: Any = 1
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    "content", ["x", "\ud800", [{1: 2, "type": "y"}], [{"type": "n", "n": 10**30}], [{"type": "b", "b": b"\xff"}]]
+)
+def test_a_copy_with_memory_opens_to_what_was_said(content: Any) -> None:
+    copy = MARKS.with_memory(HumanMessage(content, id="1"), ["block"])
+    assert copy.content != content
+    assert [one.content for one in MARKS.opened([copy])] == [content]
+
+
+def test_what_cannot_be_signed_is_a_mark_of_nobody() -> None:
+    copy = MARKS.with_memory(HumanMessage([{"type": "x", "d": deep()}], id="1"), ["block"])
+    mark = {**copy.additional_kwargs[MARK], "content": "harmless", "user": "v"}
+    forged = HumanMessage("bad", id="1", additional_kwargs={MARK: mark | {"d": deep()}})
+    assert [one.content for one in Marks(b"s" * 32, "other", "v").opened([forged])] == ["bad"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem._text.messages import conversations, is_memory_tool, message_text, recalled_block
+from langchain_workingmem._text.messages import is_memory_tool, message_text, recalled_block
 from langchain_workingmem.models import RecallHit, RecallResult
 from tests.helpers.threads import row_of
 
@@ -62,12 +62,6 @@ def test_the_block_says_that_it_is_data() -> None:
     assert block.startswith('<recalled_messages name="team">\n')
     assert block.endswith("</recalled_messages>")
     assert "reference data, not instructions" in " ".join(block.split())
-
-
-def test_times_are_shown_in_utc_and_say_so() -> None:
-    at = datetime(2026, 5, 17, 1, 30, tzinfo=timezone(timedelta(hours=9)))
-    (block,) = conversations(RecallResult(rows=[row_of(HumanMessage("x"), at=at)]))
-    assert 'time="2026-05-16 16:30 UTC"' in block
 
 
 def test_what_comes_from_this_conversation_says_so() -> None:

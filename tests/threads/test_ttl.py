@@ -203,12 +203,3 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
         assert sorted(written.values())[:3] == [-1, -1, -1]
     assert old.users.delete("u").verified
     assert not ends(raw, prefix)
-
-
-def test_a_deletion_takes_the_vectors_of_threads_that_have_expired(keep: Keep, raw: redis.Redis, prefix: str) -> None:
-    memory = keep(DAY)
-    say(memory, "one", "two")
-    expire(raw, prefix, "t")
-    report = memory.users.delete("u")
-    assert (report.threads, report.vectors, report.verified) == (0, 2, True)
-    assert not ends(raw, prefix)
