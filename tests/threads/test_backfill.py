@@ -11,14 +11,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, OptionError, RecallOptions
+from langchain_workingmem import Memory, OptionError
 from langchain_workingmem.models import BackfillReport
-from langchain_workingmem.threads import Threads, copies
+from langchain_workingmem.threads import copies
 from tests.helpers.checkpoints import BEGAN, put_states
-from tests.helpers.crashes import ends_within
-from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.plans import plan_of
-from tests.helpers.types import Make
 
 by_user = itemgetter("user_id")
 HOUR = timedelta(hours=1)
@@ -128,28 +124,6 @@ def test_messages_that_memory_has_deleted_do_not_come_back(plain: Memory) -> Non
     plain.history.delete(["m1"], thread_id="t")
     assert fill(plain, saver) == BackfillReport(known=1)
     assert texts(plain) == ["a", "c"]
-
-
-def test_a_kill_anywhere_costs_nothing_but_a_repeat(
-    make_memory: Make, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copies, "BATCH", 2)
-    saver = InMemorySaver()
-    put_states(saver, "t", growing(talk(*"abcde")), user_id="ann")
-    put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
-    for after in range(100):
-        memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = plan_of(Threads.backfill, memory, saver, user_id=by_user, progress=False)
-        is_over = ends_within(memory, plan, after)
-        report = fill(memory, saver)
-        assert report.left == {}
-        assert report.threads + report.known == 2
-        assert (texts(memory), texts(memory, "u")) == ([*"abcde"], [*"abc"])
-        assert [memory.threads.list(user_id=user).total for user in ("ann", "bob")] == [1, 1]
-        assert memory.recall.reindex(progress=False) == 0
-        if is_over:
-            return
-    raise AssertionError("it does not end")
 
 
 class OnlyAsync(BaseCheckpointSaver[str]):

@@ -119,7 +119,7 @@ def test_what_the_guest_writes_meanwhile_is_refused_or_kept(kept: Memory, stage:
 
     merging(kept, stage, event)
     kept.users.merge(GUEST, into=USER)  # who came after it has begun anew
-    found = {message.text for thread in ("g", "late") for message in kept.history.messages(thread)}
+    found: set[str] = {message.text for thread in ("g", "late") for message in kept.history.messages(thread)}
     found |= {*kept.working_memory.get(user_id=USER).value}
     found |= {"file" for one in kept.files.glob("**", user_id=USER) if one.path == "/late.md"}
     assert {*told} == found & {"late", "more", "pet", "file"}
