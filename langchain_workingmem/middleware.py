@@ -32,9 +32,7 @@ from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.turn import Turn
-from langchain_workingmem.turn.assemble import Shown, assemble
-from langchain_workingmem.turn.fit import question, turn_of
-from langchain_workingmem.turn.gather import Gathered
+from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question, turn_of
 from langchain_workingmem.working_memory.store import read_working_memory
 
 if TYPE_CHECKING:
@@ -103,8 +101,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The user is the one that a LangGraph server has authenticated, else the one that the context of the run or
     `config["configurable"]` names; the thread comes from these two. A run needs the owner of its thread; a new thread
     without a user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer
-    conversation; in a thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a
-    single call (`PerCall`).
+    conversation; in its own thread it inherits the outer user. `config["configurable"]["memory"]` is a `PerCall`.
 
     Cost: three round trips before the first model call, one before each further call, one at the end; two graph steps.
 
@@ -264,7 +261,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return run if run is not None and (asked is None or run.gathered is None) else self._begin(call)
 
     def _take(self, call: HookCall) -> Run:
-        """Return the run, and forget it."""
         run = self._run_of(call)
         self._runs.pop((call.key, run.question))
         if self._runs.get((call.key, None)) is run:
@@ -347,11 +343,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------------ behind the model
 
     def _note_answer(self, call: HookCall, answer: Any) -> None:
-        """Note what the model has answered, with copies: other middleware may change it in place.
-
-        An answer is new, also where its id stands in the state already, as with caches and fakes: there it would
-        replace a message.
-        """
+        """Note the model's answer, and copies, as others may change it in place; it is new, whatever its id."""
         response, known = getattr(answer, "model_response", answer), {one.id for one in call.messages if one.id}
         result, run = getattr(response, "result", []), self._run_of(call)
         for at, one in enumerate(result):

@@ -283,8 +283,7 @@ class WorkingMemoryState(Shown):
         """Return (thread_id, message_id) of the sources of a value; none where tool, program or person have set it.
 
         `path` is a JSON Pointer: "/city", "/languages/Danish", or "/Location" for a field of a template, or a line of
-        free text behind a slash. `OptionError` names the paths that exist, or says that the state comes from a turn,
-        which does not read this.
+        free text behind a slash. `OptionError` names the paths that exist, or says that a turn has not read them.
         """
         return list(self._at(path)[0].sources)
 

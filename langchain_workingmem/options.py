@@ -134,8 +134,7 @@ class PerCall:
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages of this call; working memory may still be updated.
         working_memory: False: it is not shown, and the model gets no tools of it.
-        recall: False: nothing is recalled by itself, the tool `search_memory` stays; or some of top_k, scope, metadata,
-            with the meaning of `recall.search`.
+        recall: False: nothing is recalled, but `search_memory` stays; or top_k, scope, metadata, as in `recall.search`.
         last_messages: Exactly so many instead of `HistoryOptions.last_messages`, 0: none.
         timezone: Of the user, an IANA name; instead of that of `Memory`.
     """
@@ -178,8 +177,7 @@ class HistoryOptions:
         step: Messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones.
         max_tokens: The limit of tokens; None: none. The default number is the default limit, whoever writes it.
         token_counter: "approximate", 4 characters a token as langchain_core counts English, or a function of messages.
-        exclude_tools: Tools whose calls and results are shown in their own turn only: "memory", those of memory; names:
-            these, too; True: all.
+        exclude_tools: Tools whose traffic only their own turn shows: "memory", its own; names: these, too; True: all.
         media: Pictures, audio and files that a model is shown: those of "all" turns, of the "last" turn that has some,
             or of the last n such turns. Others are only named, as in "[picture: map.png]".
         roles: Message types to show; None: all.
@@ -414,8 +412,7 @@ class TitleOptions:
     """Titles for threads that have none, made in the background after a turn is saved.
 
     A title that a person gave, before or meanwhile, is never changed. One of a model goes with the message that it was
-    made from. Without a `model`, `MemoryMiddleware` uses the model of its agent; other ways to save a turn then make no
-    title, which is logged once.
+    made from. Without a `model`, `MemoryMiddleware` uses its agent's; other ways make none, which is logged once.
 
     Args:
         model: A chat model, or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows.

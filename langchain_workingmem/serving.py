@@ -23,8 +23,7 @@ _GRACE_SECONDS = 2  # for requests that are under way when the server stops
 def loopback_only(app: ASGIApp) -> ASGIApp:
     """Refuse requests that name another host than this machine, and those of pages of other origins.
 
-    A page of the web that gives its own host name the address 127.0.0.1 (DNS rebinding) still sends its own name.
-    The port of the host is free, because a tunnel may have another one.
+    A page that gives its host name the address 127.0.0.1 (DNS rebinding) still sends its name. A tunnel has any port.
     """
     from starlette.responses import PlainTextResponse
 
@@ -49,10 +48,7 @@ def listen(port: int | None) -> socket.socket:
 
 
 def leave_soon(*, at_once: bool = False) -> None:
-    """End the process within a few seconds, even if a thread waits for a model; `at_once`: the user has asked twice.
-
-    Python waits for its threads at the end of a program. A private Redis ends without its users, too.
-    """
+    """End within a few seconds, even if a thread waits for a model; `at_once`: the user has asked twice."""
     if at_once:
         os._exit(0)
     timer = Timer(2 * _GRACE_SECONDS, os._exit, [0])

@@ -45,8 +45,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
     A `Memory` with the same `key_prefix` uses other keys.
 
     Args:
-        redis_url: redis://, rediss:// or unix://; by default the environment's REDIS_URL, else
-            redis://localhost:6379.
+        redis_url: redis://, rediss:// or unix://; None: the environment's REDIS_URL, else redis://localhost:6379.
         client: A redis-py client for sync calls instead of a URL; the store does not close it.
         async_client: The same for async calls, bound to the event loop that it was made for.
         index: LangGraph's IndexConfig: `dims`, `embed` (an Embeddings object, a sync or async function, or a name such
@@ -105,8 +104,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         """Do operations and return their results in order; reads return what was stored before the batch.
 
         Everything is checked and embedded before anything is written; of several puts to one item the last wins. Raises
-        `InvalidNamespaceError` and `OptionError`, both ValueErrors, for invalid operations, `EmbeddingError` and
-        `EmbeddingSizeError`.
+        `InvalidNamespaceError`, `OptionError` (both ValueErrors), `EmbeddingError`, `EmbeddingSizeError`.
         """
         return self._runner.run(self._plan([*ops]))
 

@@ -1,1 +1,1 @@
-"""What runs a plan. To be read in this order: `plan`, `run`, `exchange`; then `clients`, and what a `Call` calls: `calls`."""
+"""What runs a plan. Read in this order: `plan`, `run`, `exchange`; then `clients`, and `calls`, what a `Call` calls."""

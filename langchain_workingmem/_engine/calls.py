@@ -1,7 +1,4 @@
-"""What plans call beside Redis: the embedding model with its cache, chat models, rerankers, and the callbacks of LangChain.
-
-Whatever these raise becomes one of our errors.
-"""
+"""What plans call beside Redis: models, with a cache of vectors, rerankers, callbacks. Their errors become ours."""
 
 from __future__ import annotations
 
@@ -82,7 +79,6 @@ _EMBEDDING = _Kind(EmbeddingError, "the embedding model", "RecallOptions(embeddi
 _CHAT = _Kind(ModelError, "the chat model", "timeout=...")
 _RERANKER = _Kind(ModelError, "the reranker", "RecallOptions(embedding_timeout=...)")
 
-# ---------------------------------------------------------------------- embedding
 
 MANY = 500  # texts whose vectors are read beside the event loop
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
@@ -92,8 +88,7 @@ _TOLERANCE = 1e-6  # between the numbers of two equal vectors
 class Embedder:
     """Embeds texts, with an LRU cache of at most `cache_size` vectors.
 
-    Models may embed questions and documents differently. If the class says `embeds_alike = True`, or if both vectors of the
-    first text that comes as both are equal, a text is embedded once for both.
+    Questions and documents share vectors if the class says `embeds_alike = True`, or if those of the first text agree.
     """
 
     def __init__(
@@ -110,8 +105,7 @@ class Embedder:
     def embed(self, texts: Sequence[str], *, query: bool = False, fresh: bool = False) -> Call[Vectors]:
         """Embed texts, questions with `query`; return an array of shape (texts, dimensions).
 
-        `fresh` does not read the cache. Any error of the model becomes `EmbeddingError`. An async call has a timeout, which a sync
-        call of a model cannot have.
+        `fresh` does not read the cache. Errors of the model become `EmbeddingError`. Only async calls have a timeout.
         """
         model = self.embeddings
         known: dict[str, Vectors] = {}
@@ -165,7 +159,7 @@ class Embedder:
         *,
         query: bool,
     ) -> Vectors:
-        """Return the vectors of all texts: `known` ones, and those that the model gave, which are checked and cached."""
+        """Return the vectors of all texts: `known` ones, and those of the model, which are checked and cached."""
         import numpy as np
 
         if missing:
@@ -224,10 +218,7 @@ def ask(
     seconds: float | None = None,
     run: Mapping[str, Any] | None = None,
 ) -> Call[AIMessage]:
-    """Ask a chat model, for at most so many seconds; `ModelError` if it fails or takes longer.
-
-    `run` has `run_name` and `metadata` for callbacks: who pays for what.
-    """
+    """Ask a chat model; `ModelError` if it fails or takes longer. `run`: `run_name` and `metadata` of callbacks."""
     options: dict[str, Any] = {"config": dict(run)} if run else {}
 
     def call() -> AIMessage:
@@ -275,7 +266,7 @@ def chat_model_by_name(name: str) -> BaseChatModel:
 def rerank(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document], seconds: float
 ) -> Call[list[Document]]:
-    """Let a reranker order documents, and drop some; `ModelError` if it fails, or an async call takes longer than `seconds`."""
+    """Let a reranker order documents, and drop some; `ModelError` if it fails, or an async call exceeds `seconds`."""
 
     def call() -> list[Document]:
         try:
@@ -297,7 +288,7 @@ def rerank(
 _REFUSED = frozenset({400, 413, 422})  # HTTP: bad request, too large, not processable
 _KINDS = ("ContextOverflowError", "ModelInvalidRequestError")  # of LangChain, which may have no status
 _STATUS = ("status_code", "code", "http_status", "status")
-# How OpenAI, Anthropic, Google, Bedrock, Mistral, Cohere, xAI, Groq, Z.ai, vLLM, llama.cpp and TGI say that a prompt is too long
+# Too long a prompt in words of OpenAI, Anthropic, Google, Bedrock, Mistral, Cohere, xAI, Groq, Z.ai, vLLM, llama.cpp
 _TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size|limit)|(?:prompt|input) (?:is )?too long|too many (?:\w+ )?tokens|token limit"
     r"|maximum (?:prompt|input) length|(?:prompt|input)s?\b[^.]{0,80}\b(?:tokens?|length)\b[^.]{0,80}(?:exceed|only supports|must)"
@@ -307,19 +298,15 @@ _TOO_LONG = re.compile(
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether a provider refused a request, and would refuse it again.
+    """Tell whether a provider refused a request for good: HTTP 400, 413, 422, or a context that is too long.
 
-    It did if the error or its response has an HTTP status of 400, 413 or 422, or if LangChain says that the context is too long.
     The first of the error and its causes that has a status decides. No status, 429, 5xx and timeouts are temporary.
     """
     return _refusal(error) is not None
 
 
 def is_overflow(error: BaseException) -> bool:
-    """Tell whether a request was refused because it is longer than the model's window: a shorter one may pass.
-
-    It was if LangChain says so, or if the words of a refusal name the length of the context. A bare 413 may mean anything.
-    """
+    """Tell whether a request was refused as too long for the model's window. A bare 413 may mean anything."""
     if (cause := _refusal(error)) is None:
         return False
     words = f"{cause} {getattr(cause, 'code', '')} {getattr(cause, 'body', '')}"
@@ -327,7 +314,7 @@ def is_overflow(error: BaseException) -> bool:
 
 
 def _refusal(error: BaseException) -> BaseException | None:
-    """Return the first of an error and its causes that says what happened, if it says that a provider refused the request."""
+    """Return the first of an error and its causes that says what happened, if it says that a provider refused."""
     cause: BaseException | None = error
     for _ in range(20):  # causes may be a circle
         if cause is None or type(cause).__name__ in _KINDS:
@@ -350,8 +337,6 @@ def _status(error: BaseException) -> int | None:
     return None
 
 
-# ---------------------------------------------------------------------- runs that callbacks and LangSmith see
-
 # What `telemetry.instrument` puts around each plan that a memory runs: the plan, its name, and the name of the memory.
 watch: Callable[[Plan[Any], str, str], Plan[Any]] | None = None
 # What `telemetry` is told of the results of recall inside a plan
@@ -365,10 +350,7 @@ def traced(plan: Plan[T], query: str) -> Plan[T]:
 
 
 def is_heard() -> bool:
-    """Tell whether LangChain calls us in a run, or LangSmith traces.
-
-    What is not imported has not been used: neither is imported only to learn that, which takes 0.3 s for langsmith.
-    """
+    """Tell whether LangChain calls us in a run, or LangSmith traces; neither is imported to learn that (0.3 s)."""
     runs = getattr(sys.modules.get("langchain_core.runnables.config"), "var_child_runnable_config", None)
     if runs is not None and runs.get() is not None:  # None while a thread imports it
         return True

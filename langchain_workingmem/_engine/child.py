@@ -1,8 +1,6 @@
-"""Runs a private Redis server, in a process group of its own, until its data directory has no user.
+"""Runs a private Redis server, in its own process group, until its data directory has no user. Standard library only.
 
-    python -I -S child.py <directory> <socket> keep|remove <command> [<argument> ...]
-
-`embedded.py` runs this file as a script, so it imports the standard library only.
+Usage: python -I -S child.py <directory> <socket> keep|remove <command> [<argument> ...]
 """
 
 import contextlib

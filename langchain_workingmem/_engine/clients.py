@@ -1,4 +1,4 @@
-"""Clients of redis-py: those that we make for a URL, round trips over those of the caller, also of a cluster, and their errors as ours."""
+"""Clients of redis-py: ours for a URL, round trips over the caller's, also of a cluster, and their errors as ours."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 def check_url(url: str) -> str:
     """Return the URL if a client can be made from it; else `OptionError`.
 
-    It quotes only the scheme, and no error of the parser: any other piece may be a part of a password whose characters are not
-    percent-encoded. Such a character may also have cut the URL.
+    It quotes only the scheme: any other piece may belong to a password with characters that are not percent-encoded.
     """
     if not isinstance(url, str):
         remedy = "pass a str, or a client as client=... or async_client=..."
@@ -54,7 +53,7 @@ def check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
-        redis.BlockingConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]  # it does not connect
+        redis.BlockingConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]  # without I/O
         is_cut = bool(parts.fragment) or "\0" in unquote(parts.netloc + parts.path)
         is_cut |= any(option and "=" not in option for option in parts.query.split("&"))
         database = parts.path.strip("/")
@@ -68,10 +67,7 @@ def check_url(url: str) -> str:
 
 
 def client_of(library: Any, url: str, timeout: timedelta, connect: timedelta) -> Any:
-    """Make a client of `redis`, or of `redis.asyncio` for the running event loop, which connects at its first command.
-
-    It repeats nothing: plans repeat what is safe. The URL may set other options.
-    """
+    """Make a client of `redis`, or of `redis.asyncio` for the running event loop. It repeats nothing: plans do."""
     pool = library.BlockingConnectionPool.from_url(
         url,
         max_connections=64,
@@ -123,8 +119,7 @@ _POOL_EMPTY = "No connection available"  # the message of redis-py's blocking po
 def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> errors.RedisReplyError:
     """Return what Redis refused, as a reply with a remedy; raise every other error.
 
-    An error on a client of our `own` allows repeats; the owner of a borrowed client configures its repeats. `unsure`: the
-    command must run only once, and may have run.
+    Only errors on a client of our `own` allow repeats. `unsure`: the command must run only once, and may have run.
     """
     text, cause = _safe_text(error), _safe_cause(error)
     if isinstance(error, _LOGIN):
@@ -287,9 +282,9 @@ def _is_search(command: Command) -> bool:
 async def _search(client: Any, effect: Send) -> list[Any]:
     """Send commands with searches to a cluster; never return an answer that lacks a master.
 
-    The node that receives a search, its coordinator, asks the masters that it knows, and leaves out silently those that are down. So it
-    is asked, before and after the searches, which slots it searches, and then every master for a PING. After a lost connection the
-    nodes are looked for again, because a replica may have taken over, and the commands are sent again once, where that does no harm.
+    The coordinator, the node that gets a search, silently leaves out masters that are down. So it tells, before and
+    after the searches, which slots it searches, and each master gets a PING. After a lost connection the nodes are
+    looked for again, as a replica may have taken over, and the commands are sent once more where that does no harm.
     """
     searching = [_is_search(command) for command in effect.commands]
     is_last = effect.at_most_once

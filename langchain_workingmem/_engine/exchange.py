@@ -1,8 +1,6 @@
-"""One round trip over a pool of redis-py that we made.
+"""One round trip over a pool of redis-py that we made: all commands in one write, encoded by hiredis.
 
-A pipeline of redis-py looks at each argument, and encodes the commands of async connections in Python: it takes 8 % more processor
-time of client and server for saving a turn, and 14 % more for an async one (medians of 30 batches). So over our own pools all
-commands go in one write, encoded by hiredis. `clients.perform` uses pipelines, for borrowed clients and clusters.
+Pipelines of redis-py, as for borrowed clients and clusters, take 8 % more processor time, 14 % with asyncio.
 """
 
 from __future__ import annotations
@@ -24,15 +22,14 @@ _JOINED = 2**16  # bytes up to which commands are joined for one write: a copy c
 
 
 def exchange(client: Any, effect: Send, revive: Callable[[], None] | None) -> list[Any]:
-    """Send commands in one write, and return all replies: refusals as `RedisReplyError`. `revive` restarts a server that has died.
+    """Send commands in one write; return all replies, refusals as `RedisReplyError`. `revive` restarts a dead server.
 
-    A connection whose replies are not read to the end is closed, also where a signal handler raises between two of them:
-    whoever took it next would read them.
+    A connection with unread replies is closed, also when a signal handler raises: its next user would read them.
     """
     pool, connection, replies = client.connection_pool, None, list[Any]()
     try:
         connection = pool.get_connection()  # a failure here has sent nothing
-        packed = [hiredis.pack_command(command) for command in effect.commands]  # type: ignore[arg-type]  # of any length
+        packed = [hiredis.pack_command(command) for command in effect.commands]  # type: ignore[arg-type]  # any length
         connection.send_packed_command([b"".join(packed)] if sum(map(len, packed)) < _JOINED else packed)
         for command in effect.commands:
             try:

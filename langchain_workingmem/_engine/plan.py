@@ -1,8 +1,7 @@
 """Plans, and the effects that they yield.
 
-An operation is written once, as a plan: a generator that yields what it needs from outside, receives the result, and returns a
-record. `Runner` and `AsyncRunner` in `run.py` are the only code that touches a socket or a model. They throw errors into the plan
-at its `yield`, and close it when its caller is interrupted.
+An operation is a plan, written once: a generator that yields what it needs from outside, and returns a record. Only
+`Runner` and `AsyncRunner` in `run.py` touch a socket or a model. They throw errors into it at its `yield`.
 
     def recent(thread: str) -> Plan[list[bytes]]:
         (ids,) = yield from send(("ZRANGE", thread, -10, -1))
@@ -45,8 +44,8 @@ Plan: TypeAlias = Generator[Effect[object], object, T]
 class Send(Effect["list[Any]"]):
     """One round trip to Redis. The result is one reply per command; a refused command gives a `RedisReplyError`.
 
-    With `node="*"` each master of a cluster gets the commands, and the result is a dict from its name, host:port, to its replies, or
-    to its `RedisConnectionError`; if none answers, the first error is raised. Without a cluster the one name is "".
+    `node="*"`: each master of a cluster gets the commands; the result is a dict from host:port ("" without a cluster)
+    to its replies or its `RedisConnectionError`; if none answers, the first error is raised.
     """
 
     commands: Sequence[Command]
@@ -57,10 +56,7 @@ class Send(Effect["list[Any]"]):
 
 @dataclass(slots=True)
 class Call(Effect[T]):
-    """One call of whatever is not Redis: a model, a reranker, a long computation. The result is what it returns.
-
-    Async callers await `acall`; without one, `call` runs in a thread.
-    """
+    """One call of a model, a reranker, a long computation. Async callers await `acall`, else run `call` in a thread."""
 
     call: Callable[[], T]
     acall: Callable[[], Awaitable[T]] | None = None
@@ -88,18 +84,13 @@ class Give(Effect[None]):
 
 @dataclass(slots=True)
 class Spawn(Effect[None]):
-    """Run a plan in the background; only `settled` and `close` wait for it.
-
-    `lost` is called if the plan ends unfinished, or never begins, because its event loop has ended.
-    """
+    """Run a plan in the background; only `settled` and `close` wait for it. `lost` is called if its loop ends first."""
 
     plan: Plan[None]
     slow: bool = False  # it calls a chat model for long: others do not wait for it, nor does the process at its end
     lost: Callable[[], object] = lambda: None
     task: str = "upkeep"  # its name for telemetry
 
-
-# ---------------------------------------------------------------------- calls of Redis
 
 PAUSES = (0.05, 0.25, 1.0)  # seconds before each repeat: a Redis server restarts within their sum
 SCRIPT_SOURCES: dict[Argument, str] = {}  # by digest
@@ -116,9 +107,8 @@ def send(
 ) -> Plan[list[Any]]:
     """Send commands in one round trip, and return their replies; raise the first refusal, unless `refusals` are wanted.
 
-    When the connection fails, they are sent again after pauses, while the error allows it and it does no harm. Scripts that a
-    restarted server has lost are sent again as source. An answer of Search that is not whole becomes a refusal.
-    `RedisCapabilityError` if the server has no Search.
+    After a failed connection they are sent again, with pauses, where it does no harm; scripts that a restarted server
+    has lost, as source. An incomplete answer of Search becomes a refusal. `RedisCapabilityError` without Search.
     """
     effect, failures = Send(commands, at_most_once, in_order, node), 0
     while True:
@@ -147,10 +137,7 @@ def everywhere(*commands: Command) -> Plan[Mapping[str, list[Any] | errors.Redis
 
 
 def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[list[bytes], dict[str, int]]]:
-    """Take one step through all keys of a pattern: about 1,000 keys of each master. One round trip to each.
-
-    Return the keys that were found, and the `cursors` for the next step: empty at the end.
-    """
+    """Return about 1,000 keys of a pattern from each master, and the next `cursors`. One round trip to each."""
     found: dict[str, Any] = {}
     if cursors is None:
         found.update((yield from everywhere(("SCAN", 0, "MATCH", pattern, "COUNT", 1000))))
@@ -169,7 +156,7 @@ def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[l
 
 
 def _mended(effect: Send, replies: list[Any], refusals: bool) -> Plan[list[Any]]:  # noqa: FBT001 - as `send` has it
-    """Return all replies of a `Send`, after its forgotten scripts were sent as source; what lacks data becomes a refusal."""
+    """Return the replies of a `Send`, whose forgotten scripts are sent as source; what lacks data becomes a refusal."""
     commands = list(effect.commands)
     undone = [
         at for at, one in enumerate(replies) if isinstance(one, errors.RedisReplyError) and one.code == "NOSCRIPT"
@@ -196,8 +183,7 @@ def _mended(effect: Send, replies: list[Any], refusals: bool) -> Plan[list[Any]]
 
 def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> errors.RedisReplyError | None:
     """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole."""
-    # A cluster may send one warning without a list, or the same from each shard. Search 8.10 also warns of a limit that it did
-    # not reach.
+    # A cluster may send one warning without a list, or many equal ones. Search 8.10 also warns of limits not reached.
     found = [warnings] if isinstance(warnings, bytes) else warnings
     texts = dict.fromkeys(text for one in found if "timeout was capped" not in (text := one.decode(errors="replace")))
     if not texts:
@@ -212,8 +198,6 @@ def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> errors.Redi
         remedy = "search in one thread instead of all, or set search-workers above 0, which lifts it"
     return errors.RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
 
-
-# ---------------------------------------------------------------------- around plans
 
 LONG = 100_000  # characters or bytes that take some milliseconds of work; a thread costs 0.1 ms
 

@@ -38,10 +38,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 @dataclass(slots=True)
 class Link:
-    """What both runners of a memory know of its Redis; and the circuit breaker of agents, which can go on without memory.
-
-    After a failure, one call of an agent asks Redis every `COOL_DOWN` seconds, until any call gets an answer.
-    """
+    """What both runners know of Redis, and the circuit breaker: after a failure, one call each `COOL_DOWN` seconds."""
 
     revive: Callable[[], None] | None = None  # restarts the embedded server if it died
     closed: bool = False
@@ -79,11 +76,8 @@ def _with_few_repeats(effect: Effect[Any]) -> Plan[Any]:
         raise
 
 
-# ---------------------------------------------------------------------- sync
-
-
 class Background:
-    """Threads in which plans run that no caller waits for. The end of the process does not wait for those that are `slow`."""
+    """Threads in which plans run that no caller waits for; nor does the end of the process for `slow` ones."""
 
     def __init__(self, most: int, *, slow: bool) -> None:
         self._most, self._slow, self._lock = most, slow, Lock()
@@ -198,15 +192,9 @@ class Runner:
             own.close()
 
 
-# ---------------------------------------------------------------------- async
-
-
 @dataclass(eq=False, repr=False)
 class AsyncRunner:
-    """Runs plans for async callers. Each event loop has its own client, which is closed when the loop shuts down.
-
-    A borrowed client belongs to the caller, who closes it.
-    """
+    """Runs plans for async callers. Each event loop has its own client, closed at its shutdown unless borrowed."""
 
     connect: Callable[[], AsyncClient]
     borrowed: AsyncClient | None = None
@@ -234,11 +222,7 @@ class AsyncRunner:
         return self._own[loop][0]
 
     async def _keep_open(self, loop: asyncio.AbstractEventLoop, client: AsyncClient) -> AsyncGenerator[None]:
-        """Close a client when its event loop ends, and forget both.
-
-        A loop that shuts down closes its async generators. No other hook runs before the loop is closed, and a connection
-        that is closed after its loop raises "Event loop is closed".
-        """
+        """Close a client when its event loop ends: a loop closes async generators first, no other hook is in time."""
         try:
             yield
         finally:
@@ -253,7 +237,7 @@ class AsyncRunner:
         try:
             effect: Any = next(plan)
             while True:
-                # timeouts of Python 3.11 lose a cancellation that comes together with theirs, and a model may swallow one
+                # timeouts of Python 3.11 lose a cancellation that comes with theirs, and a model may swallow one
                 before = cancelling()
                 try:
                     result = None
@@ -308,17 +292,11 @@ class AsyncRunner:
             await asyncio.wait(tasks)
 
     async def aclose(self, then: Callable[[], None]) -> None:
-        """Wait for the background plans of this loop, close its client, and call `then` in a thread, because it may wait.
-
-        Other loops close their clients at their end.
-        """
+        """Wait for background plans of this loop, close its client, and call `then`, which may wait, in a thread."""
         await self.settled()
         if (entry := self._own.pop(asyncio.get_running_loop(), None)) is not None:
             await entry[1].aclose()
         await asyncio.to_thread(then)
-
-
-# ---------------------------------------------------------------------- both
 
 
 def runners(

@@ -1,4 +1,4 @@
-"""Messages as they are stored: LangChain's fields as JSON, without the empty ones, and what the scripts need to know of each."""
+"""Messages as they are stored: LangChain's fields as JSON, without empty ones; and what scripts need of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem._redis.filters import label
 from langchain_workingmem._redis.keys import author_tag, check_id
-from langchain_workingmem._text.messages import KINDS, is_memory_tool, structured_text, weight_of, words_in, words_of
+from langchain_workingmem._text.messages import (
+    KINDS,
+    is_memory_tool,
+    structured_text,
+    weight_of,
+    words_digest,
+    words_in,
+)
 from langchain_workingmem._text.unicode import count_tokens, split, to_utf8
 from langchain_workingmem._text.values import MAX_DEPTH, TOO_DEEP, check_depth, problems_in
 from langchain_workingmem.errors import OptionError, RedisReplyError
@@ -46,10 +53,7 @@ _DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so 
 
 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
-    """Convert what LangChain accepts as messages, or one such message, to a list of messages.
-
-    Messages stay the caller's objects, which are given their ids later.
-    """
+    """Convert what LangChain accepts as messages, or one message, to a list; messages stay the caller's objects."""
     given: Any = messages
     if isinstance(given, str) or not isinstance(given, BaseMessage | Iterable):
         raise OptionError(f"a {type(given).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
@@ -104,7 +108,7 @@ class Draft:
     labels: str
     metadata: str  # JSON of the keys that recall filters on; empty where it filters on none
     size: str  # tokens, and the author if there is one: part of the keys of its vectors
-    words: str  # see `words_of`; empty for tool traffic
+    words: str  # see `words_digest`; empty for tool traffic
     weight: int  # its tokens, those of tool calls included
     chunks: list[str]  # the texts to embed
     media: list[str] = field(default_factory=list)  # long strings that lie beside the body
@@ -139,10 +143,7 @@ def drafts(
     new_id: Callable[[], str],
     structured: Collection[int] = (),
 ) -> list[Draft]:
-    """Prepare messages for the store. Missing ids are set on the messages, so that saving them again is safe.
-
-    `structured` are the structured answers among them, as `structured_answers` returns them.
-    """
+    """Prepare messages, some `structured` answers, for the store; set missing ids on them, so that a retry is safe."""
     prepared = []
     for given in filter(is_storable, messages):
         numbered = given.id is None
@@ -175,7 +176,7 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     name = to_utf8(str(message.name)) if message.name else ""
     author = author_tag(name, message.type)
     labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
-    tokens, words = count_tokens(text), words_of(message, structured=structured)
+    tokens, words = count_tokens(text), words_digest(message, structured=structured)
     body, media = body_of(message, words[:1])
     return Draft(
         message=message,
@@ -218,10 +219,7 @@ _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
-    """Write a message as JSON without its first brace; return it, and the long strings that lie beside it.
-
-    `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
-    """
+    """Return a message as JSON without its first brace, and its long strings; `OptionError` if nothing can read it."""
     try:
         data, media, paths = _filled(message.model_dump(warnings=False)), list[str](), list[list[Any]]()
         is_plain = data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str
@@ -262,10 +260,7 @@ def _is_json(value: dict[Any, Any]) -> bool:
 
 
 def _take_media(value: Any, path: list[Any], media: list[str], paths: list[list[Any]]) -> None:
-    """Take the long strings of content blocks and artifact out of a value, other than text; note the keys that lead to each.
-
-    Bytes, as some providers take pictures, become base64.
-    """
+    """Take long strings, and bytes as base64, out of a value, other than text; note the keys to each."""
     if len(path) > MAX_DEPTH:  # at once: what contains itself twice would be walked for ever
         raise ValueError(TOO_DEEP)
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -309,7 +304,7 @@ def _encoded(value: dict[str, Any]) -> bytes:
 
 
 def dump(value: object) -> str:
-    """Write JSON of any int and any text, pydantic models included; `ValueError` for NaN, or if it is nested too deep."""
+    """Write JSON of any int and any text, pydantic models included; `ValueError` for NaN, or if nested too deep."""
     return check_depth(json.dumps(value, default=_as_json, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
@@ -321,7 +316,7 @@ _told: set[tuple[str, int]] = set()  # rows whose damage was logged
 def read_rows(
     found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool = False
 ) -> list[StoredMessage]:
-    """Read bodies, each with its place and the tokens of the thread up to it, and with `make` messages; log once what is left out."""
+    """Read bodies, with their places and the thread's tokens up to them, `make` messages; log once what is left out."""
     rows = []
     for place, upto, body in found:
         try:

@@ -41,14 +41,11 @@ def diagnose(state: MemoryState) -> Plan[Diagnosis]:
 
 
 def _found(check: str, level: Level, seen: str | errors.WorkingMemError, remedy: str | None = None) -> Finding:
-    """Make a finding; an error brings its remedy along."""
     if isinstance(seen, errors.WorkingMemError):
         remedy = remedy or seen.remedy or "the log of the server may say why"
         seen = str(seen).removesuffix(f": {seen.remedy}")
     return Finding(check=check, level=level, message=seen, remedy=remedy)
 
-
-# ---------------------------------------------------------------------- the server
 
 _WRONG = {  # why something is wrong, and the remedy
     "server": (": writes fail", "connect to the master"),
@@ -101,9 +98,6 @@ def _servers(_: MemoryState) -> Plan[list[Finding]]:
 def _judged(check: str, seen: str, level: Level = "warning", *, is_good: bool) -> Finding:
     why, remedy = _WRONG[check]
     return _found(check, "ok", seen) if is_good else _found(check, level, f"{seen}{why}", remedy)
-
-
-# ---------------------------------------------------------------------- what is stored
 
 
 def _layout(state: MemoryState) -> Plan[list[Finding]]:

@@ -1,11 +1,9 @@
 """Filters over JSON documents: metadata of threads and messages, and the values of store items.
 
-They mean what they mean in LangGraph's InMemoryStore: Python's equality (1 == 1.0 == True), a dict without operators matches
-every dict that has at least its pairs, a list is compared as a whole, a missing key is None. Two values without an order, such
-as None and 3, do not match, where that store raises. Only `$exists` tells a missing key from None.
-
-A filter may come from a client, so it is copied through JSON, of a bounded size, before anything else looks at it. An index has
-labels of values: they decide equality, and `Filter.matches` tests the rest.
+They mean what they mean in LangGraph's InMemoryStore: Python's equality (1 == 1.0 == True), a dict without operators
+matches every dict with at least its pairs, a list is compared as a whole, a missing key is None, except for `$exists`.
+Two values without an order, such as None and 3, do not match, where that store raises. A client may send a filter, so
+it is first copied through JSON of a bounded size. Labels in an index decide equality, `Filter.matches` the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ Names: TypeAlias = tuple[str, ...]  # of a key, and of keys within its value
 Part: TypeAlias = tuple[str, Any]  # a key and what is asked of its value; or $and, $or, $not and filters
 # A condition of a query that all documents meet that pass, and whether only they do.
 Condition: TypeAlias = tuple[str, bool]
-# Returns the labels of which a document has one if its value at these names equals this one, None where labels do not tell.
+# Returns labels, of which a document has one if its value at these names equals this one, None if labels do not tell.
 Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
 
 MOST = 50_000  # characters of a filter as JSON
@@ -62,7 +60,7 @@ class Filter:
 
     @classmethod
     def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter", *, finite: bool = True) -> Self:
-        """Check a filter; `OptionError` for an unknown operator, a wrong operand, what is not JSON, and beyond `MOST`."""
+        """Check a filter; `OptionError` for an unknown operator, a wrong operand, no JSON, and beyond `MOST`."""
         text, writer = "", json.JSONEncoder(allow_nan=not finite, default=dict)
         try:
             for part in writer.iterencode({} if wanted is None else wanted):
@@ -123,9 +121,6 @@ def check_declared(keys: Collection[str], declared: Collection[str], where: str)
         raise OptionError(seen, remedy=f"name the keys in {where}")
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def _check(wanted: Any, where: str, known: Mapping[str, tuple[Any, str]]) -> None:
     """Check a filter (`known` is _LOGIC), or what stands behind a key of one (_OPERATORS)."""
     is_filter = known is _LOGIC
@@ -156,9 +151,6 @@ def _check_sign(sign: str, operand: Any, known: Mapping[str, tuple[Any, str]], w
         raise OptionError(f"{where}: {sign} of {shown(operand)}", remedy=remedy)
     for one in _filters(sign, operand) if sign in _LOGIC else ():
         _check(one, where, known)
-
-
-# ---------------------------------------------------------------------- parts
 
 
 def _is_sign(key: str) -> bool:
@@ -213,7 +205,6 @@ def _meets(document: Mapping[str, Any], key: str, part: Any) -> bool:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Tell whether the value of a key is what is asked of it."""
     if isinstance(wanted, dict):
         if _has_operators(wanted):
             return all(_compare(value, sign, operand) for sign, operand in wanted.items())

@@ -14,10 +14,12 @@ from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.queries import (
     build_filter,
     built_as,
+    count_search,
     is_stale,
     rows_of,
     sorted_search,
     threads_schema,
+    total_of,
     vectors_schema,
 )
 from langchain_workingmem._text.sending import SECRETS
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 T = TypeVar("T")
 
-LAYOUT = "14"  # the version of the storage layout
+LAYOUT = "15"  # the version of the storage layout
 WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
 LISTED = 10_000  # threads in a round trip
 _INT8 = 80_000  # the first version of Search that has vectors of int8
@@ -188,7 +190,9 @@ class Indexes:
         if self.create:
             yield from self._check_engine()
         key, read, wanted = self.keys.vectors_settings, ("GET", self.keys.vectors_scale), self.index_settings(dims)
-        stored, scale = yield from register_index_settings(key, wanted, read, create=self.create)
+        stored, scale, known = yield from register_index_settings(
+            key, wanted, read, ("EXISTS", key), create=self.create
+        )
         if stored is None:
             raise no_index(f"there is no index {self.keys.vectors_index!r}")
         self.check_index_settings(stored, dims)
@@ -198,6 +202,8 @@ class Indexes:
         if self.create:
             attributes = {name: value for name, value in stored.items() if name != "model"}
             yield from ensure_index(vectors_schema(self.keys, attributes))
+            if not known and total_of((yield from self.search(count_search(self.keys.threads_index, "*")))[0]):
+                _log.warning("recall is new, and older messages have no vectors: memory.recall.reindex() adds them")
         if scale and (learned := json.loads(scale))["model"] == self.model:
             self.scale = learned["floor"]
         self.digest, self.dims, self.dtype = self.digest_of(stored), dims, stored["datatype"]
@@ -256,11 +262,8 @@ class Indexes:
         yield from self.vectors_ready(dims)
 
 
-# ---------------------------------------------------------------------- any index
-
-
 def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Command, create: bool) -> Plan[list[Any]]:
-    """Return the stored settings of an index, else None or, with `create`, the wanted ones; and the replies `beside`."""
+    """Return the stored settings of an index, else None or, with `create`, the wanted ones; and replies `beside`."""
     stored, *others = yield from send(("GET", key), *beside)
     if stored is None and create:
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key), in_order=True)

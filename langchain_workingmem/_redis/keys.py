@@ -1,11 +1,9 @@
 """Names of keys and indexes, the ids inside them, and the members of the sorted sets of a thread.
 
-A key is `<prefix>:<kind>:{<id>}`. The keys of a thread, and those of a user, share a hash tag: they live in one cluster
-slot, and one script may touch them all. Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash
-tag, and a separator, a trailing space or a wildcard cannot match the data of another tenant.
-
-A `key_prefix` may begin as another one does (`app` and `app:memory`), so keys are compared whole, or up to their brace,
-and never taken apart. No two prefixes share a key, because no kind below ends with a colon and another kind.
+A key is `<prefix>:<kind>:{<id>}`. Keys of a thread, and those of a user, share a hash tag: they live in one cluster
+slot, and one script may touch them all. Ids are percent-encoded in keys and tag fields: no brace ends the hash tag, and
+no separator, blank or wildcard matches another tenant's data. A `key_prefix` may begin as another one does, so keys are
+compared whole, or up to their brace. No two prefixes share a key: no kind below ends with a colon and another kind.
 """
 
 from __future__ import annotations
@@ -133,12 +131,10 @@ class Keys:
         return f"{self.prefix}:{kind}:{{{encode(id)}}}"
 
     def _of(self, thread_id: str) -> ThreadKeys:
-        """Name the keys of a thread."""
         found = {kind: self._name(kind, thread_id) for kind in _THREAD_KINDS}
         return ThreadKeys(*{**found, "vector": f"{found['vector']}:"}.values())
 
     def _of_user(self, user_id: str) -> UserKeys:
-        """Name the keys of a user."""
         return UserKeys(*(self._name(kind, user_id) for kind in _USER_KINDS))
 
     def rows_of_user(self, user_id: str, kind: str) -> str:

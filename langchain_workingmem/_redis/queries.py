@@ -1,4 +1,4 @@
-"""Commands that create indexes and search them, built with redisvl or, where it cannot, by hand; and readers of their replies."""
+"""Commands that create indexes and search them, built with redisvl, or by hand where it cannot; and their replies."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ _NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
 _COUNTED_APART = 20  # words of a union that Search reads one by one, and then loses some of
 _LONGEST_FILTERS = 50_000  # characters of the filters of all words; ids of expired threads may make one long
 MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for: the first and the last half
-# Of a longer query (a pasted log with a question) the beginning and the end are used: about 1,000 tokens, more than
-# most embedding models read.
+# Of a longer query (a pasted log), beginning and end are used: 1,000 tokens, more than most embedding models read.
 MAX_QUERY_CHARACTERS = 4_000
-# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at
-# the latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a
-# search that the timeout was capped, also where it was not reached.
+# By default, Search stops after half a second with what it has. 8.10 stops after 60 seconds while search-workers is 0
+# (search-_max-foreground-timeout-limit), and says in every RESP3 reply that the timeout was capped.
 _NO_TIMEOUT = ("TIMEOUT", 0)
 NOTHING = "@labels:{none}"  # no label is "none"
 _STALE = {"SEARCH_INDEX_NOT_FOUND", "SEARCH_INDEX_DROPPED_BG", "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"}  # codes of errors
@@ -175,7 +173,7 @@ def all_words(text: str, *, whole: bool = False) -> list[str]:
     return WORD.findall(as_searched(text, whole=whole).lower())
 
 
-def words_of(text: str, *, whole: bool = False) -> list[str]:
+def distinct_words(text: str, *, whole: bool = False) -> list[str]:
     """Return the distinct words of a question to search for, in lower case, as `as_searched` divides it."""
     words = [*dict.fromkeys(all_words(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole))]
     half = MAX_QUERY_WORDS // 2
@@ -184,10 +182,9 @@ def words_of(text: str, *, whole: bool = False) -> list[str]:
 
 def word_search(index: str, words: Sequence[str], where: str, depth: int, fields: Sequence[str] = ()) -> Command:
     """Build a BM25 search for any of these words, at least one; only the words make up the score."""
-    # Words are parameters: nothing in them is syntax, and Search finds nothing for its own stop words. (Written out, two of
-    # these at the beginning of a union crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to
-    # Search 8.0 it works for a group only, so the filter stands there twice. And up to 20 words, those versions count only
-    # one or some of them in a filtered union, so each word has a filter of its own.
+    # Words are parameters: nothing in them is syntax, and Search skips its own stop words. (Two of these, written out
+    # at the beginning of a union, crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to
+    # Search 8.0 only for a group, so it stands twice; and in a filtered union not all words count, so each has its own.
     owned, names = f"({where}|{where})=>{{$weight:0}}", [f"$w{at}" for at in range(len(words))]
     apart = len(words) <= _COUNTED_APART and len(words) * len(owned) <= _LONGEST_FILTERS
     query = "|".join([f"(@text:({one}) {owned})" for one in (names if apart else ["|".join(names)])])

@@ -1,7 +1,7 @@
 """The Lua scripts, each one atomic step within one hash tag, and their calls over a thread.
 
-The file of a script names KEYS, ARGV and reply. Over a thread they run only for its owner. The tombstone of a user lies in
-another slot: what was written while the owner is being deleted, the caller takes back (`guarded_write`, `undone`).
+A script's file names KEYS, ARGV and reply; it runs only for the thread's owner, whose tombstone lies in another slot:
+what was written while the owner is being deleted, the caller takes back (`guarded_write`, `undone`).
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ def _source(name: str) -> str:
 
 
 class Script:
-    """A script, called by its digest. `name` and the `parts` before it are "room/file", or a file in `_redis/lua`.
-
-    A file that begins with `#!lua flags=allow-oom` only frees memory, so a full server runs it, too.
-    """
+    """A script, called by its digest; `name`, `parts`: "room/file" or of `_redis/lua`. allow-oom: it frees memory."""
 
     def __init__(self, name: str, *parts: str) -> None:
         own = _source(name)
@@ -69,8 +66,6 @@ class Script:
 READ, PAGE = Script("read", *READING), Script("page", *READING)
 WRITE, DELETE, THREAD = (Script(name, *CHANGING) for name in ("write", "delete", "thread"))
 
-
-# ---------------------------------------------------------------------- calls over a thread
 
 SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
 
@@ -95,6 +90,8 @@ def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = ""
     match refused:
         case "owner":
             return ThreadOwnershipError(thread_id, user_id or "")
+        case "self":
+            return ThreadOwnershipError(thread_id, user_id or "", owns_itself=True)
         case "exists":
             return ThreadExistsError(thread_id)
         case "message":
@@ -109,9 +106,8 @@ def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = ""
 def guarded_write(
     state: MemoryState, thread_id: str, owners: Sequence[str | None], call: Command, *, at_most_once: bool = False
 ) -> Plan[tuple[list[Any], UserDeletedError | None]]:
-    """Send a call that writes into a thread. With an error comes back that the caller has to undo it, and to raise that."""
-    # Tombstones lie in other slots, so they are read after the write, in the same round trip: a deletion finds what was
-    # written before its tombstone, and a later write sees it.
+    """Send a call that writes into a thread; if an error comes back, the caller undoes the write, and raises it."""
+    # Tombstones, in other slots, are read after the write: a deletion finds earlier writes, later ones its tombstone.
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
     reply, *tombstones = yield from send(call, *checks, at_most_once=at_most_once, in_order=True)
@@ -166,7 +162,7 @@ def owner_tag(user_id: str | None) -> str:
 def check_owner(tag: bytes | None, thread_id: str, user_id: str | None) -> None:
     """Raise `ThreadOwnershipError` if the `user` field of a thread is not the given owner."""
     if tag is not None and user_id is not None and decode(tag) != user_id:
-        raise ThreadOwnershipError(thread_id, user_id)
+        raise ThreadOwnershipError(thread_id, user_id, owns_itself=decode(tag) == thread_id)
 
 
 def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]:
@@ -175,11 +171,7 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
     check_owner(tag, thread_id, user_id)
 
 
-# ---------------------------------------------------------------------- deletion
-# Deleting or superseding messages takes effect at once; their vectors, which may be many, follow in steps. What is left
-# stands in the set `dropped` of the thread: whoever deletes next, and `reindex`, goes on.
-
-
+# Deletions take effect at once; their vectors, which may be many, follow in steps. The set `dropped` has what is left.
 def delete_from(
     state: MemoryState, thread_id: str, user_id: str | None, *, what: str, repeats: bool = False, **head: Any
 ) -> Plan[dict[str, Any]]:

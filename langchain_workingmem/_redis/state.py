@@ -74,8 +74,6 @@ class Recent(Generic[K, V]):
             return self._entries.pop(key, None)
 
 
-# ---------------------------------------------------------------------- wings
-
 WINGS: dict[str, str] = {}  # modules by the name of the wing, from memory.py; imported where their data are met
 
 
@@ -110,7 +108,7 @@ class Part:
         return False
 
     def renewed(self, state: MemoryState, found: Any, *, waits: bool) -> Plan[None]:
-        """Do the same before a further call of the model in a run of an agent, which may be kept waiting if it `waits`."""
+        """Do so before a further call of the model in a run of an agent, which may be kept waiting if it `waits`."""
         yield from ()
 
     def overflowed(self, state: MemoryState, found: Any) -> Plan[bool]:
@@ -125,9 +123,6 @@ class Part:
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
         """Take notice of messages that were written."""
         yield from ()
-
-
-# ---------------------------------------------------------------------- what models were shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +161,6 @@ class ShownDocuments(Recent[tuple[str | None, str], ShownDocument]):
         """Return what a model knew before this step, None if that is unknown."""
         found = self.get((thread_id, memory_key))
         return None if found is None else found.at(step)
-
-
-# ---------------------------------------------------------------------- the state
 
 
 @dataclass(kw_only=True)
@@ -290,7 +282,7 @@ class Core:
             plan.close()
 
     def with_breaker(self, plan: Plan[T]) -> Plan[T]:
-        """Run a plan behind the circuit breaker, which raises at once while it is open; with on_error="raise" without it."""
+        """Run a plan behind the circuit breaker, which raises at once while open; with on_error="raise" without it."""
         return plan if self.on_error == "raise" else self.runner.link.guard(plan)
 
     def with_fallback(self, plan: Plan[T], fallback: T, note: str) -> Plan[T]:

@@ -1,8 +1,8 @@
 """What a message is: its words, its tools and media, what it weighs; and blocks of messages for a model's prompt.
 
-Questions and answers are messages of the user, and answers of the model without tool calls. The rest is tool traffic. A structured
-answer is an answer as well: a tool call that ends a turn, as no call of the model follows. The history counts questions and answers, and
-recognises messages without ids by a digest of them. Stored text is escaped in blocks, so it cannot end its block.
+Questions are messages of the user, answers those of the model without tool calls, and tool calls that end a turn
+(structured answers). The rest is tool traffic. The history counts questions and answers, and recognises messages
+without ids by a digest of them. Stored text is escaped in blocks, so it cannot end its block.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ def is_memory_tool(name: str | None) -> bool:
 
 
 def acceptable_name(name: str) -> str | None:
-    """Return a name that OpenAI accepts: 1 to 64 letters, digits, _ and -; None if no letter or digit is left.
-
-    Accents ("José" becomes "Jose") and other scripts are dropped, other signs become _.
-    """
+    """Return a name that OpenAI accepts: 1 to 64 of a-z, 0-9, _ and -, without accents; None if none is left."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     found = re.sub("[^a-zA-Z0-9_-]", "_", plain)[:64]
     return found if found.strip("_-") else None
@@ -64,7 +61,7 @@ _LONGEST_NAME = 80
 
 
 def medium_of(block: Any) -> str:
-    """Return image, audio, video or file for a content block that is one, in LangChain's form or a provider's; else empty."""
+    """Return image, audio, video or file for such a content block, in LangChain's form or a provider's; else empty."""
     if not isinstance(block, dict):
         return ""
     keys = [block["type"]] if block.get("type") else block  # Bedrock has the kind as a key
@@ -76,7 +73,7 @@ def medium_of(block: Any) -> str:
 
 
 def attachment(block: str | Mapping[Any, Any]) -> str:
-    """Name one block of content, such as "[picture]" and "[file: cv.pdf]"; empty for text and calls. Data is never shown."""
+    """Name a content block, such as "[picture]" or "[file: cv.pdf]"; empty for text and calls. Data is never shown."""
     medium = medium_of(block)
     if isinstance(block, str) or not medium:
         return ""
@@ -90,11 +87,6 @@ def attachment(block: str | Mapping[Any, Any]) -> str:
 def attachments(message: BaseMessage) -> list[str]:
     """Name the pictures, files and the like of a message."""
     return [] if isinstance(message.content, str) else [*filter(None, map(attachment, message.content))]
-
-
-def has_media(message: BaseMessage) -> bool:
-    """Tell whether the content of a message has pictures, audio or files."""
-    return not isinstance(message.content, str) and any(map(medium_of, message.content))
 
 
 # ---------------------------------------------------------------------- words
@@ -133,10 +125,7 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
 
 
 def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set[int]:
-    """Return the Python `id` of each message that is a structured answer: its calls have results, and its turn is over.
-
-    `is_over` tells whether the last turn is. Memory's own calls answer nobody.
-    """
+    """Return the Python `id` of each structured answer: calls with results, not of memory's tools, that end a turn."""
     found = set()
     for at in [at for at, one in enumerate(messages) if isinstance(one, AIMessage) and one.tool_calls]:
         call: Any = messages[at]
@@ -164,10 +153,10 @@ def structured_text(message: BaseMessage) -> str:
     return "\n".join(filter(None, (words_in(message), *lines)))
 
 
-def words_of(message: BaseMessage, *, structured: bool = False) -> str:
-    """Return q (question), a (answer) or as (structured answer) and a digest of the text without outer blanks; else empty.
+def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
+    """Return q (question), a (answer) or as (structured answer) and a digest of the words; empty for tool traffic.
 
-    Empty is tool traffic. The digest includes a user's pictures and files, because "what is this?" may be asked about several.
+    The digest includes a user's pictures and files, because "what is this?" may be asked about several.
     """
     kind, content = "as" if structured else _kind(message), message.content
     if not kind or not (structured or (content.strip() if isinstance(content, str) else has_content(message))):
@@ -196,18 +185,13 @@ def is_said(message: BaseMessage) -> bool:
 
 # ---------------------------------------------------------------------- weight
 
-_ROLE_LENGTHS = {"human": len("user"), "ai": len("assistant")}
-
 
 def weight_of(messages: Iterable[BaseMessage]) -> int:
-    """Estimate the tokens of messages with their tool calls: of English as langchain_core does, else by `length`.
-
-    Pictures, audio and files count what they cost a model.
-    """
+    """Estimate the tokens of messages with calls and media: of English as langchain_core does, else by `length`."""
     weight = 0
     for message in messages:
         content = message.content
-        characters = _ROLE_LENGTHS.get(message.type) or len(getattr(message, "role", message.type))
+        characters = len(ROLES.get(message.type) or str(getattr(message, "role", message.type)))
         characters += length(content) if isinstance(content, str) else sum(map(block_length, content))
         if message.name:
             characters += length(message.name)
@@ -221,7 +205,7 @@ def weight_of(messages: Iterable[BaseMessage]) -> int:
 
 
 def block_length(block: str | dict[Any, Any]) -> int:
-    """Return how long a block of content is. Media count one number for each kind, whatever their size; text in them counts as text."""
+    """Return how long a block is. Media count one number for each kind, whatever their size; text in them as text."""
     if isinstance(block, str):
         return length(block)
     text, medium, source = block.get("text"), medium_of(block), block.get("source")
@@ -258,10 +242,7 @@ def without_thoughts(text: str) -> str:
 
 
 def message_text(message: BaseMessage, *, whole: bool = False) -> str:
-    """Return the text of a message, the names of its pictures and files, and its tool calls; unescaped.
-
-    The calls of memory's own tools are for people (`whole`).
-    """
+    """Return the text of a message, the names of its files, and its calls, memory's own only if `whole`; unescaped."""
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
     if not calls and isinstance(message.content, str):
         return message.content  # nearly all of them
@@ -289,10 +270,10 @@ def row_text(row: Any) -> str:
 
 
 def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
-    """Render the windows of each thread as an escaped, labelled element with a child for each message, in chronological order.
+    """Render the windows of each thread as an escaped, labelled element with a child for each message, oldest first.
 
-    Messages have their role, and their time in `zone`, None: UTC. Windows of `thread_id`, the thread of the question, say that they
-    are from earlier in the same conversation. Threads without a title are numbered, as ids tell a model nothing.
+    Messages have their role, and their time in `zone`, None: UTC. Windows of `thread_id`, where the question is asked,
+    say that they are from earlier in it. Threads without a title are numbered, as ids tell a model nothing.
     """
     numbers, found, clock = count(1), [], zone_name(zone)
     for id, windows in result.windows().items():
@@ -319,10 +300,7 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
 def recalled_block(
     result: Any, thread_id: str | None, name: str | None = None, zone: ZoneInfo | None = None
 ) -> str | None:
-    """Render what recall found for a turn in a thread as reference data; None if it found nothing.
-
-    Control characters and hidden text are replaced (`visible`). `name` is that of the memory if an agent has several.
-    """
+    """Render what recall found as reference data, without hidden text; None if nothing. `name`: of the memory."""
     threads = {row.thread_id for row in result.rows}
     if not threads:
         return None

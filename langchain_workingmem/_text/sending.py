@@ -1,10 +1,10 @@
 """Messages as a model receives them: copies that carry memory, signed, and lists that every provider accepts. No I/O.
 
-A copy carries what it stands for under `MARK` in its `additional_kwargs`, with an HMAC over thread, user, id and that, so that no client
-can write one. The secret lies in Redis, so all processes of a `key_prefix` agree. A mark without a right signature counts for nothing.
+A copy says under `MARK` in its `additional_kwargs` what it stands for, with an HMAC over thread, user, id and that, so
+no client can write one. The secret lies in Redis, for all processes of a `key_prefix`. A wrong mark counts nothing.
 
-Providers refuse a tool result without its call, a call without all of its results, the same id twice, and messages without content.
-Every list that memory puts together passes through `provider_valid`.
+Providers refuse a tool result without its call, a call without all of its results, an id that comes twice, and messages
+without content. Every list that memory puts together passes through `provider_valid`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ SOURCE = "langchain_workingmem"  # `lc_source` of what memory shows beside the c
 # The secrets of all memories of this process: one memory knows the copies of another one in the same agent
 SECRETS: dict[bytes, None] = {}
 
-# ---------------------------------------------------------------------- marks
-
 
 def without_block(message: BaseMessage) -> BaseMessage:
-    """Return a message without what memory has put in front of the words, for counting and showing: nobody asks who has signed."""
+    """Return a message without what memory has put before its words, for counting and showing; signed or not."""
     mark = message.additional_kwargs.get(MARK)
     content = mark.get("content") if isinstance(mark, dict) else None
     return message.model_copy(update={"content": content}) if isinstance(content, str | list) else message
@@ -58,7 +56,7 @@ class Marks:
     def put(self, message: BaseMessage, update: dict[str, Any], **kept: Any) -> BaseMessage:
         """Copy a message with changes, and with a mark that keeps what it was.
 
-        `kept` are its former `content` and `name`, without which the copy stands for what is stored; `inserted` by memory; `left_out`:
+        `kept` are its former `content` and `name`, else it stands for what is stored; `inserted` by memory; `left_out`:
         seqs that a load node has taken out of the state. What a mark keeps already stays: that is the first message.
         """
         kept = {**kept, **(self._read(message) or {}), **({"left_out": kept["left_out"]} if "left_out" in kept else {})}
@@ -92,12 +90,12 @@ class Marks:
         ]
 
     def original(self, message: BaseMessage) -> BaseMessage:
-        """Return a message as it was before this memory changed it; what another memory of this process has made of it stays."""
+        """Return a message as it was before this memory changed it; what another memory here has made of it stays."""
         kept = self._read(message, own=True) if MARK in message.additional_kwargs else {}
         return message if kept is None and self._read(message) is not None else _former(message, kept)
 
     def _read(self, message: BaseMessage, *, own: bool = False) -> dict[str, Any] | None:
-        """Return what a mark keeps that this memory has signed, or, without `own`, another one of this process; else None."""
+        """Return what a mark keeps that this memory has signed, or, without `own`, another one of this process."""
         mark = message.additional_kwargs.get(MARK)
         if not isinstance(mark, dict) or not isinstance(mac := mark.get("mac"), str) or not mac.isascii():
             return None
@@ -109,7 +107,7 @@ class Marks:
         return None
 
     def _signed(self, secret: bytes, user_id: str, id: str | None, kept: dict[str, Any], content: object) -> str:
-        """Sign what a mark keeps, for this thread and a user; where a message was `inserted`, its content, for any thread."""
+        """Sign what a mark keeps, for this thread and a user; the content of an `inserted` message, for any thread."""
         of = [None, None, content] if "inserted" in kept else [self.thread_id, user_id, None]
         text = canonical([*of, id, kept]) or token_bytes()  # what cannot be written has no right mark
         return hmac.new(secret, text, hashlib.sha256).hexdigest()[:32]
@@ -135,9 +133,9 @@ _TALK = (HumanMessage, AIMessage)
 def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, list[BaseMessage]]]:
     """Cut a conversation into what must stay together: a call with its results directly after it, or one message.
 
-    Returns each group with the message that it was made of. Results may stand anywhere after their call; providers may number
-    the calls of each answer from the start. Results without a call and messages without content are left out. Of messages with
-    the same id the last one stays, at the position of the first. A call without all of its results becomes a copy of its words.
+    Returns each group with the message that it was made of. Results may stand anywhere after their call; providers may
+    number the calls of each answer anew. Results without a call and empty messages are left out. Of messages with one
+    id the last stays, at the place of the first. A call without all of its results becomes a copy of its words.
     """
     unique: dict[object, BaseMessage] = {}
     for message in messages:
@@ -169,10 +167,7 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
 def with_calls(
     message: BaseMessage, calls: Sequence[ToolCall] = (), content: str | list[Any] | None = None
 ) -> BaseMessage:
-    """Copy an answer with only these of its tool calls; without other `content` with its text alone, as blocks may hold calls.
-
-    The copy stands for more than it shows, so it is marked: nobody saves it.
-    """
+    """Copy an answer with only these of its tool calls, with `content` or its text alone; marked: nobody saves it."""
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
     lean = message.model_copy(update={"additional_kwargs": {**extras, "lc_source": SOURCE}})
     content = str(message.text) if content is None else content
@@ -194,7 +189,7 @@ def provider_valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def sendable(message: BaseMessage) -> BaseMessage:
-    """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept."""
+    """Return a message, or a copy, without lone surrogates (half an emoji), under a name that providers accept."""
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
     try:
         clean = in_texts(parts, to_utf8)

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - letters, digits and marks of other scripts
-"""Texts by their characters: how long they are, where they are cut, which words they hold, and what of them nobody sees."""
+"""Texts by their characters: how long they are, where they are cut, which words they hold, and what nobody sees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +17,16 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- length
 
 CHARACTERS_PER_TOKEN = 4  # of English, as OpenAI and langchain_core's `count_tokens_approximately` estimate
-# How many tokens a text takes depends on its script. Of everyday talk, the vocabulary of Llama 2 makes a token of 0.7 Chinese,
-# 0.8 Japanese, 0.7 Korean, and 2.4 Russian characters; newer ones take 1.0 to 1.7 of Chinese, Japanese and Korean, and two of
-# Cyrillic or Arabic (https://gigagpu.com/ai-tokenizer-considerations). So a character of East Asia is a token here, and two of the
-# other scripts (Greek, Cyrillic, Hebrew, Arabic, Thai, Hindi, ...) are one. The first byte in UTF-8 tells them apart.
+# Characters of everyday talk in a token: with Llama 2 0.7 of Chinese or Korean, 0.8 of Japanese, 2.4 of Russian; with
+# newer models 1.0 to 1.7 of East Asia, two of Cyrillic or Arabic (https://gigagpu.com/ai-tokenizer-considerations).
+# Here it is one of East Asia, two of Greek, Cyrillic, Hebrew, Arabic, Thai, Hindi, ...: their first UTF-8 byte tells.
 _RUN = re.compile("([\u3000-\ud7ff\uff00-\uff7f]+)|([\u0380-\u1fff]+)|[^\u0380-\u1fff\u3000-\ud7ff\uff00-\uff7f]+")
 _WHOLE, _WIDE_FORMS, _HALF = bytes(range(0xE3, 0xEE)), (b"\xef\xbc", b"\xef\xbd"), bytes(range(0xCE, 0xE2))
 _COSTS = {None: "1", 1: "4", 2: "2"}  # by the group of _RUN
 
 
 def length(text: str) -> int:
-    """Return how long a text is, in characters of English: one that takes a token counts four times, one of half a token twice.
-
-    All budgets are reckoned in it, four to a token. English, and Latin letters with accents, count as they are.
-    """
+    """Return a text's length as budgets count it: 4 for a character that is a token, 2 for half a token, 1 else."""
     if text.isascii():
         return len(text)
     raw = text.encode(errors="replace")
@@ -59,14 +55,11 @@ _FILLED = re.compile(r"\S|\Z")
 
 
 def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
-    """Yield where each chunk of a text begins and ends, without outer blanks: at most `chunk_tokens` estimated tokens.
-
-    A cut falls after the best seam in the second half of a chunk, or at the limit if there is none.
-    """
+    """Yield begin and end of chunks of at most `chunk_tokens`, without outer blanks, cut at the best seam."""
     limit = chunk_tokens * CHARACTERS_PER_TOKEN
     end = len(text.rstrip())
     start = next(_FILLED.finditer(text)).start()
-    ends = _ends(text) if end > chunk_tokens and length(text) > limit else range(len(text) + 1)
+    ends = _ends(text) if length(text) > limit else range(len(text) + 1)
     while ends[end] - ends[start] > limit:
         cut = last = bisect_right(ends, ends[start] + limit) - 1
         half = bisect_right(ends, ends[start] + limit // 2) - 1
@@ -83,15 +76,7 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
 
 def split(text: str, chunk_tokens: int) -> list[str]:
     """Cut a text into the chunks that `spans` finds; none for blank text."""
-    if length(text) <= chunk_tokens * CHARACTERS_PER_TOKEN:  # as most texts
-        return [whole] if (whole := text.strip()) else []
     return [text[start:end] for start, end in spans(text, chunk_tokens)]
-
-
-def chunk_span(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
-    """Return where chunk `number` begins and ends; the first one if the text now has fewer chunks."""
-    found = list(islice(spans(text, chunk_tokens), number + 1)) or [(0, 0)]
-    return found[number if number < len(found) else 0]
 
 
 # ---------------------------------------------------------------------- excerpts
@@ -101,10 +86,7 @@ _NEAR = 40  # characters in which a cut looks for a space
 
 
 def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str] = ()) -> str:
-    """Cut a text down to about `tokens` around the characters from `start` to `end`, with CUT at each cut.
-
-    If these do not fit, the part with the most of the `words` is kept. A cut falls between words if a space is near.
-    """
+    """Cut a text to about `tokens` around `start` to `end` or, if that is too long, the most `words`. CUT marks it."""
     size = tokens * CHARACTERS_PER_TOKEN
     if length(text) <= size:
         return text
@@ -135,7 +117,7 @@ def keep_ends(text: str, characters: int) -> str:
 
 
 def _densest(text: str, start: int, end: int, room: int, words: Collection[str]) -> int:
-    """Return where to begin an excerpt of `room` characters that holds the most words, with some text in front of these."""
+    """Return where an excerpt of `room` characters with the most words begins, with some text in front of these."""
     if not words:
         return start
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})", re.IGNORECASE)
@@ -146,7 +128,7 @@ def _densest(text: str, start: int, end: int, room: int, words: Collection[str])
 
 # ---------------------------------------------------------------------- words
 
-# Scripts that put no spaces between words: Thai and its neighbours, Chinese, Japanese; and Korean, whose words bear particles.
+# Scripts without spaces between words: Thai and its neighbours, Chinese, Japanese; and Korean with its particles.
 UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecf\u1000-\u1049\u1780-\u17d3\u3005-\u3007\u3041-\u30fa\u30fc-\u30ff\u3131-\u318e\u3400-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -168,8 +150,7 @@ _ALIKE = {ord(zero) + at: str(at) for zero in _ZEROS for at in range(10)} | str.
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
 _QUESTION = re.compile("[?\u037e\u055e\u061f\u1367\u203d\u2047-\u2049\u2cfa\u2cfb\u2e2e\ua60f\ua6f7\ufe16\ufe56\uff1f]")
-# What is named by its digits or is an address, which matches as a whole: 10.0.0.1, ORD-2024-0815, v1.2, ann@example.com.
-# A date is read as a time.
+# What matches as a whole, as it is named by digits or an address: 10.0.0.1, ORD-2024-0815, ann@example.com; no dates.
 _LETTER, _JOINT = f"[^\\W_{UNSPACED}]", "[.:/@+_-]"
 _EXACT = re.compile(
     rf"(?<!{_LETTER})(?<!{_LETTER}{_JOINT})(?={_LETTER}++{_JOINT})(?=[\w.:/@+-]{{0,63}}[\d@])"
@@ -182,20 +163,17 @@ _JOINTS = str.maketrans({joint: "_" * (at + 1) for at, joint in enumerate(".-/:+
 
 
 def folded(text: str) -> str:
-    """Return a text as words are compared: in small letters without accents, with the digits 0 to 9.
-
-    Other signs become blanks: Search divides at those of ASCII only, and would take `„dog“` for a word.
-    """
+    """Return a text as words are compared: small letters without accents, digits 0 to 9, all other signs as blanks."""
     narrow = _WIDE.sub(lambda wide: unicodedata.normalize("NFKC", wide[0]), text.lower())
     apart = unicodedata.normalize("NFD", _MANY.sub(r"\1", _SIGNS.sub(" ", narrow)))
     return unicodedata.normalize("NFC", _ACCENTS.sub("", apart)).translate(_ALIKE)
 
 
 def as_searched(text: str, *, whole: bool = False) -> str:
-    """Return a text with its words as they are searched: where none are separated, each two characters in a row are one.
+    """Return a text as its words are searched: where none are separated, each two characters in a row are one.
 
-    Search divides at spaces and signs. So of Chinese, Japanese, Korean and Thai a sentence would be a word, and hardly ever
-    asked for; and of an IP address or an order number only the digits would be left, so it follows in one word, or, `whole`, is one.
+    Search divides at spaces and signs: a sentence of Chinese, Japanese, Korean or Thai would be one word, and an IP
+    address or an order number only digits, so it follows in one word, or, `whole`, is one.
     """
     text = text if text.isascii() else folded(text)
     if _INSIDE.search(text):
@@ -240,8 +218,8 @@ def is_utf8(text: object) -> bool:
 
 # ---------------------------------------------------------------------- hidden characters
 
-# Controls, line separators, overrides and isolates of direction, lone surrogates; characters without width, such as the zero-width
-# space, the fillers of Hangul and two vowels of Khmer; signs of shorthand and music; tags, which spell hidden ASCII.
+# Controls, line separators, overrides and isolates of direction, lone surrogates; characters without width (zero-width
+# space, fillers of Hangul, two vowels of Khmer); signs of shorthand and music; tags, which spell hidden ASCII.
 _ACTING = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u115f\u1160\u17b4\u17b5\u200b\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -251,8 +229,7 @@ _VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
 _JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen
 _UNSEEN = f"{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}"
 _HIDDEN = re.compile(f"[{_UNSEEN}]")
-# What people write: one selector of a variation, one joiner and one mark of direction may follow a character. A row of them, and most
-# of them in ASCII, have no meaning, and hide text.
+# One variation selector, joiner or mark of direction may follow a character; a row of them, most in ASCII, hide text.
 _WRITTEN = re.compile(
     f"(?P<written>(?<=[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
     f"|(?<=[^\x00-\x7f{_UNSEEN}])[{_VARIATIONS}]?[{_JOINERS}]?[{_DIRECTIONS}]?(?<=[{_UNSEEN}])"
@@ -263,11 +240,8 @@ _PLAIN_ASCII = b"\t\n" + bytes(range(0x20, 0x7F))
 
 
 def replace_hidden(text: str, sign: Callable[[str], str]) -> str:
-    """Replace control characters and hidden characters by what `sign` returns for each; line ends and tabs stay.
-
-    Single marks of direction, joiners and variation selectors stay where they have a meaning.
-    """
-    # most blocks have nothing to replace, and what is not plain ASCII is short: a twelfth of the time for 5,000 characters
+    """Replace control and hidden characters by their `sign`; line ends, tabs, and single marks with a meaning stay."""
+    # most blocks have nothing to replace, and little that is not ASCII: a twelfth of the time for 5,000 characters
     others = text.encode(errors="surrogatepass").translate(None, _PLAIN_ASCII)
     if not others or not _HIDDEN.search(others.decode(errors="surrogatepass")):
         return text
@@ -275,10 +249,7 @@ def replace_hidden(text: str, sign: Callable[[str], str]) -> str:
 
 
 def visible(text: str) -> str:
-    """Make a person read the same text in a prompt as the model.
-
-    Controls become signs, line separators line ends, lone surrogates question marks; characters without width go.
-    """
+    """Make a person read the same text in a prompt as the model: controls become signs, what has no width goes."""
     return replace_hidden(text.replace("\r\n", "\n"), _for_prompts)
 
 

@@ -1,4 +1,4 @@
-"""Values from outside: JSON, how deep it may be and how it is shown; times, as the store has them and as prompts show them."""
+"""Values from outside: JSON, how deep it may be and how it is shown; times, as in the store and as in prompts."""
 
 from __future__ import annotations
 
@@ -96,10 +96,7 @@ def to_micros(at: datetime) -> int:
 
 
 def aware(at: datetime | None, zone: ZoneInfo | None = None, *, last: bool = False) -> datetime | None:
-    """Return the time; one without a zone is in `zone`, as the times that the model is shown. None: UTC.
-
-    Of a time that comes twice, when clocks are set back, the first one counts, or the `last`.
-    """
+    """Return the time, in `zone` if it has none (None: UTC). Of one that comes twice, the first or the `last`."""
     if at is None or at.tzinfo is not None:
         return at
     return (max if last else min)((at.replace(tzinfo=zone or UTC, fold=fold) for fold in (0, 1)), key=to_micros)

@@ -1,4 +1,4 @@
-"""Rows that a model has made of messages: they cite these, and are shown and deleted with them. `rows.lua` has the rules."""
+"""Rows that a model has made of messages: they cite these, and are shown and deleted with them, as `rows.lua` says."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ CALL = Script("derived/call", *READING, "derived/rows")
 ROW_KINDS = ("observations", "keeping")  # of rows, and the wings that make them
 NEWEST = 50  # threads of a user that a turn looks at
 STEP = 50  # rows of one commit, when rows are restored
+FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +57,21 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a kind that a thread shows."""
+    """The rows of a kind that a thread shows, and what a worker has to know of the thread."""
 
     revision: str = ""  # <epoch>.<id of the last row>: within an epoch rows come only at the end
-    missing_at: int | None = None  # ms: there was no thread then
-    expires: int | None = None  # ms: when its time is over at the earliest
     covered: Ranges = field(default_factory=Ranges)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)  # bodies by id
+    ahead: Ranges = field(default_factory=Ranges)  # what rows cover that wait to be activated
+    failures: int = 0  # of workers since rows were written last
+    failed: str = ""  # what the last answer among them that could not be used was about
+    state: str = ""  # of the thread: when it was created, and its count of edits and deletions
+    missing_at: int | None = None  # ms: there was no thread then
+    expires: int | None = None  # ms: when its time is over at the earliest
 
-
-class Work(NamedTuple):
-    """What a worker has to know of a thread beside the rows."""
-
-    created_at: str
-    edits: str
-    ahead: Ranges  # what rows cover that wait to be activated
-    failures: int  # answers in a row that could not be used
-    failed: str  # what the last of these was about
-
-    def is_of(self, state_of_thread: Sequence[bytes | None]) -> bool:
-        """Tell whether the thread is as it was, from the reply to `state_command`: no message was deleted or edited."""
-        return [(one or b"0").decode() for one in state_of_thread] == [self.created_at, self.edits]
+    def are_of(self, reply: Sequence[bytes | None]) -> bool:
+        """Tell from the reply to `state_command` whether no message was deleted or edited since."""
+        return self.state == b" ".join(one or b"0" for one in reply).decode()
 
 
 class NewRow(NamedTuple):
@@ -94,143 +89,118 @@ class NewRow(NamedTuple):
 
 
 class Show(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
-    """The call that reads the rows of a kind, with what this process knew of them then; `learn` reads its reply."""
+    """The call that reads rows, with what this process knew of them then; `learn` reads its reply."""
 
-    place: tuple[str, str]  # thread and kind
-    user_id: str | None
+    of: ThreadRows
     known: Rows
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Recent[tuple[str, str], Rows]):
     """The rows that this process has read, by thread and kind."""
 
-    rows: Recent[tuple[str, str], Rows] = field(default_factory=lambda: Recent(256))
+    def __init__(self) -> None:
+        super().__init__(256)
 
 
-def known_rows(state: MemoryState, thread_id: str, kind: str) -> Rows:
-    """Return the rows as this process has read them last."""
-    return state.room(_Known).rows.get((thread_id, kind)) or Rows()
-
-
-def show_command(
-    state: MemoryState, thread_id: str, user_id: str | None, kind: str, *, work: bool | None = None
-) -> Show:
-    """Return the call that reads what `known_rows` does not know yet."""
-    known = known_rows(state, thread_id, kind)
-    head = {"user": owner_tag(user_id), "kind": kind, "revision": known.revision or None, "work": work}
-    call = Show(CALL.on(state.keys.of(thread_id), what="show", **head))
-    call.place, call.user_id, call.known = (thread_id, kind), user_id, known
-    return call
-
-
-def state_command(state: MemoryState, thread_id: str) -> Command:
-    """Return the call whose reply `Work.is_of` compares."""
-    return ("HMGET", state.keys.of(thread_id).thread, "created_at", "edits")
-
-
-def learn(state: MemoryState, call: Show, reply: Any) -> Rows:
-    """Take in what `show_command` has read; raise what it refuses."""
-    found, known = read_reply(reply, call.place[0], call.user_id), call.known
-    if "since" not in found:
-        return known
-    rows = {id: body for id, body in known.rows.items() if id <= found["since"]}
-    ids = (id for low, high in Ranges.read(found["ids"]) for id in range(low, high + 1))
-    rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
-    covered = Ranges.read(found["covered"])
-    read = Rows(found["revision"], found.get("missing_at"), found.get("expires"), covered, rows)
-    state.room(_Known).rows.put(call.place, read)
+def learn(call: Show, reply: Any) -> Rows:
+    """Take in what the call of `ThreadRows.show` has read; raise what it refuses."""
+    of, known = call.of, call.known
+    found, rows, covered = read_reply(reply, of.thread_id, of.user_id), known.rows, known.covered
+    if "since" in found:  # else nothing has changed
+        ids = (id for low, high in Ranges.read(found["ids"]) for id in range(low, high + 1))
+        rows = {id: body for id, body in rows.items() if id <= found["since"]}
+        rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
+        covered = Ranges.read(found["covered"])
+    number, _, failed = found["failures"].partition(" ")
+    times = found.get("missing_at"), found.get("expires")
+    ahead = Ranges.read(found["ahead"])
+    read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["state"], *times)
+    of.state.room(_Known).put((of.thread_id, of.kind), read)
     return read
 
 
-def read_rows_of(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Rows]:
-    """Read the rows of a kind. One round trip."""
-    call = show_command(state, thread_id, user_id, kind)
-    return learn(state, call, (yield from send(call))[0])
+def state_command(state: MemoryState, thread_id: str) -> Command:
+    """Return the call whose reply `Rows.are_of` compares."""
+    return ("HMGET", state.keys.of(thread_id).thread, "created_at", "edits")
 
 
-def read_work(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[tuple[Rows, Work]]:
-    """Read the rows of a kind with what a worker has to know. One round trip."""
-    call = show_command(state, thread_id, user_id, kind, work=True)
-    (reply,) = yield from send(call)
-    found = read_reply(reply, thread_id, user_id)
-    work = Work(found["created_at"], found["edits"], Ranges.read(found["ahead"]), found["failures"], found["failed"])
-    return learn(state, call, reply), work
+class ThreadRows(NamedTuple):
+    """The rows of a kind that a thread has. Each method takes one round trip."""
 
+    state: MemoryState
+    thread_id: str
+    user_id: str | None  # None: any owner, to read
+    kind: str
 
-# ---------------------------------------------------------------------- writing
+    def _call(self, what: str, **head: Any) -> Command:
+        keys = self.state.keys.of(self.thread_id)
+        return CALL.on(keys, what=what, user=owner_tag(self.user_id), kind=self.kind, **head)
 
+    def show(self) -> Show:
+        """Return the call that reads what this process does not know yet."""
+        known = self.state.room(_Known).get((self.thread_id, self.kind)) or Rows()
+        call = Show(self._call("show", revision=known.revision))
+        call.of, call.known = self, known
+        return call
 
-def commit(
-    state: MemoryState,
-    thread_id: str,
-    user_id: str,
-    kind: str,
-    work: Work,
-    rows: Sequence[NewRow] = (),
-    *,
-    whole: bool = False,
-    drop: Iterable[int] = (),
-    clear: bool = False,
-    activate: bool = False,
-) -> Plan[list[int | str] | None]:
-    """Write rows; return the id of each, "stale", or "covered" by a row of another worker. None: the thread has changed since `work`.
+    def read(self) -> Plan[Rows]:
+        """Read the rows."""
+        call = self.show()
+        return learn(call, (yield from send(call))[0])
 
-    `whole`: if the first row is refused, nothing is done, so that a call whose reply was lost can be repeated. One round trip.
-    """
-    call = CALL.on(
-        state.keys.of(thread_id),
-        *(orjson.dumps(row.body) for row in rows),
-        what="commit",
-        user=owner_tag(user_id),
-        kind=kind,
-        created_at=work.created_at,
-        edits=work.edits,
-        rows=[
+    def commit(
+        self,
+        read: Rows,
+        rows: Sequence[NewRow] = (),
+        *,
+        drop: Iterable[int] = (),
+        clear: bool = False,
+        activate: bool = False,
+    ) -> Plan[list[int] | None]:
+        """Write rows; return the id of each, 0 where a message is covered. None: messages were deleted since `read`.
+
+        If the first row is refused, nothing is done and [] returned: so a call with a lost reply can be repeated.
+        `drop`: ids of rows; `clear` drops all; `activate` shows what waits.
+        """
+        given = [
             {
                 "cites": sorted({*row.cites}),
                 "covers": sorted({*row.covers}),
-                "replaces": _as_ranges(row.replaces),
-                "draws": _as_ranges(row.draws),
+                "draws": [*row.draws, *row.replaces],
+                "replaces": [*row.replaces],
                 "waits": row.waits,
+                "body": orjson.dumps(row.body).decode(),
             }
             for row in rows
-        ],
-        whole=whole,
-        drop=_as_ranges(drop),
-        clear=clear,
-        activate=activate,
-    )
-    tombstone, threads, tag = state.keys.of_user(user_id)[0], state.keys.rows_of_user(user_id, kind), encode(thread_id)
-    newest = max([row.body.get("at", 0) for row in rows], default=0) or int(work.created_at or 0)
-    noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
-    *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
-    try:
-        if deleted is not None:  # what was written goes with the thread, which the deletion finds
-            raise UserDeletedError(user_id)
-        found = read_reply(reply, thread_id, user_id)
-    except WorkingMemError:
-        if rows:
-            yield from send(("ZREM", threads, tag))
-        raise
-    return None if found.get("stale") else [*(found["rows"] or ())]
+        ]
+        call = self._call("commit", state=read.state, rows=given, drop=[*drop], clear=clear, activate=activate)
+        keys, tag, user_id = self.state.keys, encode(self.thread_id), self.user_id or ""
+        tombstone, threads = keys.of_user(user_id)[0], keys.rows_of_user(user_id, self.kind)
+        newest = max([row.body.get("at", 0) for row in rows], default=0)
+        noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
+        *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
+        try:
+            if deleted is not None:  # what was written goes with the thread, which the deletion finds
+                raise UserDeletedError(user_id)
+            found = read_reply(reply, self.thread_id, user_id)
+        except WorkingMemError:
+            if rows:
+                yield from send(("ZREM", threads, tag))
+            raise
+        return None if found.get("stale") else [*(found["rows"] or ())]
 
+    def lease(self, token: str, ms: int, **head: Any) -> Plan[tuple[int, bool]]:
+        """Take, prolong or (0) give back a worker's lease; return ms until it is free (0: done), and if all pause."""
+        (reply,) = yield from send(self._call("lease", **{"token": token, "holder": token, "ms": ms, **head}))
+        found = read_reply(reply, self.thread_id, self.user_id)
+        return int(found["wait"]), bool(found.get("pause"))
 
-def _as_ranges(ids: Iterable[int]) -> str:
-    return ",".join(f"{id}-{id}" for id in sorted(ids))
-
-
-def lease(
-    state: MemoryState, thread_id: str, user_id: str, kind: str, what: str, token: str, **head: Any
-) -> Plan[tuple[int, bool]]:
-    """Take, prolong or give back the lease of a worker, or let all pause, as `call.lua` says.
-
-    Return the ms until it is free, 0 if it is taken now, and whether all pause. One round trip.
-    """
-    given = {"user": owner_tag(user_id), "kind": kind, "what": what, "token": token, **head}
-    (reply,) = yield from send(CALL.on(state.keys.of(thread_id), **given))
-    found = read_reply(reply, thread_id, user_id)
-    return int(found["wait"]), bool(found.get("pause"))
+    def pause(self, token: str, unusable: str | None = None) -> Plan[None]:
+        """Let all workers pause after a failure; `unusable`: what the answer was about. One round trip more."""
+        before = yield from self.read()
+        noted = f"{before.failures + 1} {before.failed if unusable is None else unusable}"
+        ms = min(LONGEST_PAUSE, FIRST_PAUSE * 2**before.failures)
+        yield from self.lease(token, ms, holder="pause", failures=noted)
 
 
 # ---------------------------------------------------------------------- the threads of a user
@@ -239,7 +209,7 @@ def lease(
 def thread_commands(state: MemoryState, user_id: str, kind: str, thread_ids: Iterable[str]) -> list[Command]:
     """Return the commands that read which threads of a user have rows, the newest first, and those of some threads."""
     listing: Command = ("ZRANGE", state.keys.rows_of_user(user_id, kind), 0, -1, "REV")
-    return [listing, *(show_command(state, id, user_id, kind) for id in thread_ids)]
+    return [listing, *(ThreadRows(state, id, user_id, kind).show() for id in thread_ids)]
 
 
 def read_threads(
@@ -252,16 +222,16 @@ def read_threads(
 ) -> Plan[dict[str, Rows]]:
     """Return the rows of those threads of a user that `choose` takes, from the replies to `thread_commands`.
 
-    One round trip where threads are chosen of which nothing was asked. What belongs to another user by now is left out.
+    One round trip for threads that were not asked for. What belongs to another user by now is left out.
     """
-    read = {call.place[0]: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
+    read = {call.of.thread_id: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
     chosen = choose([decode(tag) for tag in replies[0]])
-    if new := [show_command(state, id, user_id, kind) for id in chosen if id not in read]:
-        read |= {call.place[0]: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
+    if new := [ThreadRows(state, id, user_id, kind).show() for id in chosen if id not in read]:
+        read |= {call.of.thread_id: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
     found = {}
     for id in chosen:
         with suppress(ThreadOwnershipError):
-            found[id] = learn(state, *read[id])
+            found[id] = learn(*read[id])
     return found
 
 
@@ -272,20 +242,19 @@ def note_deleted(state: MemoryState, user_id: str, thread_id: str) -> Plan[None]
 
 
 def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:
-    """Note at both users that a thread with rows has another owner. Two round trips."""
-    tag, keys = encode(thread_id), state.keys
-    scores = yield from send(*(("ZSCORE", keys.rows_of_user(owner, kind), tag) for kind in ROW_KINDS))
-    for kind, score in zip(ROW_KINDS, scores, strict=True):
+    """Note at both users that a thread with rows has another owner. At most four round trips."""
+    for kind in ROW_KINDS:
+        tag, theirs, own = encode(thread_id), state.keys.rows_of_user(owner, kind), state.keys.rows_of_user(to, kind)
+        (score,) = yield from send(("ZSCORE", theirs, tag))
         if score is not None:
-            adding: Command = ("ZADD", keys.rows_of_user(to, kind), float(score), tag)
-            yield from send(adding, ("ZREM", keys.rows_of_user(owner, kind), tag))
+            yield from send(("ZADD", own, float(score), tag), ("ZREM", theirs, tag))
 
 
 # ---------------------------------------------------------------------- copies and archives
 
 
 def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]]:
-    """Return the rows of a thread with ids of messages instead of seqs, as they were made. One round trip, two if it has rows."""
+    """Return the rows of a thread as they were made, with ids of messages, not seqs. One round trip, two with rows."""
     keys = state.keys.of(thread_id)
     fields = as_dict((yield from send(("HGETALL", keys.rows)))[0])
     heads = [orjson.loads(value) for name, value in fields.items() if name.startswith(b"r:")]
@@ -304,8 +273,8 @@ def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]
             "row": head["kind"],
             "cites": ids(head["cites"]),
             "covers": ids(head["covers"]),
-            "replaces": [id for id, _ in Ranges.read(head["replaces"])],
-            "waits": not head["active"],
+            "replaces": [*head["replaces"]],
+            "waits": head["waits"],
             "body": orjson.loads(body),
         }
         for head in sorted(heads, key=lambda head: head["id"])
@@ -322,8 +291,7 @@ def restore_rows(
 ) -> Plan[int]:
     """Make exported rows in a thread that has their messages, perhaps under new `ids`; return how many.
 
-    Rows of messages that are not there are left out, and all of them where the thread has rows already. What was replaced is made
-    first. Three round trips, and one for each 50 rows.
+    Rows without their messages are left out, all if the thread has rows. Three round trips, and one per 50 rows.
     """
     keys = state.keys.of(thread_id)
     if not rows or (yield from send(("HEXISTS", keys.rows, "next")))[0]:
@@ -343,13 +311,15 @@ def restore_rows(
 
     replaced = {id for row in rows for id in row["replaces"]}
     for kind in dict.fromkeys(row["row"] for row in rows):
-        _, work = yield from read_work(state, thread_id, user_id, kind)
+        own = ThreadRows(state, thread_id, user_id, kind)
+        read = yield from own.read()
         of_kind = [row for row in rows if row["row"] == kind and {*row["cites"], *row["covers"]} <= seqs.keys()]
         for level in True, False:
-            some = [row for row in of_kind if (row["id"] in replaced) is level]
-            for start in range(0, len(some), STEP):
-                step = some[start : start + STEP]
-                written = yield from commit(state, thread_id, user_id, kind, work, [*map(restored, step)])
-                done = zip(step, written or (), strict=False)
-                made |= {row["id"]: id for row, id in done if isinstance(id, int)}
+            left = [row for row in of_kind if (row["id"] in replaced) is level]
+            while left:
+                written = yield from own.commit(read, [*map(restored, left[:STEP])])
+                if written is None:  # messages were deleted meanwhile
+                    return len(made)
+                made |= {row["id"]: id for row, id in zip(left, written, strict=False) if id}
+                left = left[len(written) or 1 :]
     return len(made)

@@ -32,9 +32,6 @@ _PATH = "config['configurable']['memory']"
 _USER = "'user_id' in config['configurable']"
 
 
-# ---------------------------------------------------------------------- what a call may not do
-
-
 def limits_of(config: RunnableConfig | None) -> PerCall:
     """Read and check what the config of a call says; a run in a tool that says nothing may do what its agent may do."""
     given = ((config or {}).get("configurable") or {}).get("memory")
@@ -76,9 +73,6 @@ def forbidden(limits: PerCall, tool: str) -> str:
     if not limits.working_memory and tool.startswith(WORKING):
         return "this call goes without working memory"
     return "this call is read-only" if limits.read_only and tool.startswith(WRITING) else ""
-
-
-# ---------------------------------------------------------------------- whose memory it is
 
 
 @dataclass(frozen=True, slots=True)

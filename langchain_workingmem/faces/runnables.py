@@ -27,9 +27,8 @@ from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.recall.question import Query, check_argument_names
 from langchain_workingmem.recall.search import search_messages
 from langchain_workingmem.turn import Notes
-from langchain_workingmem.turn.assemble import Shown, assemble
-from langchain_workingmem.turn.fit import question
-from langchain_workingmem.turn.gather import Gathered, read_history
+from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question
+from langchain_workingmem.turn.gather import read_history
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -145,9 +144,6 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
 
     def _read(self) -> Plan[list[BaseMessage]]:
         return read_history(self._core.state, self.session_id, self.user_id, self._memory._turn.history)
-
-
-# ---------------------------------------------------------------------- nodes of a StateGraph
 
 
 def load_node(

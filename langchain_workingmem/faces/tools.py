@@ -1,7 +1,4 @@
-"""Tools by which a model reads and changes memory, for `bind_tools`, ToolNode, `create_agent` and bare `invoke`.
-
-A model can change only its arguments, so what refuses them is told to it; other errors go to the log.
-"""
+"""Tools by which a model reads and changes memory. It is told of refused arguments; other errors go to the log."""
 
 from __future__ import annotations
 
@@ -281,7 +278,6 @@ class _Refused(Recent[Ids, str]):
 
 
 def _updating_tool(core: Core) -> Parts:
-    """Make the tool that changes working memory."""
     form = core.state.remembering.format
     about = f"Remember facts, or correct them. {update_rules(form)}"
     if isinstance(form, TextFormat):
@@ -374,10 +370,7 @@ def _changed(
     change: Callable[[str, str | None], str],
     remark: Callable[[str], str] = lambda _: "",
 ) -> Plan[str]:
-    """Change working memory, and describe the change; `remark` adds to it, given the document before.
-
-    `change` takes the document, and the document as the model was shown it.
-    """
+    """Apply `change` to working memory, also given what the model saw; describe it, with a `remark` on it before."""
     store.check_writable(core.state)
     scope_key = yield from store.find_scope_key(core.state, ids.thread_id, ids.user_id)
     memo, known = core.state.shown_documents, (ids.thread_id, scope_key.key)

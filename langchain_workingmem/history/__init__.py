@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import delete_from
 from langchain_workingmem._redis.state import Operations, operation, twin
-from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
-from langchain_workingmem.history.read import made, of_user, read_page, selection
+from langchain_workingmem.history.read import made, read_page, read_pages, selection
 from langchain_workingmem.history.save import append
 from langchain_workingmem.models import Page
 
@@ -24,18 +25,17 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
+_USER_CURSOR = re.compile(r"(\d{1,16}):(.+)", re.DOTALL)  # the time and thread of the last message
 _STEP = 100  # messages of one step of a deletion
 
 
 class History(Operations):
     """The messages of a memory, as `memory.history`.
 
-    Where `user_id` is optional, None accepts any owner. An id that does not own the thread raises
-    `ThreadOwnershipError`.
+    Where `user_id` is optional, None accepts any owner. Another user's thread raises `ThreadOwnershipError`.
     """
 
     @operation
@@ -52,9 +52,8 @@ class History(Operations):
         One atomic step, one round trip, and with recall one call of the embedding model. Idempotent by message id: an
         equal message is left alone, a different one replaces the old one. Missing ids are set on the messages that you
         pass, so that saving them again is safe. System messages and messages marked `lc_source` (summaries, recalled
-        messages) are skipped; chunks become full messages. When the embedding model fails, the messages are stored
-        without vectors: `EmbeddingError` says so (or the log, with on_error="log"), and `recall.reindex` adds the
-        vectors.
+        messages) are skipped; chunks become full messages. When the embedding model fails, messages are stored without
+        vectors: `EmbeddingError` says so (or the log, with on_error="log"), and `recall.reindex` adds them.
 
         `said_at` dates what was said earlier, elsewhere: one time for all, or one for each message. Times rise within a
         thread, so one that is not after the newest stored message becomes a microsecond after it; one that is more than
@@ -103,16 +102,13 @@ class History(Operations):
 
         One round trip, whose cost follows the number of returned messages (with `roles`, of those it reads). `before`
         and `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
-        message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. Superseded
-        messages (regenerated answers, edited questions, other branches) come only with `superseded`, each at its
-        position; then `last` counts both.
+        message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. `superseded`
+        adds, and counts, superseded messages (regenerated answers, edited questions, other branches) in their place.
         """
         if last is not None:
             at_least(last, 0, "last")
         ids = {name: check_id(id, name) for name, id in (("before", before), ("after", after)) if id is not None}
         wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until, **ids)
-        if last == 0:
-            wanted["limit"] = 0
         page, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
         rows = page.rows()
         if superseded:
@@ -138,8 +134,7 @@ class History(Operations):
     ) -> Plan[Page[StoredMessage]]:
         """Return one page of a thread, oldest first unless `descending`, with times and sequence numbers.
 
-        One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`,
-        the whole thread is read for `total`.
+        One round trip. Each message comes exactly once, even if the thread grows; `total` with `roles` reads it all.
         """
         at_least(limit, 1, "limit")
         wanted = selection(limit=limit + 1, newest=descending, roles=roles, since=since, until=until, total=True)
@@ -171,7 +166,36 @@ class History(Operations):
         per 10,000 threads lists them, one per 1,000 threads reads times, one reads the page. `since` and `until` cost
         one more per 1,000 threads, for `total`. The cursor is a time and a thread.
         """
-        return of_user(self._core.state, user_id, since, until, limit, cursor)
+        at_least(limit, 1, "limit")
+        state, user_id = self._core.state, check_id(user_id, "user_id")
+        # threads live in different slots of a cluster, so no key holds all messages: the times of each are merged
+        at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _USER_CURSOR)
+        span = selection(since=since, until=until)
+        start, end = span.get("since"), span.get("until")
+        threads = [one for one in (yield from state.indexes.threads(user_id)) if one.message_count]
+        total, waiting = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
+        if span:
+            within = [
+                (id, {**span, "limit": 0, "total": True}) for id, _, last_at in threads if last_at >= (start or 0)
+            ]
+            total = sum(page.total for page in (yield from read_pages(state, user_id, within)))
+        for id, _, last_at in threads:
+            # times rise strictly within a thread, so a thread after the cursor's goes on just after that time
+            first = start if at is None else max(int(at) + (id <= last_thread), start or 0)
+            if first is None or last_at >= first:
+                waiting.append((id, {"limit": limit + 1, "since": first, "until": end, "times": True}))
+        pages = yield from read_pages(state, user_id, waiting)
+        pairs = ((time, page.thread_id) for page in pages for time in page.bodies if isinstance(time, int))
+        times = nsmallest(limit + 1, pairs)
+        on_page: dict[str, list[int]] = defaultdict(list)
+        for time, id in times[:limit]:
+            on_page[id].append(time)
+        asked = [(id, {"limit": len(some), "since": some[0], "until": some[-1]}) for id, some in on_page.items()]
+        pages = yield from read_pages(state, user_id, asked)
+        rows = yield from made(state, [row for page in pages for row in page.rows()])  # but for those deleted meanwhile
+        items = sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
+        more = None if len(times) <= limit else "{}:{}".format(*times[limit - 1])
+        return Page(items=items, total=total, next_cursor=more)
 
     afor_user = twin(for_user)
 
@@ -195,10 +219,25 @@ class History(Operations):
         if (message_ids is None) == (until is None):
             seen = "neither message_ids nor until" if until is None else "both message_ids and until"
             raise OptionError(seen, remedy="pass one of them; `clear` deletes all messages of a thread")
-        if until is not None:
-            return _delete_until(self._core.state, thread_id, user_id, to_micros(until))
-        ids = [message_ids] if isinstance(message_ids, str) else [*(message_ids or ())]
-        return _delete(self._core.state, thread_id, user_id, [check_id(id, "message id") for id in ids])
+        state, count = self._core.state, 0
+        if until is None:
+            ids = [message_ids] if isinstance(message_ids, str) else [*(message_ids or ())]
+            ids = [check_id(id, "message id") for id in ids]
+            for start in range(0, max(len(ids), 1), _STEP):
+                some = ids[start : start + _STEP]
+                found = yield from delete_from(state, thread_id, user_id, what="messages", ids=some)
+                count += int(found.get("deleted", 0))
+            return count
+        for superseded in (False, True):
+            wanted = selection(until=until, limit=_STEP, superseded=superseded, times=True)
+            while True:
+                page, _ = yield from read_page(state, thread_id, user_id, wanted)
+                ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]
+                found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, seqs=seqs)
+                if not found.get("deleted"):
+                    break
+                count += int(found["deleted"])
+        return count
 
     adelete = twin(delete)
 
@@ -207,8 +246,7 @@ class History(Operations):
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts
-        it back. Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`,
-        `MessageNotFoundError`.
+        it back. Atomic; one round trip, one for each 500 vectors. `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         check_id(after, "after")
         found = yield from delete_from(self._core.state, thread_id, user_id, what="after", after=after)
@@ -228,28 +266,3 @@ class History(Operations):
         return int(found.get("deleted", 0))
 
     aclear = twin(clear)
-
-
-def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequence[str]) -> Plan[int]:
-    """Delete messages by id, 100 in a step; return how many there were. One round trip a step."""
-    count = 0
-    for start in range(0, max(len(ids), 1), _STEP):
-        some = [*ids[start : start + _STEP]]
-        found = yield from delete_from(state, thread_id, user_id, what="messages", ids=some)
-        count += int(found.get("deleted", 0))
-    return count
-
-
-def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until: int) -> Plan[int]:
-    """Delete what was stored up to a time, the oldest first, on all branches. Two round trips for each 100."""
-    count = 0
-    for superseded in (False, True):
-        wanted = selection(limit=_STEP, superseded=superseded, times=True) | {"until": until}
-        while True:
-            page, _ = yield from read_page(state, thread_id, user_id, wanted)
-            ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]
-            found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, seqs=seqs)
-            if not found.get("deleted"):
-                break
-            count += int(found["deleted"])
-    return count

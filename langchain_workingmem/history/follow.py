@@ -1,13 +1,14 @@
-"""Which messages of a thread the caller's list is, which of them it has left, and what of it is new. Pure.
+"""Which messages of a thread the caller's list is, which of them it has left behind, and what of it is new. Pure.
 
-Clients edit, regenerate, fork, trim and resend conversations. A list with ids, such as the state of a checkpointer, is
-compared by them; of a list without ids, what was said is. Messages behind the first common one that the list does not
-hold are superseded.
+Clients edit, regenerate, fork, trim and resend conversations. A list with ids, as in a checkpointer, is compared by
+them, others by what was said. Messages behind the first common one that the list does not hold are superseded.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Facts
 
-# list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of a conversation, as in
-# a subgraph: what is missing there means nothing
+# list: a client's conversation. state: all messages of a checkpointer. part: of a subgraph; gaps mean nothing there
 Kind: TypeAlias = Literal["list", "state", "part"]
 
 
@@ -34,296 +34,258 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a thread knows of the caller's list."""
+    """What is known of a thread: what was read of it for the caller's list, and what the caller has written since."""
 
     rows: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
     deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id
-    seen: float = inf  # the next seq of the thread when it was first read: what is newer was unknown to the caller
-    until: float = inf  # the next seq when its turn was saved: what is newer than that is known again
-    own: frozenset[int] = frozenset()  # seqs that the caller has written since
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
     is_all: bool = True  # `rows` hold all that was said, not only the newest
+    read_at: int = 0  # the next seq when the caller read the thread
+    saved_at: float = inf  # the next seq when its turn was saved
+    written: frozenset[int] = frozenset()  # seqs that the caller has written in between
     branch: Followed | None = None  # what the list of a context has meant, of which perhaps only the last turn is saved
 
+    def could_see(self, row: Facts) -> bool:
+        """Tell whether the caller could know of a message: nobody else has stored it while its turn was made."""
+        return not self.read_at <= row.seq < self.saved_at or row.seq in self.written
+
     def ranges(self, drop: Collection[int]) -> list[list[int]]:
-        """Join seqs to ranges that hold no other known message, each with the tool traffic in front."""
-        found, gone, before = list[list[int]](), {*drop}, inf
-        for row in sorted((row for row in self.rows if row.is_current), key=lambda row: row.seq):
-            if row.seq in gone and before in gone:
-                found[-1][1] = row.seq
-            elif row.seq in gone:
-                found.append([min(int(before) + 1, row.seq) if before < inf else row.seq, row.seq])
-            before = row.seq
+        """Return ranges of seqs that hold messages and the tool traffic in front of each, but no other known message."""
+        found, gone, before = list[list[int]](), {*drop}, None
+        for seq in sorted(row.seq for row in self.rows if row.is_current):
+            if seq in gone and before in gone:
+                found[-1][1] = seq
+            elif seq in gone:
+                found.append([seq if before is None else before + 1, seq])
+            before = seq
         return found
 
-    def with_written(self, rows: Iterable[Facts], followed: Followed, version: int) -> Known:
+    def with_written(self, written: Iterable[Facts], followed: Followed, version: int) -> Known:
         """Return what is known after a write of this process."""
         changed = dict.fromkeys(followed.drop, False) | dict.fromkeys(followed.back, True)
-        fresh = {row.seq: row for row in rows}
-        kept = [
-            row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows if row.seq not in fresh
-        ]
-        next_seq = max([self.next_seq, *(seq + 1 for seq in fresh)])
-        return replace(
-            self, rows=[*kept, *fresh.values()], version=version, next_seq=next_seq, own=self.own | fresh.keys()
-        )
+        rows = {row.seq: row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows}
+        own = {row.seq: row for row in written}
+        next_seq = max(self.next_seq, max(own, default=0) + 1)
+        all_rows = [*(rows | own).values()]
+        return replace(self, rows=all_rows, version=version, next_seq=next_seq, written=self.written | own.keys())
 
 
 @dataclass(slots=True)
 class Followed:
     """What a list means for a thread."""
 
-    start: int | None = None  # seq of the first message that both have
     drop: list[int] = field(default_factory=list)  # seqs that are superseded now
     back: list[int] = field(default_factory=list)  # seqs that are current again
     aliases: dict[int, str] = field(default_factory=dict)  # index in the list -> stored id, where the ids differ
     edited: dict[int, int] = field(default_factory=dict)  # index in the list -> seq, where the words change in place
     seqs: dict[int, int] = field(default_factory=dict)  # index in the list -> seq of the stored message
     again: list[str] = field(default_factory=list)  # ids of edited questions, which are stored a second time
+    changes_branch: bool = False  # another branch than the thread's is the current one
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
     writer: str = "l"  # of the new messages, see `Facts.writer`
     is_older: bool = False  # the list begins before the thread: it is refused
 
-    @property
-    def changes_branch(self) -> bool:
-        """Tell whether another branch than the thread's is the current one."""
-        return bool(self.drop or self.back)
+
+def follow(
+    entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = (), *, keeps_all: bool = False
+) -> Followed:
+    """Decide what a list means for a thread. `left_out`: seqs of messages that memory has taken out of the list.
+
+    `keeps_all`: its ids are those of a program, not of LangGraph, so if it agrees nowhere, all of it is new.
+    """
+    if kind == "list" and known.branch is None and is_one_turn(entries):  # most lists are a new turn
+        ids, words = {row.id for row in known.rows} | known.deleted.keys(), {_said(row) for row in known.rows}
+        is_known = any(entry.id in ids for entry in entries) or (len(entries) == 1 and entries[0].words in words)
+        if not is_known and entries and entries[0].words:
+            return Followed(new=[*range(len(entries))])
+    both = _Comparison(entries, kind, known)
+    if kind != "part":
+        both.match_words()
+    matched, held = both.matched, both.held()
+    common = [*held, both.edit] if both.edit else held  # an edited question begins a branch, too
+    done = Followed(edited=both.edited, again=[both.edit.id] if both.edit else [])
+    done.seqs = {at: row.seq for at, row in matched.items()}
+    done.aliases = {at: row.id for at, row in matched.items() if row.id != entries[at].id}
+    if kind == "state":
+        done.writer = next((row.writer for row in common if row.writer[:1] == "s"), f"s{known.next_seq}")
+    if kind != "part":
+        done.back = sorted({row.seq for row in held if not row.is_current})
+        done.drop = [seq for seq in both.left_behind(common, done.writer) if seq not in left_out]
+    if known.branch is not None:  # its context may have held more of the list
+        done.drop = sorted({*done.drop, *known.branch.drop} - {*done.seqs.values()})
+        done.back = sorted({*done.back, *known.branch.back})
+    done.changes_branch = bool(done.drop or done.back)
+    done.new = both.new(keeps_all=keeps_all)
+    before = {entry.words[:1] for entry in both.entries[: min(matched, default=0)]}
+    is_behind = len(held) > 1 and held[0] is both.first and not both.gone
+    done.is_older = kind == "list" and {"q", "a"} <= before and is_behind
+    return done
 
 
 class _Comparison:
-    """The rows of a thread beside the entries of a caller's list."""
+    """The entries of a caller's list beside the rows of a thread. At first those with the same id are matched."""
 
     def __init__(self, entries: Sequence[Entry], kind: Kind, known: Known) -> None:
+        self.entries, self.kind, self.known = [*entries], kind, known
         self.rows = sorted(known.rows, key=lambda row: row.seq)
         self.said = [row for row in self.rows if _said(row) and row.is_current]
         self.superseded = [row for row in self.rows if _said(row) and not row.is_current]
-        self.seqs = [row.seq for row in self.said]
-        self.unseen = {row.seq for row in self.rows if known.seen <= row.seq < known.until} - known.own
-        self.end = max((row.seq for row in self.said if row.writer and row.seq not in self.unseen), default=inf)
-        self.first = self.said[0] if self.said and known.is_all else None
-        self.by_id: dict[str, list[Facts]] = {}  # versions, the one that counts first
+        self.first = self.said[0] if self.said and known.is_all else None  # of the thread
+        self.versions = defaultdict[str | None, list["Facts"]](list)  # by id, the one that counts first
         for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):
-            self.by_id.setdefault(row.id, []).append(row)
-        self.kind = kind
-        self.found = [self.find(entry) for entry in entries]  # the stored message of each entry
-        pairs = zip(entries, self.found, strict=True)
-        self.entries = [
-            Entry(one.id, _said(row) if row else "") if one.words == AS_STORED else one for one, row in pairs
-        ]
-        self.gone = {  # indexes of what was deleted
-            at
-            for at, entry in enumerate(self.entries)
-            if (entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, ""))
-            or (entries[at].words == AS_STORED and not self.found[at])
-        }
-        self.edit: Facts | None = None  # the question that was edited: all behind it is superseded
-        self.edited_at = -1
+            self.versions[row.id].append(row)
+        self.matched: dict[int, Facts] = {}  # index in the list -> stored message
+        self.gone: set[int] = set()  # indexes of what was deleted
+        for at, (id, words) in enumerate(entries):
+            versions, deleted = self.versions.get(id, []), known.deleted.get(id or "")
+            same = (row for row in versions if _said(row) == words)
+            found = next(same, versions[0] if versions else None)
+            if words == AS_STORED:
+                self.entries[at] = Entry(id, _said(found) if found else "")
+            if found is not None:
+                self.matched[at] = found
+            elif words == AS_STORED or (deleted is not None and deleted.rstrip("!") in (words, "")):
+                self.gone.add(at)
+        self.located = [*self.matched]
+        self.edited: dict[int, int] = {}  # index in the list -> seq, where the words change in place
+        self.edit: Facts | None = None  # the last that is stored, if its question was edited: it begins a branch
+        for at in self.located:
+            words, row = self.entries[at].words, self.matched[at]
+            if _said(row) == words or row.is_structured:
+                continue
+            if words.startswith("q") and at == self.located[-1]:
+                self.edit = self.matched.pop(at)
+            else:
+                self.edited[at] = row.seq
 
-    def find(self, entry: Entry) -> Facts | None:
-        """Return the message of an id: of several versions that with the same words, else the one that counts."""
-        versions = self.by_id.get(entry.id or "", ())
-        return next((row for row in versions if _said(row) == entry.words), versions[0] if versions else None)
+    def match_words(self) -> None:
+        """Match by their words the entries that have other ids than what is stored, or none."""
+        entries, matched, start = self.entries, self.matched, len(self.entries) if self.located else 0
+        if matched:
+            first = min(matched)
+            matched |= self.agreement(first, matched[first])
+        if self.kind == "state" and self.located:  # a client has sent its list to it: what stands in front is stored
+            last = {_said(row): row for row in (*self.superseded, *self.said)}
+            for at in range(self.located[-1]):
+                if at not in matched and entries[at].words in last:
+                    matched[at] = last[entries[at].words]
+            start = self.located[-1] + 1
+        rest = [at for at in range(start, len(entries)) if entries[at].words and at not in self.gone | matched.keys()]
+        newest = self.said[-1] if self.said else None
+        if self.kind == "list" and newest and [*entries] == [Entry(None, _said(newest))]:
+            matched[0] = newest  # asked again, as nobody has answered
+        if self.edit or is_one_turn([entries[at] for at in rest]):
+            return
+        # a list agrees from its beginning on, or is new; but for one that begins before the thread, which is refused
+        best = self.longest_agreement(rest[0])
+        if not best and self.kind == "list" and self.first:
+            begins = [at for at in rest[1:] if entries[at].words == _said(self.first)]
+            best = next((found for at in begins if len(found := self.agreement(at, self.first)) > 1), {})
+        matched |= best
 
-    def edits(self) -> dict[int, int]:
-        """Return what changes in place, as indexes and seqs; note an edited question that ends what is stored."""
-        edited = {}
-        for at, row in enumerate(self.found):
-            if row and _said(row) != self.entries[at].words and not row.is_structured:
-                if self.entries[at].words.startswith("q") and not any(self.found[at + 1 :]):
-                    self.edit, self.edited_at, self.found[at] = row, at, None
-                else:
-                    edited[at] = row.seq
-        return edited
-
-    def following(self, position: int, words: str, *, is_program: bool, superseded: bool) -> Facts | None:
-        """Return the next message of the branch if it has these words, else perhaps a superseded one behind it."""
-        for place in range(bisect_right(self.seqs, position), len(self.said)):
-            row = self.said[place]
-            if _said(row) == words:
-                return row
-            if row.seq not in self.unseen and (row.writer or is_program):
-                break  # notes of programs, and what the caller could not know, are skipped
-        others = self.superseded if superseded else ()
-        return next((row for row in others if row.seq > position and _said(row) == words), None)
-
-    def walk(self, at: int, first: Facts, *, superseded: bool = True) -> dict[int, Facts]:
-        """Return the rows of the entries from `at` on, as far as both agree, if the first of them is `first`."""
-        matched, position, is_lost, has_known = {at: first}, first.seq, False, any(self.found)
-        for index in range(at + 1, len(self.entries)):
-            if is_lost and not has_known:
-                break
-            row, words = self.found[index], self.entries[index].words
-            if row is None and words and not is_lost:
-                row = self.following(position, words, is_program=not first.writer, superseded=superseded)
-                is_lost = row is None
-                if row is not None:
-                    matched[index] = row
-            if row is not None:
-                position, is_lost = row.seq, False
-        return matched
-
-    def begin(self, at: int) -> dict[int, Facts]:
+    def longest_agreement(self, at: int) -> dict[int, Facts]:
         """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last."""
-        best, most = dict[int, "Facts"](), 0
+        best = dict[int, "Facts"]()
+        end = max((row.seq for row in self.said if row.writer and self.known.could_see(row)), default=inf)
         has_answer = any(entry.words.startswith("a") for entry in self.entries[at:])
         for first in (*reversed(self.said), *reversed(self.superseded)):
             if _said(first) == self.entries[at].words:
-                matched = self.walk(at, first, superseded=not first.is_current)
-                is_tail = any(row.seq >= self.end for row in matched.values()) and first.is_current
-                fits = is_tail or (has_answer and (len(matched) > 1 or first is self.first))
-                if fits and len(matched) > most:
-                    best, most = self.walk(at, first), len(matched)
+                found = self.agreement(at, first)
+                is_tail = first.is_current and any(row.seq >= end for row in found.values())
+                fits = is_tail or (has_answer and (len(found) > 1 or first is self.first))
+                if fits and len(found) > len(best):
+                    best = found
         return best
 
-    def recognise(self) -> None:
-        """Find by their words the messages that have other ids, or none."""
-        entries, found = self.entries, self.found
-        located = [at for at, row in enumerate(found) if row]
-        if located and (first := found[located[0]]):
-            self.note(self.walk(located[0], first))
-        if self.kind == "state" and located:  # a client has sent its list to it: what stands in front is stored
-            last = {_said(row): row for row in (*self.superseded, *self.said)}
-            for at in range(max(located[-1], self.edited_at)):
-                found[at] = found[at] or (last.get(entries[at].words) if entries[at].words else None)
-        start = 0 if not located else located[-1] + 1 if self.kind == "state" else len(entries)
-        rest = [at for at in range(start, len(entries)) if entries[at].words and at not in self.gone and not found[at]]
-        if rest and self.kind == "list" and len(entries) == 1 and self.said and not entries[0].id:
-            newest = self.said[-1]
-            found[0] = newest if _said(newest) == entries[0].words else None  # asked again, as nobody has answered
-        if (
-            len(rest) < 2
-            or self.edit
-            or (self.kind == "state" and located and is_one_turn([entries[at] for at in rest]))
-        ):
-            return  # one message is a new question, and one turn behind a state that is known is a new turn
-        best = self.begin(rest[0])  # a list agrees from its beginning on, or is new
-        older = [at for at in rest[1:] if self.first and entries[at].words == _said(self.first)] if not best else []
-        for at in older if self.kind == "list" else ():  # but for one that begins before the thread, which is refused
-            match = self.walk(at, self.first) if self.first else {}
-            if len(match) > 1:
-                best = match
-                break
-        self.note(best)
+    def agreement(self, at: int, first: Facts) -> dict[int, Facts]:
+        """Return the rows of the entries from `at` on, as far as both agree, if the first of them is `first`."""
+        found: dict[int, Facts] = {at: first}
+        last: Facts | None = first  # None: they disagree, until the next match by id
+        for index in range(at + 1, len(self.entries)):
+            words = self.entries[index].words
+            if index in self.matched:
+                last = self.matched[index]
+            elif last and words:
+                last = self.following(last.seq, words, is_program=not first.writer)
+                if last:
+                    found[index] = last
+        return found
 
-    def note(self, rows: Mapping[int, Facts]) -> None:
-        """Note the stored messages of entries."""
-        for at, row in rows.items():
-            self.found[at] = row
+    def following(self, seq: int, words: str, *, is_program: bool) -> Facts | None:
+        """Return the next message of the branch if it has these words, else perhaps a superseded one behind it."""
+        for place in range(bisect_right(self.said, seq, key=lambda row: row.seq), len(self.said)):
+            row = self.said[place]
+            if _said(row) == words:
+                return row
+            if (row.writer or is_program) and self.known.could_see(row):
+                break  # notes of programs, and what the caller could not know, are skipped
+        return next((row for row in self.superseded if row.seq > seq and _said(row) == words), None)
 
     def held(self) -> list[Facts]:
         """Return the rows that the list holds; of several lists in a state, those of the last, in which seqs rise."""
         held: list[Facts] = []
-        for entry, row in zip(self.entries, self.found, strict=True):
-            if row and held and entry.words and row.seq <= held[-1].seq:
+        for at, row in sorted(self.matched.items()):
+            if held and self.entries[at].words and row.seq <= held[-1].seq:
                 held = []
-            if row:
-                held.append(row)
+            held.append(row)
         return held
 
-    def left(self, held: Sequence[Facts], done: Followed) -> list[int]:
-        """Return the seqs that the list has left behind: what it does not hold behind its first message."""
-        is_list = self.kind == "list"
-        by_words = is_list and not self.edit and len(done.aliases) == len(done.seqs)
-        if done.start is None or (by_words and all(row.writer == "b" for row in held)):
-            return []  # it shares only what a program sends in front of each first turn: perhaps examples
-        seqs = {row.seq for row in held}
+    def left_behind(self, common: Sequence[Facts], writer: str) -> list[int]:
+        """Return the seqs that the list has left behind: what it does not hold behind the first message of both."""
+        is_list, held = self.kind == "list", {row.seq: row for row in common if row is not self.edit}
+        has_ids = not is_list or self.edit or any(row.id == self.entries[at].id for at, row in self.matched.items())
+        if not common or (not has_ids and all(row.writer == "b" for row in common)):
+            return []  # both share only what a program sends in front of each first turn: perhaps examples
+        # older words of an edited question may begin the thread's branch
+        start = min(row.seq for one in common for row in self.versions[one.id])
+        first, last = next(iter(held.values()), None), next(reversed(held.values()), None)
         # a question that is asked again: also an answer to it that the caller could not know goes
-        asked = held[-1].seq if is_list and held and _said(held[-1]).startswith("q") else inf
-        until = next((row.seq for row in self.said if row.seq > asked and _said(row).startswith("q")), inf)
-        includes_programs = bool(held) and not held[0].writer
-        rides = is_list or len(held) < len(done.seqs)  # clients leave out tool traffic
-        left: list[int] = []
-        waiting: list[int] = []  # such traffic stays with the message that it led to
-        for row in self.rows:
-            is_own = row.writer or includes_programs if self.kind != "state" else row.writer == done.writer
-            if not row.is_current or row.seq < done.start:
+        asked = last.seq if is_list and last and _said(last).startswith("q") else inf
+        asked_next = next((row.seq for row in self.said if row.seq > asked and _said(row).startswith("q")), inf)
+        includes_programs = first is not None and not first.writer
+        rides, left = False, list[int]()
+        for row in reversed(self.rows):
+            is_own = row.writer or includes_programs if is_list else row.writer == writer
+            if not row.is_current or row.seq < start:
                 continue
-            if row.seq in seqs:
-                waiting = [] if _said(row) and rides else waiting
-            elif (row.seq not in self.unseen or asked < row.seq < until) and is_own:
-                waiting.append(row.seq)
-                if _said(row):
-                    left, waiting = [*left, *waiting], []
-        return [*left, *waiting]
+            if row.seq in held:
+                # clients leave out tool traffic: it stays with the message that it led to
+                rides = (is_list or len(held) < len(self.matched)) if _said(row) else rides
+            elif is_own and (self.known.could_see(row) or asked < row.seq < asked_next):
+                rides = rides and not _said(row)
+                if not rides:
+                    left.append(row.seq)
+        return left[::-1]
 
     def new(self, *, keeps_all: bool) -> list[int]:
         """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has.
 
         Of a list that agrees nowhere that is its last turn; with `keeps_all`, where the caller gives ids, all of it.
         """
-        entries, matched = self.entries, [at for at, row in enumerate(self.found) if row]
-        turn = max(last_question(entries), 0)
-        while turn and entries[turn - 1].words.startswith("q"):
-            turn -= 1
+        entries, begin = self.entries, min(self.matched, default=0)
         has_ids = keeps_all and all(entry.id for entry in entries if entry.words)
-        begin = matched[0] if matched else 0 if self.edit or not self.rows or has_ids else turn
+        if not self.matched and not self.edit and self.rows and not has_ids:
+            begin = max(last_question(entries), 0)
+            while begin and entries[begin - 1].words.startswith("q"):
+                begin -= 1
         # a list's tool traffic before it is stored already
-        said = max((at for at in matched if entries[at].words), default=-1)
-        others = (at for at in range(begin, len(entries)) if not self.found[at] and at not in self.gone)
+        said = max((at for at in self.matched if entries[at].words), default=-1)
+        others = (at for at in range(begin, len(entries)) if at not in self.matched and at not in self.gone)
         return [at for at in others if entries[at].words or self.kind != "list" or at > said]
 
 
 def _said(row: Facts) -> str:
     """Return the words of a question or an answer, without the sign of a refusal; structured answers are traffic."""
-    return "" if row.words.startswith("as") else row.words.rstrip("!")
+    return "" if row.is_structured else row.words.rstrip("!")
 
 
-def follow(
-    entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = (), *, keeps_all: bool = False
-) -> Followed:
-    """Decide what a list means for a thread. `left_out` are seqs of messages that memory has taken out of the list.
-
-    `keeps_all`: the ids are those of a program, not of LangGraph, so a list that agrees nowhere is new, all of it.
-    """
-    if kind == "list" and known.branch is None and is_new_turn(entries, known):
-        return Followed(new=[*range(len(entries))])
-    both, done = _Comparison(entries, kind, known), Followed()
-    done.edited = both.edits()
-    if kind != "part":
-        both.recognise()
-    found, held, edited = both.found, both.held(), [both.edit] if both.edit else []
-    done.again = [row.id for row in edited]
-    done.aliases = {at: row.id for at, row in enumerate(found) if row and row.id != entries[at].id}
-    done.seqs = {at: row.seq for at, row in enumerate(found) if row}
-    if held or edited:  # an edited question begins a branch, too; its older words may begin the thread's
-        done.start = min(one.seq for row in (*held, *edited) for one in both.by_id[row.id])
-    if kind == "state":
-        own = (row.writer for row in (*held, *edited) if row.writer.startswith("s"))
-        done.writer = next(own, f"s{known.next_seq}")
-    if kind != "part":
-        done.back = sorted({row.seq for row in held if not row.is_current})
-        done.drop = [seq for seq in both.left(held, done) if seq not in left_out]
-    if known.branch is not None:  # its context may have held more of the list
-        done.drop = sorted({*done.drop, *known.branch.drop} - {*done.seqs.values()})
-        done.back = sorted({*done.back, *known.branch.back})
-    done.new = both.new(keeps_all=keeps_all)
-    before = {both.entries[at].words[:1] for at in range(min(done.seqs, default=0))}
-    is_behind = len(held) > 1 and held[0] is both.first and not both.gone
-    done.is_older = kind == "list" and {"q", "a"} <= before and is_behind
-    return done
-
-
-def is_new_turn(entries: Sequence[Entry], known: Known) -> bool:
-    """Tell whether a list is a question, and perhaps its answer, of which the thread knows nothing: most lists are."""
-    if not entries or not entries[0].words.startswith("q") or not is_one_turn(entries):
-        return False
-    ids = {row.id for row in known.rows} | known.deleted.keys()
-    if any(entry.id in ids for entry in entries):
-        return False
-    if entries[-1].words.startswith("a"):
-        return True
-    # else it is perhaps asked again, as nobody has answered
-    return len(entries) == 1 and not any(_said(row) == entries[0].words for row in known.rows)
+def is_one_turn(entries: Sequence[Entry]) -> bool:
+    """Tell whether one thing was said, or questions and then answers: a new turn, even with the words of an older one."""
+    return re.fullmatch("q+a+|[qa]?", "".join(entry.words[:1] for entry in entries)) is not None
 
 
 def last_question(entries: Sequence[Entry]) -> int:
     """Return the index of the last question, -1 if there is none."""
     return max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=-1)
-
-
-def is_one_turn(entries: Sequence[Entry]) -> bool:
-    """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
-    kinds = "".join(entry.words[:1] for entry in entries)
-    return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")

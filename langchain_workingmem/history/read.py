@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import partial
-from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
 from langchain_workingmem._redis.keys import Facts, check_id
-from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import PAGE, owner_tag, read_reply
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.checks import at_least, check_roles
+from langchain_workingmem.checks import check_roles
 from langchain_workingmem.errors import WorkingMemError
-from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +22,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import StoredMessage
 
 
-THREADS = 10_000  # listed in one round trip
 ASKED = 1000  # threads read in one round trip
-_CURSOR = re.compile(r"(\d{1,16}):(.+)", re.DOTALL)
 
 
 def selection(
@@ -70,16 +62,12 @@ class PageOfThread:
         return read_rows(found, self.thread_id)
 
 
-def page_command(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Command:
-    """Return the call that reads a page; `wanted` is what `selection` returns."""
-    return PAGE.on(state.keys.of(check_id(thread_id, "thread_id")), user=owner_tag(user_id), **wanted)
-
-
 def read_page(
     state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any], *beside: Command
 ) -> Plan[tuple[PageOfThread, list[Any]]]:
     """Read a page of a thread, and the replies to the commands `beside`. One round trip."""
-    reply, *others = yield from send(page_command(state, thread_id, user_id, wanted), *beside)
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    reply, *others = yield from send(PAGE.on(keys, user=owner_tag(user_id), **wanted), *beside)
     return PageOfThread.read(reply, thread_id, user_id, wanted), others
 
 
@@ -87,12 +75,7 @@ def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredM
     """Make the messages of rows, with their media; those that cannot be read are left out. One round trip for media."""
     yield from with_media(state, rows)
     size = sum(len(str(row.record["data"]["content"])) for row in rows)
-    return (yield from compute(partial(readable, rows), size))
-
-
-def readable(rows: Iterable[StoredMessage]) -> list[StoredMessage]:
-    """Make the messages of rows; return the rows where that is possible."""
-    return [row for row in rows if is_readable(row)]
+    return (yield from compute(lambda: [row for row in rows if is_readable(row)], size))
 
 
 def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: bool = False) -> Plan[None]:
@@ -112,54 +95,14 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
             row.record["type"] = "gone"
 
 
-# ---------------------------------------------------------------------- all threads of a user
-# They live in different slots of a cluster, so no key holds all messages: a page is a merge of the times of each.
-
-
-def of_user(
-    state: MemoryState, user_id: str, since: datetime | None, until: datetime | None, limit: int, cursor: str | None
-) -> Plan[Page[StoredMessage]]:
-    """Plan `history.for_user`. The cursor is the time and thread of the last message."""
-    at_least(limit, 1, "limit")
-    check_id(user_id, "user_id")
-    at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _CURSOR)
-    span = selection(since=since, until=until)
-    start, end = span.get("since"), span.get("until")
-    threads = [one for one in (yield from state.indexes.threads(user_id)) if one.message_count]
-    total, waiting = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
-    if span:
-        within = [(id, {**span, "limit": 0, "total": True}) for id, _, last_at in threads if last_at >= (start or 0)]
-        total = sum(page.total for page in (yield from _ask(state, user_id, within)))
-    for id, _, last_at in threads:
-        # times rise strictly within a thread, so a thread after the cursor's goes on just after that time
-        first = start if at is None else max(int(at) + (id <= last_thread), start or 0)
-        if first is None or last_at >= first:
-            waiting.append((id, {"limit": limit + 1, "since": first, "until": end, "times": True}))
-    pages = yield from _ask(state, user_id, waiting)
-    times = ((time, page.thread_id) for page in pages for time in page.bodies if isinstance(time, int))
-    found = nsmallest(limit + 1, times)
-    rows = yield from _read(state, user_id, found[:limit])
-    more = None if len(found) <= limit else "{}:{}".format(*found[limit - 1])
-    return Page(items=rows, total=total, next_cursor=more)
-
-
-def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:
-    """Read the messages of a page, without those deleted meanwhile. One round trip per 1,000 threads."""
-    by_thread: dict[str, list[int]] = defaultdict(list)
-    for time, id in found:
-        by_thread[id].append(time)
-    asked = [(id, {"limit": len(times), "since": times[0], "until": times[-1]}) for id, times in by_thread.items()]
-    pages = yield from _ask(state, user_id, asked)
-    rows = yield from made(state, [row for page in pages for row in page.rows()])
-    return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
-
-
-def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]) -> Plan[list[PageOfThread]]:
+def read_pages(
+    state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]
+) -> Plan[list[PageOfThread]]:
     """Read from many threads; one with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
     pages: list[PageOfThread] = []
     for start in range(0, len(asked), ASKED):
         some = asked[start : start + ASKED]
-        calls = (page_command(state, id, user_id, wanted) for id, wanted in some)
+        calls = (PAGE.on(state.keys.of(id), user=owner_tag(user_id), **wanted) for id, wanted in some)
         for (id, wanted), reply in zip(some, (yield from send(*calls)), strict=True):
             try:
                 pages.append(PageOfThread.read(reply, id, user_id, wanted))

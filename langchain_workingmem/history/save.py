@@ -55,15 +55,24 @@ def write(
     **head: Any,  # more for the first argument of `write.lua`
 ) -> Plan[tuple[dict[str, Any], Exception | None]]:
     """Embed messages and write them in one atomic step; return the reply, and why there are no vectors."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    keys, indexes = state.keys.of(check_id(thread_id, "thread_id")), state.indexes
     texts = [text for draft in ready for text in draft.chunks if not draft.is_superseded]
     algorithm = state.recalling.index.algorithm if state.recall else "flat"
     if (count := len(ready) + len(texts)) > (most := MOST[algorithm]):
         seen = f"{count:,} messages and chunks in one atomic step, of at most {most:,} (with {algorithm})"
         raise OptionError(seen, remedy="save them in several calls")
-    if not state.indexes.threads_ready:
-        yield from state.indexes.ready()
-    settings, vectors, failure = (*given, None) if given else (yield from embedded(state, texts))
+    if not indexes.threads_ready:
+        yield from indexes.ready()
+    settings, vectors = given or (indexes.digest, [])
+    failure: Exception | None = None
+    if texts and state.recall and not given:
+        try:
+            found = yield from state.embedder.embed(texts)
+            if indexes.dims != found.shape[1]:
+                yield from indexes.vectors_ready(found.shape[1])
+            settings, vectors = indexes.digest, pack(found, indexes.dtype, state.recall.index.distance)
+        except NO_VECTORS as error:
+            settings, failure = "", error
     head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
     make = partial(_call, keys, ready, vectors, head)
     call = yield from compute(make, sum([len(draft.body) for draft in ready]))
@@ -92,20 +101,6 @@ def _call(keys: ThreadKeys, ready: Sequence[Draft], vectors: Sequence[bytes], he
             arguments += (as_searched(text), next(waiting))
         arguments += [one.encode("utf-8", "surrogatepass") for one in draft.media]
     return WRITE.on(keys, *arguments, messages=heads, **head)
-
-
-def embedded(state: MemoryState, texts: Sequence[str]) -> Plan[tuple[str, list[bytes], Exception | None]]:
-    """Embed texts; return the digest of the settings, the packed vectors, and why there are none."""
-    indexes = state.indexes
-    if not texts or state.recall is None:
-        return indexes.digest, [], None
-    try:
-        found = yield from state.embedder.embed(texts)
-        if indexes.dims != found.shape[1]:
-            yield from indexes.vectors_ready(found.shape[1])
-    except NO_VECTORS as error:
-        return "", [], error
-    return indexes.digest, pack(found, indexes.dtype, state.recall.index.distance), None
 
 
 # ---------------------------------------------------------------------- appending and editing
@@ -139,15 +134,14 @@ def append(
     found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
     if not found.get("is_same"):
         yield from after_write(state, thread_id, user_id, found, unique)
-        if failure is not None:
-            _tell(core, failure, thread_id, on_error)
+        _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
 
 
 def opened(
     state: MemoryState, messages: Sequence[BaseMessage], thread_id: str, user_id: str
 ) -> Plan[list[BaseMessage]]:
-    """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
+    """Return messages as they were before memory changed them; a process that never asked Redis reads the secret."""
     if state.secret is None and any(MARK in one.additional_kwargs for one in messages):
         yield from check_layout(state)
     return state.marks(check_id(thread_id, "thread_id"), user_id).opened(messages)
@@ -161,11 +155,10 @@ def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[i
     if len(times) != number:
         raise OptionError(f"{len(times)} times for {number} messages", remedy="pass one time, or one for each message")
     found = [to_micros(at) for at in times]
-    if found != sorted(found):
-        raise OptionError("the times of said_at fall", remedy="pass the messages in the order in which they were said")
-    if found and not 0 <= found[0] <= found[-1] <= to_micros(datetime.now(UTC)) + MINUTE:
-        seen = f"said_at={shown(times[0] if found[0] < 0 else times[-1])} lies before 1970 or in the future"
-        raise OptionError(seen, remedy="pass the time at which the message was said")
+    bounds = [0, *found, to_micros(datetime.now(UTC)) + MINUTE]
+    if bounds != sorted(bounds):
+        seen = f"the times {shown(times)} of said_at fall, or lie before 1970 or in the future"
+        raise OptionError(seen, remedy="pass the times at which the messages were said, in that order")
     return [*found]
 
 
@@ -182,21 +175,20 @@ def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def known_in(found: Mapping[str, Any]) -> Known:
-    """Read the facts in a reply of `read.lua`."""
-    if "next_seq" not in found:
-        return Known(seen=0)
+def known_in(found: Mapping[str, Any], before: Known | None = None) -> Known:
+    """Read the facts in a reply of `read.lua`; what was known `before` says what the caller has seen and written."""
     rows = {text: Facts.read(text, is_current=True) for text in found.get("rows") or ()}
     rows |= {text: Facts.read(text, is_current=False) for text in found.get("others") or ()}
     if newest := found.get("newest"):
         rows.setdefault(newest, Facts.read(newest))
-    return Known(
-        rows=list(rows.values()),
+    next_seq = found.get("next_seq", 0)
+    return replace(
+        before or Known(read_at=next_seq),
+        rows=[*rows.values()],
         deleted=dict(found.get("deleted") or {}),
-        seen=found["next_seq"],
-        next_seq=found["next_seq"],
-        version=found["version"],
-        created_at=found["created_at"],
+        next_seq=next_seq,
+        version=found.get("version"),
+        created_at=found.get("created_at"),
         is_all=bool(found.get("is_all")),
     )
 
@@ -216,46 +208,63 @@ def save_turn(
     title_model: BaseChatModel | None = None,
     on_error: str | None = None,
 ) -> Plan[tuple[list[BaseMessage], Known | None]]:
-    """Save a turn, or the conversation that it ends; return the stored messages, and what the thread knows now."""
-    # One round trip; one more for several turns of which nothing was read, two more where ids are stored already.
+    """Save a turn, or the conversation that it ends; return the stored messages, and what is known of the thread now.
+
+    The messages are prepared, compared with the thread, and written; if somebody else has changed that meanwhile, it is
+    read and compared again. One round trip; one more for several turns of which nothing was read, two more where ids
+    are stored already.
+    """
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
     entries = [entry_of(one.message, None if one.numbered else one.id, one.words) for one in ready]
     done = Followed(new=[*range(len(ready))])
-    guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": asked}
-    if not is_one_turn(entries) if known is None else known.until < inf:
-        known = yield from _read_known(state, check_id(thread_id, "thread_id"), user_id, entries, known)
+    created_at = known.created_at if known else None
+    is_fresh = is_one_turn(entries) if known is None else known.saved_at == inf
+    known = known if is_fresh else (yield from _read_known(state, thread_id, user_id, entries, known))
     for attempt in range(ATTEMPTS):
         if known is not None:
             _rename_answers(core, ready, entries, known)
             done = follow(entries, kind, known, left_out, keeps_all=keeps_all)
-            if done.is_older:
-                seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
-                remedy = (
-                    "save only those that are new; an older conversation is stored whole if its thread is new to memory"
-                )
-                raise OptionError(seen, remedy=remedy)
-        todo = _todo(ready, entries, done, kind, is_first=known is not None and not known.rows)
+        if done.is_older:
+            seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
+            remedy = "save those that are new; an older conversation is stored whole if its thread is new to memory"
+            raise OptionError(seen, remedy=remedy)
+        # what a list has in front of a thread's first question may be examples
+        begins = last_question(entries) if kind == "list" and known is not None and not known.rows else 0
+        for at, draft in enumerate(ready):
+            draft.seq, draft.writer = done.edited.get(at), "b" if at < begins else done.writer
+            id = done.aliases.get(at, draft.id)
+            if draft.numbered:
+                draft.message.id = id
+            elif draft.message.id != id:
+                draft.message = draft.message.model_copy(update={"id": id})
+        stored = [ready[at].message for at in sorted({*done.new, *done.seqs})]
+        todo = [ready[at] for at in sorted({*done.new, *done.edited})]
         aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
-        if not todo and not done.changes_branch and not aliases:
-            return _stored(ready, done), known
-        again = {*done.again, *(known.deleted if known else ())}
-        guard |= {"aliases": aliases or None, "again": dict.fromkeys(again, True)}
-        if known is not None and done.changes_branch:
-            guard |= {"version": known.version, "drop": known.ranges(done.drop), "back": done.back}
-        found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **guard)
+        if not (todo or aliases or done.changes_branch):
+            return stored, known
+        read = known if done.changes_branch else None
+        head: dict[str, Any] = {
+            "asked": asked,
+            "created_at": created_at,
+            "aliases": aliases or None,
+            "again": dict.fromkeys([*done.again, *(known.deleted if known else ())], True),
+            "version": read and read.version,
+            "drop": read and read.ranges(done.drop),
+            # once the list was read, it says whether the question is current, even if it brings nothing back
+            "back": done.back if read or attempt else None,
+        }
+        found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **head)
         if found.get("gone"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
+        if found.get("same") == len(ready):
+            return stored, known  # the turn was sent before, and the reply was lost
         if "seqs" in found:
             break
-        if found.get("same") == len(ready):
-            return _stored(ready, done), known  # the turn was sent before, and the reply was lost
         yield jittered(0.01 * attempt)
         known = yield from _read_known(state, thread_id, user_id, entries, known)
-        # the list was read: it says whether the question is current
-        guard = {"created_at": guard["created_at"], "asked": asked, "back": []}
     else:
         raise ThreadConflictError(thread_id)
     written = zip(todo, found["seqs"], strict=False)
@@ -267,21 +276,17 @@ def save_turn(
         found, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
         yield from after_write(state, thread_id, user_id, found, some)
         failure = failure or more
-    if failure is not None:
-        _tell(core, failure, thread_id, on_error)
-    return _stored(ready, done), known
+    _tell(core, failure, thread_id, on_error)
+    return stored, known
 
 
 def _read_known(
     state: MemoryState, thread_id: str, user_id: str, entries: Sequence[Entry], before: Known | None
 ) -> Plan[Known]:
-    """Read what the thread knows of a list; what was known `before` says what its caller has seen. One round trip."""
-    call = READ.on(state.keys.of(thread_id), user=owner_tag(user_id), **list_head(entries))
-    (reply,) = yield from send(call)
-    found = known_in(read_reply(reply, thread_id, user_id))
-    if before is None:
-        return found
-    return replace(found, seen=before.seen, until=before.until, own=before.own, branch=before.branch)
+    """Read what is known of a thread for a list. One round trip."""
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    (reply,) = yield from send(READ.on(keys, user=owner_tag(user_id), **list_head(entries)))
+    return known_in(read_reply(reply, thread_id, user_id), before)
 
 
 def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known: Known) -> None:
@@ -300,31 +305,6 @@ def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known:
 def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
     return Entry(id, "" if words.startswith("as") else AS_STORED if MARK in message.additional_kwargs else words)
-
-
-def _todo(
-    ready: Sequence[Draft], entries: Sequence[Entry], done: Followed, kind: Kind, *, is_first: bool
-) -> list[Draft]:
-    """Return the messages to write, in order; what a list has in front of a thread's first question may be examples."""
-    todo, last = list["Draft"](), -1
-    if is_first and kind == "list":
-        last = last_question(entries)
-    for at in sorted({*done.new, *done.edited}):
-        draft = ready[at]
-        draft.seq, draft.writer = done.edited.get(at), "b" if at < last else done.writer
-        todo.append(draft)
-    return todo
-
-
-def _stored(ready: Sequence[Draft], done: Followed) -> list[BaseMessage]:
-    """Return the messages that are stored now, with the ids that they have there."""
-    found = []
-    for at in sorted({*done.new, *done.seqs}):
-        message, id = ready[at].message, done.aliases.get(at, ready[at].id)
-        if ready[at].numbered:
-            message.id = id
-        found.append(message if message.id == id else message.model_copy(update={"id": id}))
-    return found
 
 
 # ---------------------------------------------------------------------- behind a write
@@ -404,8 +384,10 @@ def vector_names(prefix: str, facts: Facts) -> list[str]:
     return [f"{prefix}{facts.seq}:{chunk}:{size}" for chunk in range(int(chunks))]
 
 
-def _tell(core: Core, failure: Exception, thread_id: str, on_error: str | None) -> None:
+def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None) -> None:
     """Raise or log that messages are stored without vectors."""
+    if failure is None:
+        return
     note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
     if (on_error or core.on_error) == "raise":
         failure.add_note(note)

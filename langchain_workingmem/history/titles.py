@@ -41,51 +41,40 @@ def schedule(
     state: MemoryState, thread_id: str, user_id: str | None, count: int, model: BaseChatModel | None = None
 ) -> Plan[None]:
     """Let a model, the agent's if the options have none, write a title in the background, if enough was said."""
-    options = state.title
+    options, task = state.title, f"title of {thread_id}"
     if options is None or count < options.min_messages:
         return
     chosen = cast("BaseChatModel | None", options.model) or model
     if chosen is None:
         if state.is_first("model for titles"):
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
-    elif state.is_first(_task(thread_id)):
-        naming = _name(state, options, chosen, thread_id, user_id)
-        yield Spawn(naming, lost=partial(state.done.discard, _task(thread_id)), task="title")
-
-
-def _task(thread_id: str) -> str:
-    return f"title of {thread_id}"
+    elif state.is_first(task):
+        naming = _name(state, options, chosen, thread_id, user_id, task)
+        yield Spawn(naming, lost=partial(state.done.discard, task), task="title")
 
 
 def _name(
-    state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str, user_id: str | None
+    state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str, user_id: str | None, task: str
 ) -> Plan[None]:
     """Ask the model, and set the title unless there is one or the message that it is made from is gone."""
     try:
-        source = yield from _source(state, thread_id)
+        page, _ = yield from read_page(state, thread_id, None, selection(limit=_MOST_MESSAGES, roles=["human"]))
+        facts = {one.seq: one for one in page.facts}
+        rows = [row for row in page.rows() if not facts[row.place].is_refused and is_readable(row)]
+        source = next((row for row in rows if words_in(row.message).strip()), None)
         if source is None:
             return
-        text, facts = source
+        text = visible(words_in(source.message).strip()[:_MOST_READ])
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
-        asked = [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))]
+        asked = [SystemMessage(instructions), HumanMessage(text)]
         run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
         answer = yield from ask_counted(state, thread_id, user_id, model, asked, run=run)
         if title := clean(str(answer.text), options.max_chars):
-            yield from change_thread(state, thread_id, user_id, "title", title=title, facts=facts)
+            yield from change_thread(state, thread_id, user_id, "title", title=title, facts=facts[source.place].text)
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
-        state.done.discard(_task(thread_id))
-
-
-def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:
-    """Return the words of the first question that has some, and the facts of it."""
-    page, _ = yield from read_page(state, thread_id, None, selection(limit=_MOST_MESSAGES, roles=["human"]))
-    facts = {one.seq: one for one in page.facts}
-    for row in page.rows():
-        if not facts[row.place].is_refused and is_readable(row) and (text := words_in(row.message).strip()):
-            return text, facts[row.place].text
-    return None
+        state.done.discard(task)
 
 
 def clean(answer: str, max_chars: int) -> str:

@@ -11,7 +11,7 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.values import from_micros, to_micros
-from langchain_workingmem.derived import Rows, commit, read_work
+from langchain_workingmem.derived import Rows, ThreadRows
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted
 from langchain_workingmem.keeping.document import without_rows as _without_rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.turn.gather import Gathered
+    from langchain_workingmem.turn.assemble import Gathered
 
 _ATTEMPTS = 5  # of a change that meets deletions in the thread
 
@@ -131,8 +131,8 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
             yield from renew(state, scope_key, without=path)
             return (yield from read(state, thread_id, user_id))
         owner = scope_key.user_id or (yield from owner_of(state, thread, None))[1]
-        _, work = yield from read_work(state, thread, owner, KIND)
-        if (yield from commit(state, thread, owner, KIND, work, drop=[id])) is not None:
+        rows = ThreadRows(state, thread, owner, KIND)
+        if (yield from rows.commit((yield from rows.read()), drop=[id])) is not None:
             yield from renew(state, scope_key, cuts=False)  # no message has gone
             return (yield from read(state, thread_id, user_id))
     raise ThreadConflictError(thread)

@@ -9,7 +9,7 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.derived import NewRow, commit
+from langchain_workingmem.derived import NewRow
 from langchain_workingmem.keeping.document import KIND, Kept
 from langchain_workingmem.keeping.made import renew
 from langchain_workingmem.keeping.operations import Check, Checked, Operations
@@ -60,12 +60,12 @@ class Keeper(Worker):
 
     def step(self) -> Plan[bool]:
         """Let the keeper read one batch."""
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        unread = yield from read_unread(self.rows)
         facts = self._ready(unread.waiting())
         if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
             return False
-        size = max(1, BATCH >> unread.work.failures)
-        groups = yield from read_batch(self.state, self.thread_id, facts, unread.work, tokens=size, most=MOST_READ)
+        size = max(1, BATCH >> unread.shown.failures)
+        groups = yield from read_batch(self.state, self.thread_id, facts, unread.shown, tokens=size, most=MOST_READ)
         if groups is None:
             return True  # the thread has changed meanwhile
         rows = [row for group in groups for row in group]
@@ -74,7 +74,7 @@ class Keeper(Worker):
         before = yield from renew(self.state, self.scope_key)  # without what is deleted
         done, reference = Checked(before.text), list[StoredMessage]()
         self.about = f"{rows[0].place} {len(groups)}"
-        if len(groups) == 1 and unread.work.failed == self.about:
+        if len(groups) == 1 and unread.shown.failed == self.about:
             _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, rows[0].message.id)
         elif any(role_of(row.message) != "assistant" for row in rows) or "ai" in self.options.trust:
             reference = yield from self._earlier(unread, rows[0])
@@ -82,10 +82,7 @@ class Keeper(Worker):
             if done.changes and _has_lost(before, (yield from renew(self.state, self.scope_key))):
                 return True  # its words may be those of a message that was deleted meanwhile
         new, drop = self._rows(unread, [row.place for row in reference], rows, done)
-        written = yield from commit(
-            self.state, self.thread_id, self.user_id, KIND, unread.work, new, whole=True, drop=drop
-        )
-        if written is not None and isinstance(written[0], int):
+        if (yield from self.rows.commit(unread.shown, new, drop=drop)):
             self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
             if done.changes:
                 yield from renew(self.state, self.scope_key, (before, done.text))
@@ -113,7 +110,7 @@ class Keeper(Worker):
         check = Check(form, text, numbers, sources)
         model = cast("BaseChatModel", options.keeper)  # `install` has looked names up
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
-        return (yield from self.ask(model, unread.work, rules, data, check, Operations, cost=_COST * len(text)))
+        return (yield from self.ask(model, unread.shown, rules, data, check, Operations, cost=_COST * len(text)))
 
     def _earlier(self, unread: Unread, first: StoredMessage) -> Plan[list[StoredMessage]]:
         """Return what was said directly before the messages that are read."""
@@ -123,7 +120,7 @@ class Keeper(Worker):
         )
         said = [one for one in (Facts.read(text.decode()) for text in found) if one.words and not one.is_refused]
         said = said[:_EARLIER][::-1]
-        return ((yield from read_messages(self.state, self.thread_id, said, unread.work)) or []) if said else []
+        return ((yield from read_messages(self.state, self.thread_id, said, unread.shown)) or []) if said else []
 
     def _rows(
         self,

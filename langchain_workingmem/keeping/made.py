@@ -12,7 +12,7 @@ from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.derived import NEWEST, Rows, learn, read_threads, show_command, thread_commands
+from langchain_workingmem.derived import NEWEST, Rows, ThreadRows, learn, read_threads, thread_commands
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryConflictError
 from langchain_workingmem.keeping.document import KIND, Kept, Made, is_noted, remade
 from langchain_workingmem.working_memory.store import (
@@ -59,7 +59,7 @@ class Sources:
 def commands_for(state: MemoryState, scope_key: ScopeKey) -> list[Command]:
     """Return the commands that read the rows of a document, as far as this process knows where they lie."""
     if scope_key.thread_id is not None:
-        return [show_command(state, scope_key.thread_id, scope_key.user_id, KIND)]
+        return [ThreadRows(state, scope_key.thread_id, scope_key.user_id, KIND).show()]
     return thread_commands(state, scope_key.user_id or "", KIND, state.room(_Threads).of.get(scope_key.key) or ())
 
 
@@ -77,7 +77,7 @@ def sources_in(
     One round trip where rows of more threads are needed.
     """
     if scope_key.thread_id is not None:
-        rows = learn(state, asked[0], replies[0])
+        rows = learn(asked[0], replies[0])
         return Sources({scope_key.thread_id: rows})
     holding = {one["thread"] for one in kept.values.values() if one["thread"]}
     skipped = frozenset[str]()

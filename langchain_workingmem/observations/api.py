@@ -12,10 +12,8 @@ from langchain_workingmem.checks import check_range, check_type
 from langchain_workingmem.derived import (
     NewRow,
     Rows,
-    commit,
-    read_rows_of,
+    ThreadRows,
     read_threads,
-    read_work,
     thread_commands,
 )
 from langchain_workingmem.errors import (
@@ -99,7 +97,7 @@ class Observations(Operations):
         """
         window = check_range(message_range)
         state, (thread_id, number) = self._core.state, _place(observation_id, thread_id)
-        shown = yield from read_rows_of(state, thread_id, user_id, KIND)
+        shown = yield from ThreadRows(state, thread_id, user_id, KIND).read()
         if number not in shown.rows:
             raise ObservationNotFoundError(observation_id)
         seqs = yield from find_seqs(state.keys.of(thread_id), shown.rows[number]["ids"])
@@ -146,9 +144,10 @@ def _changed(
     state: MemoryState, thread_id: str, user_id: str, *, delete: int | None = None, clear: bool = False
 ) -> Plan[None]:
     """Delete a line, which an empty one replaces, or all; again, where messages were deleted meanwhile."""
+    rows = ThreadRows(state, thread_id, user_id, KIND)
     for _ in range(_ATTEMPTS):
-        shown, work = yield from read_work(state, thread_id, user_id, KIND)
-        if not work.created_at:  # there is no thread
+        shown = yield from rows.read()
+        if shown.missing_at is not None:  # there is no thread
             return
         new, drop = list[NewRow](), list[int]()
         if delete is not None:
@@ -156,7 +155,7 @@ def _changed(
                 raise ObservationNotFoundError(f"{thread_id}:{delete}")
             silent = body_of("", body["at"], "low", (), body["messages"], body["level"])
             new, drop = [NewRow(silent, replaces=[delete])], [delete]
-        if (yield from commit(state, thread_id, user_id, KIND, work, new, drop=drop, clear=clear)) is not None:
+        if (yield from rows.commit(shown, new, drop=drop, clear=clear)) is not None:
             return
     raise ThreadConflictError(thread_id)
 
@@ -180,6 +179,6 @@ def _of_user(state: MemoryState, user_id: str | None) -> Plan[dict[str, Rows]]:
 
 def _read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ObservationLog]:
     if thread_id is not None:
-        unread = yield from read_unread(state, check_id(thread_id, "thread_id"), user_id, KIND)
+        unread = yield from read_unread(ThreadRows(state, check_id(thread_id, "thread_id"), user_id, KIND))
         return log_of(state, user_id or "", {thread_id: unread.shown}, sum(one.tokens for one in unread.facts))
     return log_of(state, user_id or "", (yield from _of_user(state, user_id)), of_user=True)

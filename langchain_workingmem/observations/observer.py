@@ -11,7 +11,7 @@ from langchain_workingmem._engine.plan import Plan, Sleep
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.derived import NewRow, Work, commit
+from langchain_workingmem.derived import NewRow
 from langchain_workingmem.observations.answers import MOST_CITED, Line, Lines, read_lines
 from langchain_workingmem.observations.log import KIND, Observation, body_of, lines_of, tokens_of
 from langchain_workingmem.observations.prompts import notes, observer_rules, reflector_rules
@@ -86,7 +86,7 @@ class Observer(Worker):
             if (yield from self.run_once()):
                 return
             yield Sleep(min(WAIT, left))
-            unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+            unread = yield from read_unread(self.rows)
             if self._note(unread) <= self.options.limit:
                 return
 
@@ -100,7 +100,7 @@ class Observer(Worker):
 
     def step(self) -> Plan[bool]:
         """Read one batch, or activate what was read ahead, or condense the log."""
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
+        unread = yield from read_unread(self.rows)
         if self._note(unread) <= self.options.limit and self.is_hasty:
             return False
         return (yield from self._observe(unread)) or (yield from self._condense(unread))
@@ -113,52 +113,46 @@ class Observer(Worker):
         From half of the limit on full batches are read ahead. At the limit they are shown together, so that a cycle changes the beginning
         of the prompt once; only where that is not enough, each further batch is shown at once.
         """
-        options, work = self.options, unread.work
+        options, shown = self.options, unread.shown
         tokens, free = sum(one.tokens for one in unread.facts), self._free(unread.waiting())
         is_over = self.now or tokens >= options.message_tokens
-        if is_over and work.ahead:
-            yield from self._commit(work, activate=True)
+        if is_over and shown.ahead:
+            yield from self.rows.commit(shown, activate=True)
             return True
         is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
         if not free or not (is_over or is_full):
             return False
         asked = max((one.seq for one in unread.facts if one.words.startswith("q")), default=-1)
-        size = max(1, options.batch_tokens >> work.failures)
+        size = max(1, options.batch_tokens >> shown.failures)
         groups = yield from read_batch(
-            self.state, self.thread_id, free, work, tokens=size, most=MOST_READ, open_after=asked
+            self.state, self.thread_id, free, shown, tokens=size, most=MOST_READ, open_after=asked
         )
         if groups is None:
             return True  # the thread has changed meanwhile
         if not groups:
             return False
         new = yield from self._lines(unread, groups)
-        written = yield from self._commit(work, new, activate=is_over)
-        return written is None or any(isinstance(one, int) for one in written)
+        written = yield from self.rows.commit(shown, new, activate=is_over)
+        return written is None or any(written)
 
     def pause(self) -> Plan[None]:
         """Show what was read ahead, at the limit."""
-        unread = yield from read_unread(self.state, self.thread_id, self.user_id, KIND)
-        if self._note(unread) >= self.options.message_tokens and unread.work.ahead:
-            yield from self._commit(unread.work, activate=True)
-
-    def _commit(
-        self, work: Work, rows: Sequence[NewRow] = (), *, activate: bool = False
-    ) -> Plan[list[int | str] | None]:
-        thread = self.state, self.thread_id, self.user_id, KIND
-        return commit(*thread, work, rows, whole=True, activate=activate)
+        unread = yield from read_unread(self.rows)
+        if self._note(unread) >= self.options.message_tokens and unread.shown.ahead:
+            yield from self.rows.commit(unread.shown, activate=True)
 
     def _lines(self, unread: Unread, groups: Sequence[Sequence[StoredMessage]]) -> Plan[list[NewRow]]:
         """Let the observer read groups; return rows, those that cover something first."""
         rows = [row for group in groups for row in group]
         self.about = f"{rows[0].place} {len(groups)}"
-        if len(groups) == 1 and unread.work.failed == self.about:  # it cannot be read at all
+        if len(groups) == 1 and unread.shown.failed == self.about:  # it cannot be read at all
             lines, question = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))], None
         else:
             question = yield from self._question(unread, rows[0])
             data = elements(rows, self.options.batch_tokens, question, zone=self.zone)
             read = partial(read_lines, len(rows), max(200, count_tokens(data)))
             model, rules = cast("BaseChatModel", self.options.model), observer_rules(self.options.instructions)
-            lines = yield from self.ask(model, unread.work, rules, data, read, Lines)
+            lines = yield from self.ask(model, unread.shown, rules, data, read, Lines)
         return sorted(rows_of(lines, groups, question), key=lambda row: not row.covers)
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
@@ -176,7 +170,7 @@ class Observer(Worker):
         before = [one for one in unread.facts if one.seq < first.place and one.words.startswith("q")]
         if not before or first.upto:
             return None
-        rows = yield from read_messages(self.state, self.thread_id, before[-1:], unread.work)
+        rows = yield from read_messages(self.state, self.thread_id, before[-1:], unread.shown)
         return rows[0] if rows else None
 
     # ------------------------------------------------------------------ lines
@@ -203,9 +197,9 @@ class Observer(Worker):
         self.about = ""
         model = cast("BaseChatModel", self.options.reflector or self.options.model)
         rules = reflector_rules(self.options.instructions, old // 2)
-        new = yield from self.ask(model, unread.work, rules, notes(some, self.zone), read, Lines)
-        written = yield from self._commit(unread.work, new)
-        return written is None or all(isinstance(one, int) for one in written)
+        new = yield from self.ask(model, unread.shown, rules, notes(some, self.zone), read, Lines)
+        written = yield from self.rows.commit(unread.shown, new)
+        return written is None or (bool(written) and all(written))
 
 
 def rows_of(

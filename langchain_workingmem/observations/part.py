@@ -15,9 +15,9 @@ from langchain_workingmem.derived import (
     NEWEST,
     Ranges,
     Rows,
+    ThreadRows,
     learn,
     read_threads,
-    show_command,
     thread_commands,
 )
 from langchain_workingmem.observations.log import KIND, ObservationLog, lines_of, log_block, tokens_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.observations.options import ObservationOptions
-    from langchain_workingmem.turn.gather import Gathered
+    from langchain_workingmem.turn.assemble import Gathered
 
 
 _log = logging.getLogger("langchain_workingmem")
@@ -58,7 +58,7 @@ class Observing(Part):
 
     def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
         """Read the log of the thread, and with scope "user" which other threads of the user have one, and theirs."""
-        own = show_command(state, thread_id, user_id, KIND)
+        own = ThreadRows(state, thread_id, user_id, KIND).show()
         if self.options.scope == "thread":
             return [own]
         known = [id for id in state.room(_Logs).threads.get(user_id) or () if id != thread_id]
@@ -69,7 +69,7 @@ class Observing(Part):
     ) -> Plan[dict[str, Rows]]:
         """Return the rows by thread, that of the turn first."""
         thread_id, user_id = found.thread_id, found.user_id
-        own = learn(state, asked[0], replies[0])
+        own = learn(asked[0], replies[0])
         if self.options.scope == "thread":
             return {thread_id: own}
 
@@ -182,4 +182,4 @@ def _on_branch(state: MemoryState, found: Gathered, rows: Rows) -> Plan[Rows]:
             left[id] = body
             covered += Ranges.read(row["covers"])
     revision = f"{rows.revision} without some" if len(left) < len(rows.rows) else rows.revision
-    return Rows(revision, rows.missing_at, rows.expires, Ranges(tuple(sorted(covered))), left)
+    return replace(rows, revision=revision, covered=Ranges(tuple(sorted(covered))), rows=left)

@@ -21,7 +21,7 @@ from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool, message_text, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem._text.values import to_minute, zone_name
-from langchain_workingmem.derived import Ranges, Rows, Work, lease, read_work, state_command
+from langchain_workingmem.derived import Ranges, Rows, ThreadRows, state_command
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.read import made
 from langchain_workingmem.models import StoredMessage
@@ -42,7 +42,6 @@ _log = logging.getLogger("langchain_workingmem")
 
 ATTEMPTS = 3  # questions to a model, each with what was wrong with the answer before
 WAIT = 0.1  # seconds between two looks at the lease of another worker
-FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 _LONGEST_GROUP = 64  # results that may follow what is chosen
 _LEAST = 80  # characters of a message that stay where many are cut
 _MOST_QUOTED = 2000  # characters of a question that is shown as reference
@@ -66,25 +65,24 @@ class Unread(NamedTuple):
     """The messages of a thread that rows of a kind do not cover."""
 
     shown: Rows
-    work: Work
     facts: list[Facts]  # of the current messages that shown rows do not cover, rising
 
     def waiting(self) -> list[Facts]:
         """Return what no row covers at all, also none that waits to be activated; no message that a provider has refused."""
-        return [one for one in self.facts if one.seq not in self.work.ahead and not one.is_refused]
+        return [one for one in self.facts if one.seq not in self.shown.ahead and not one.is_refused]
 
 
-def read_unread(state: MemoryState, thread_id: str, user_id: str | None, kind: str) -> Plan[Unread]:
+def read_unread(rows: ThreadRows) -> Plan[Unread]:
     """Read which messages the rows of a kind do not cover. Two round trips."""
-    shown, work = yield from read_work(state, thread_id, user_id, kind)
+    shown = yield from rows.read()
     edges = [-1, *(edge for pair in shown.covered for edge in pair)]
     gaps = [
         (f"({low}", f"({high}") for low, high in zip(edges[::2], [*edges[1::2], "+inf"], strict=True) if low != high
     ]
-    order = state.keys.of(thread_id).order
+    order = rows.state.keys.of(rows.thread_id).order
     found = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
     texts = [text for some in found for text in some]
-    return Unread(shown, work, (yield from compute(partial(_uncovered, texts, shown.covered), sum(map(len, texts)))))
+    return Unread(shown, (yield from compute(partial(_uncovered, texts, shown.covered), sum(map(len, texts)))))
 
 
 def _uncovered(texts: Sequence[bytes], covered: Ranges) -> list[Facts]:
@@ -92,12 +90,12 @@ def _uncovered(texts: Sequence[bytes], covered: Ranges) -> list[Facts]:
 
 
 def read_messages(
-    state: MemoryState, thread_id: str, facts: Sequence[Facts], work: Work
+    state: MemoryState, thread_id: str, facts: Sequence[Facts], shown: Rows
 ) -> Plan[list[StoredMessage] | None]:
-    """Read messages; None if some were edited or deleted since `work` was read. One round trip, one more with media."""
+    """Read messages; None if some were edited or deleted since `shown` was read. One round trip, one more with media."""
     messages = state.keys.of(thread_id).messages
     bodies, found = yield from send(("HMGET", messages, *(one.seq for one in facts)), state_command(state, thread_id))
-    if not work.is_of(found):
+    if not shown.are_of(found):
         return None
     read = [(body, thread_id, one.seq, one.upto if one.words else 0) for one, body in zip(facts, bodies, strict=True)]
     return (yield from made(state, [StoredMessage.of(*one) for one in read if one[0]]))
@@ -122,7 +120,7 @@ def read_batch(
     state: MemoryState,
     thread_id: str,
     facts: Sequence[Facts],
-    work: Work,
+    shown: Rows,
     *,
     tokens: int,
     most: int,
@@ -138,7 +136,7 @@ def read_batch(
             break
         chosen.append(one)
         size += one.tokens
-    rows = yield from read_messages(state, thread_id, chosen, work)
+    rows = yield from read_messages(state, thread_id, chosen, shown)
     if rows is None:
         return None
     weights, size, found = {one.seq: one.tokens for one in chosen}, 0, list[list[StoredMessage]]()
@@ -247,6 +245,7 @@ class Worker:
 
     def __init__(self, state: MemoryState, thread_id: str, user_id: str, seconds: float) -> None:
         self.state, self.thread_id, self.user_id = state, thread_id, user_id
+        self.rows = ThreadRows(state, thread_id, user_id, self.kind)
         self.seconds = seconds  # for each call of a model
         self.until = inf  # by the clock of the process: then nothing more is begun
         self.now = False  # whatever thresholds and pauses say
@@ -323,10 +322,7 @@ class Worker:
 
     def _take(self) -> Plan[tuple[int, bool]]:
         """Take or prolong the lease: for a question to a model, and some time."""
-        return self._lease("take", ms=int(self.seconds * 1000) + 15_000, force=self.now)
-
-    def _lease(self, what: str, **head: Any) -> Plan[tuple[int, bool]]:
-        return lease(self.state, self.thread_id, self.user_id, self.kind, what, self._token, **head)
+        return self.rows.lease(self._token, int(self.seconds * 1000) + 15_000, force=self.now)
 
     def _work(self) -> Plan[None]:
         """Do all that there is to do, with the lease. A failure of the model is logged, and lets all workers pause."""
@@ -336,19 +332,19 @@ class Worker:
         except (BadAnswer, ModelError) as error:
             self.error = str(error)
             _log.warning("thread %r: %s has failed: %s", self.thread_id, self.title, error)
-            counts = isinstance(error, BadAnswer) or is_refusal(error)
-            yield from self._lease("fail", ms=FIRST_PAUSE, most=LONGEST_PAUSE, counts=counts, about=self.about)
+            unusable = self.about if isinstance(error, BadAnswer) or is_refusal(error) else None
+            yield from self.rows.pause(self._token, unusable)
         except Exception:
             with suppress(WorkingMemError):
-                yield from self._lease("give")
+                yield from self.rows.lease(self._token, 0)
             raise
         else:
-            yield from self._lease("give")
+            yield from self.rows.lease(self._token, 0)
 
     def ask(
         self,
         model: BaseChatModel,
-        work: Work,
+        shown: Rows,
         rules: str,
         data: str,
         read: Callable[[BaseMessage, Any], T],
@@ -371,7 +367,7 @@ class Worker:
             if attempt:  # the messages are shown again, so the thread has to be as it was
                 yield from self._take()
                 (found,) = yield from send(state_command(self.state, self.thread_id))
-                if not work.is_of(found):
+                if not shown.are_of(found):
                     raise ChangedError
             owner = (self.thread_id, self.user_id)
             answer = yield from ask_counted(self.state, *owner, asked, messages, self.seconds, run)

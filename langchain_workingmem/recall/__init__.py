@@ -14,8 +14,7 @@ from langchain_workingmem.display import progress_bar
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.history.save import heal
 from langchain_workingmem.recall.question import Query
-from langchain_workingmem.recall.search import search_as_run
-from langchain_workingmem.recall.turn import learn_scale
+from langchain_workingmem.recall.search import learn_scale, search_as_run
 from langchain_workingmem.threads import get_existing_thread
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import RecallArguments
 
-PAGE, BATCH = 1000, 100  # messages that are looked at, and embedded and written, at a time
+BATCH = 100  # messages that are looked at, embedded and written at a time
 
 
 class Recall(Operations):
@@ -45,16 +44,16 @@ class Recall(Operations):
 
         An argument that is left out comes from `RecallOptions`. Scope "user" searches all threads of `user_id`
         (or of the owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are
-        inclusive. `metadata` is a filter, such as `{"topic": "huts", "priority": {"$gte": 3}}`, of keys of messages named in
-        `RecallOptions.filterable` and of keys of threads named in `Memory(thread_filters=...)`. `max_tokens` (estimated)
-        bounds the whole result: the best hit, what stands beside it, then the next hit, of at most 200 without `top_k`.
-        A message that takes more than its share comes as an excerpt around its best chunk, in a copy marked `lc_source`.
-        No text comes twice. No other rule of a turn (docs/recall.md) applies.
-        A blank query finds nothing; of a query of more than 4,000 characters the beginning and the end count.
+        inclusive. `metadata` is a filter, such as `{"topic": "huts", "priority": {"$gte": 3}}`, of keys of messages
+        that `RecallOptions.filterable` names and keys of threads that `Memory(thread_filters=...)` names. `max_tokens`
+        (estimated) bounds the whole result: the best hit, what stands beside it, then the next hit, of at most 200
+        without `top_k`. A message that takes more than its share comes as an excerpt around its best chunk, in a copy
+        marked `lc_source`. No text comes twice. No other rule of a turn (docs/recall.md) applies. A blank query finds
+        nothing; of a query of more than 4,000 characters the beginning and the end count.
 
         One call of the embedding model, unless its cache has the query, and two round trips. A third when only a thread
-        is given, when `metadata` names a key of threads, when the chunks of a few long messages, or messages that `metadata`
-        leaves out, fill the list of candidates, or, with another call of the model, when a question is the first to name an author.
+        is given, when `metadata` names a key of threads, when the chunks of a few long messages, or messages that
+        `metadata` leaves out, fill the candidates, or, with another call of it, when a question first names an author.
         """
         state = self._core.state
         ids: dict[str, Any] = {
@@ -81,7 +80,7 @@ class Recall(Operations):
         It repairs messages that a crash or a failing model left without vectors, and those saved while recall was off.
         Without ids it also changes the embedding model, the roles, `chunk_tokens` or the index: the index is rebuilt,
         and meanwhile recall finds what is done so far. It may be interrupted, repeated, and run beside writers.
-        `progress` shows a bar. Per 100 messages two round trips and one call of the model.
+        `progress` shows a bar. Per 100 messages a round trip, or three and one call of the model.
 
         A model is known by its `model`, `model_name` or `model_id`, else by the name of its class. Other weights under
         the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
@@ -129,21 +128,16 @@ def reindex_messages(
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     progress(done, total)
     for thread in threads:
-        above = "-inf"
-        while True:
-            keys = state.keys.of(thread.id)
-            (found,) = yield from send(("ZRANGE", keys.order, above, "+inf", "BYSCORE", "LIMIT", 0, PAGE))
+        keys, above, more = state.keys.of(thread.id), "-inf", True
+        while more:
+            (found,) = yield from send(("ZRANGE", keys.order, above, "+inf", "BYSCORE", "LIMIT", 0, BATCH))
             facts = [Facts.read(one.decode()) for one in found]
-            stale = [one for one in facts if force or one.settings != settings]
-            for start in range(0, len(stale), BATCH):
-                some = stale[start : start + BATCH]
-                (bodies,) = yield from send(("HMGET", keys.messages, *(one.seq for one in some)))
+            if stale := [one for one in facts if force or one.settings != settings]:
+                (bodies,) = yield from send(("HMGET", keys.messages, *(one.seq for one in stale)))
                 with suppress(ThreadNotFoundError):  # deleted meanwhile
-                    embedded += yield from heal(state, thread.id, zip(some, bodies, strict=True))
-                progress(done + start + len(some), max(done + start + len(some), total))
+                    embedded += yield from heal(state, thread.id, zip(stale, bodies, strict=True))
             done += len(facts)
             progress(done, max(done, total))
-            if len(facts) < PAGE:
-                break
-            above = f"({facts[-1].seq}"
+            if more := len(facts) == BATCH:
+                above = f"({facts[-1].seq}"
     return embedded

@@ -1,4 +1,4 @@
-"""From ranked messages to the result of a search: which of them are hits, what was said around them, and what fits into a budget."""
+"""From ranked messages to the result of a search: which of them are hits, what was said around them, what fits in."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.codec import PLAIN, is_readable, read_rows
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.messages import STRIDE, attachments, message_text, row_text, structured_text, words_in
+from langchain_workingmem._redis.queries import distinct_words
+from langchain_workingmem._text.messages import STRIDE, message_text, row_text, structured_text, words_in
 from langchain_workingmem._text.sending import as_shown, with_calls
-from langchain_workingmem._text.unicode import chunk_span, count_tokens, excerpt
+from langchain_workingmem._text.unicode import count_tokens, excerpt, spans
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.question import Query
-    from langchain_workingmem.recall.ranking import Ranking
 
 _log = logging.getLogger("langchain_workingmem")
 Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
@@ -43,15 +42,6 @@ SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 _COMMON = 3  # characters of words that are everywhere
 _SAID = {"q", "a"}
-
-
-def fetch_hits(state: MemoryState, query: Query, ranking: Ranking) -> Plan[RecallResult]:
-    """Fetch what a search has found: the round trips of `read_hits`."""
-    (hits,), page = yield from read_hits(state, query, ranking)
-    result = yield from result_of(state.recalling, query, hits, page)
-    shown = {*map(id, result.rows)}  # not the copies with excerpts
-    yield from with_media(state, [row for row in page.rows.values() if id(row) in shown])
-    return result
 
 
 def messages_around(
@@ -70,25 +60,27 @@ def messages_around(
 def read_hits(
     state: MemoryState, query: Query, *found: Iterable[Ranked], at_least: int = 0
 ) -> Plan[tuple[list[list[Ranked]], Page]]:
-    """Read the best of what searches have found, with what stands around them: one round trip, two more where a thread has expired."""
-    picks = [picked(some, query, at_least) for some in found]
-    page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
-    if {one.thread for one in chain(*picks)} - page.titles.keys():
+    """Read the best of what searches found, and what stands around it. One round trip, two more for expired threads."""
+    alive: set[bytes] | None = None
+    while True:
+        picks = [
+            picked((one for one in some if alive is None or one.thread in alive), query, at_least) for some in found
+        ]
+        page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
+        if alive is not None or {one.thread for one in chain(*picks)} <= page.titles.keys():
+            return [hits_of(some, page) for some in picks], page
         threads = [*{one.thread: None for one in chain(*found)}]
         replies = yield from send(*(("HEXISTS", state.keys.of(decode(one)).thread, "user") for one in threads))
         alive = {one for one, is_there in zip(threads, replies, strict=True) if is_there}
-        picks = [picked((one for one in some if one.thread in alive), query, at_least) for some in found]
-        page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
-    return [hits_of(some, page) for some in picks], page
 
 
 def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
-    """Take the best candidates that give enough hits within the budget, and possible copies: what has the same vector and length."""
+    """Take the best candidates that give enough hits within the budget; and possible copies: same vector and length."""
     taken, seen = list[Ranked](), set[object]()
     left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
-    most = LEAST if query.turn else query.most
+    most = LEAST if query.turn else query.most_of_a_hit
     for one in ranked:
-        if len(seen) >= max(query.fetched, at_least):
+        if len(seen) >= max(query.sought, at_least):
             break
         # Redis 8 rounds what it computes in float16, so that half of the candidates have the similarity of another text
         key = (one.similarity, one.tokens) if one.similarity else one[:2]
@@ -103,11 +95,11 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
 
 
 def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Ranked]:
-    """Return all hits, the best first; of messages with the same text only the newest counts, or one of a time that is asked for."""
+    """Return all hits, the best first; of messages with one text the newest, or one of a time that is asked for."""
     found: dict[object, Ranked] = {}
     for one in ranked:
         row = page.rows.get(one[:2])
-        # a vector may be one of another text: it outlives a thread that expires, and is deleted in a step behind the message
+        # a vector may be of another text: it outlives a thread that expires, and its deletion comes a step behind
         if row is None or count_tokens(text := words_in_row(row)) != one.tokens:
             continue
         known = found.setdefault(said := (row.role, text.strip()), one)
@@ -130,44 +122,18 @@ class Page:
     """The messages around candidates, by thread (encoded as in keys) and seq."""
 
     titles: dict[bytes, str | None] = field(default_factory=dict)
-    ends: dict[bytes, int] = field(default_factory=dict)  # the next seq of each thread
     rows: dict[Position, StoredMessage] = field(default_factory=dict)
-    looked: set[Position] = field(default_factory=set)  # what was read, also where nothing is
-    windows: dict[Position, tuple[list[Position], list[Position]]] = field(default_factory=dict)  # the nearest first
-
-    def measure(self, position: Position, before: int, after: int) -> set[int]:
-        """Find what was said before and after a message; return the seqs to read where a message beside it is gone."""
-        (thread, _), more = position, set[int]()
-        sides = self.windows[position] = list["Position"](), list["Position"]()
-        farther = _beside(position[1], before + FARTHER, after + FARTHER)
-        for side, seqs, most in zip(sides, farther, (before, after), strict=True):
-            for seq in seqs:
-                if len(side) == most or seq >= self.ends[thread]:
-                    break
-                if (thread, seq) not in self.looked:
-                    more |= {one for one in seqs if (thread, one) not in self.looked}
-                    break
-                row = self.rows.get((thread, seq))
-                if row is not None and row.record["kind"] in _SAID and not row.refused:
-                    side.append((thread, seq))
-        return more
-
-
-def _beside(seq: int, before: int, after: int) -> tuple[range, range]:
-    """Return the seqs of what was said before and after a message, the nearest first."""
-    own = seq - seq % STRIDE
-    last = own - STRIDE if own == seq else own
-    front = range(last, max(last - before * STRIDE, -1), -STRIDE)
-    return front, range(own + STRIDE, own + STRIDE * (after + 1), STRIDE)
+    windows: dict[Position, list[list[Position]]] = field(default_factory=dict)  # what was said before and after
 
 
 def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, int], user_id: str | None) -> Plan[Page]:
     """Read messages and what stands around them. One round trip, none without any; two where one beside it is gone."""
-    page, wanted = Page(), dict[bytes, set[int]]()
-    for one in ranked:
-        wanted.setdefault(one.thread, set()).update(chain((one.seq,), *_beside(one.seq, *window)))
+    page, said, ends = Page(), set[Position](), dict[bytes, int]()
     owner = None if user_id is None else encode(user_id).encode()
-    for _ in range(2):
+    wanted: dict[bytes, set[int]] = {}
+    for one in ranked:
+        wanted.setdefault(one.thread, set()).update((one.seq,), *_beside(one.seq, window))
+    for farther in (0, FARTHER):
         if not wanted:
             break
         commands: list[Command] = []
@@ -178,27 +144,38 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
         for (thread, some), (user, title, end), bodies in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
             if user is None or owner not in (None, user):  # a thread that Redis has evicted in part belongs to nobody
                 continue
-            page.titles[thread], page.ends[thread] = title.decode() if title else None, int(end or 0)
-            page.looked.update((thread, seq) for seq in some)
+            page.titles[thread], ends[thread] = title.decode() if title else None, int(end or 0)
             # a superseded message begins with -
             found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
             for row in read_rows(found, decode(thread)):
                 if row.record["data"].keys() <= PLAIN or is_readable(row):
                     page.rows[thread, row.place] = row
+                    if row.record["kind"] in _SAID and not row.refused:
+                        said.add((thread, row.place))
         wanted = {}
         for one in ranked:
-            if one[:2] in page.rows and (more := page.measure(one[:2], *window)):
-                wanted.setdefault(one.thread, set()).update(more)
+            if one[:2] in page.rows:
+                seqs = _beside(one.seq, window, farther)
+                sides = [[(one.thread, seq) for seq in side if (one.thread, seq) in said] for side in seqs]
+                page.windows[one[:2]] = [side[:most] for side, most in zip(sides, window, strict=True)]
+                if sum(seq < ends[one.thread] for seq in chain(*seqs)) > len([*chain(*sides)]):
+                    wanted.setdefault(one.thread, set()).update(*_beside(one.seq, window, FARTHER))
     return page
 
 
-# ---------------------------------------------------------------------- the caller's reranker
+def _beside(seq: int, window: tuple[int, int], farther: int = 0) -> tuple[range, range]:
+    """Return the seqs of what was said before and after a message, the nearest first."""
+    before, after = (most + farther for most in window)
+    own = seq - seq % STRIDE
+    last = own - STRIDE if own == seq else own
+    front = range(last, max(last - before * STRIDE, -1), -STRIDE)
+    return front, range(own + STRIDE, own + STRIDE * (after + 1), STRIDE)
 
 
 def _reranked(
     options: RecallOptions, reranker: BaseDocumentCompressor, query: Query, hits: Sequence[Ranked], page: Page
 ) -> Plan[list[Ranked]]:
-    """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns what it was not given."""
+    """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns other hits."""
     from langchain_workingmem._engine import calls
 
     # with what was said before: an answer is understood with its question
@@ -229,13 +206,13 @@ def _reranked(
 def result_of(
     options: RecallOptions, query: Query, hits: Sequence[Ranked], page: Page, *, forgives: bool = False
 ) -> Plan[RecallResult]:
-    """Build the result: hits, as the reranker orders them, with their windows, cut to the budget, and all messages in order of time.
+    """Build the result: hits with their windows, as the reranker orders them, cut to the budget; all messages by time.
 
     A reranker that fails is logged and left out if this `forgives`.
     """
     if options.reranker is not None and hits:
         try:
-            hits = yield from _reranked(options, options.reranker, query, hits[: query.fetched], page)
+            hits = yield from _reranked(options, options.reranker, query, hits[: query.sought], page)
         except ModelError as error:
             if not forgives:
                 raise
@@ -285,15 +262,16 @@ def as_hit(
 def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
     """Return how many tokens each message may take, until nothing more fits, and those of it that are too long.
 
-    A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next hit. A turn takes all hits
-    first, cut as short as may be, then what stands beside them, and shares out what is left: three parts for a hit, one for another.
+    A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next. A turn takes
+    all hits first, as short as may be, then what stands beside them; of the rest three parts for a hit, one for others.
     """
     left = query.max_tokens or 0
     shares = {hit[:2]: _WEIGHT for hit in hits}
     sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
-    runs = [(at, run) for at in shares for run in ([at], *page.windows[at])]
-    if query.turn:
-        runs = [*runs[::3], *(run for at, run in enumerate(runs) if at % 3)]
+    runs = [(at, [at]) for at in shares] + [(at, side) for at in shares for side in page.windows[at]]
+    if not query.turn:
+        order = {at: place for place, at in enumerate(shares)}
+        runs.sort(key=lambda run: order[run[0]])
     for hit, run in runs:
         if run != [hit] and hit not in sizes:
             continue
@@ -302,7 +280,7 @@ def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Positi
                 continue
             parts = 1 if at in shares else 2
             lengths[at] = count_tokens(row_text(page.rows[at]))
-            whole = min(lengths[at], query.most // parts)
+            whole = min(lengths[at], query.most_of_a_hit // parts)
             size = min(whole, LEAST // parts) if query.turn else whole
             if size > left:
                 break
@@ -319,20 +297,19 @@ def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Positi
 def _shortened(
     query: Query, hits: Sequence[Ranked], page: Page, cuts: Mapping[Position, int], chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
-    """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, after it the beginning."""
+    """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, then the start."""
     rows = dict(page.rows)
     by_position = {hit[:2]: hit for hit in hits}
     fronts = {position for hit in hits for position in page.windows[hit[:2]][0]}
-    words = [word for word in words_of(query.text) if len(word) > _COMMON or not word.isascii()]
+    words = [word for word in distinct_words(query.text) if len(word) > _COMMON or not word.isascii()]
     for position, size in cuts.items():
         row = rows[position]
         message: BaseMessage = row.message
         start = end = len(row_text(row)) if position in fronts else 0
         if hit := by_position.get(position):
-            start, end = chunk_span(words_in_row(row), chunk_tokens, hit.chunk)
-        names = attachments(message)
-        text = excerpt(message_text(message), size - count_tokens("\n".join(names)), start, end, words)
-        text = "\n".join([text, *(name for name in names if name not in text)])
+            chunks = [*spans(words_in_row(row), chunk_tokens)] or [(0, 0)]
+            start, end = chunks[hit.chunk if hit.chunk < len(chunks) else 0]  # the text may have fewer chunks now
+        text = excerpt(message_text(message), size, start, end, words)
         lean = with_calls(message) if isinstance(message, AIMessage) else message
         rows[position] = row.with_message(as_shown(lean, {"thread_id": row.thread_id, "excerpt": True}, text))
     return rows

@@ -1,8 +1,7 @@
-"""What is asked: the checked arguments of a search, and what a question says of its own, authors whom it names, and times.
+"""What is asked: the checked arguments of a search, and the authors and times that a question names.
 
-In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". So a name that stands
-in the question as it does in messages is left out of the words and of the vector, and the messages of its author get a bonus.
-Without names, as between a user and an assistant, this does nothing. Times stand in numbers or in plain English.
+In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". So a name that
+a question has as messages do is left out of words and vector, and the messages of its author get a bonus.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._redis.filters import DECLARED, Filter, check_declared, labels_of
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode
-from langchain_workingmem._redis.queries import build_filter
+from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, build_filter, distinct_words
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.unicode import UNSPACED, WORD
+from langchain_workingmem._text.unicode import UNSPACED, WORD, keep_ends, to_utf8
 from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.checks import (
     as_tuple,
@@ -76,12 +75,12 @@ class Query:
     user_id: str | None
     scope: Scope
     top_k: int  # hits that come back
-    fetched: int  # hits that are looked for: more, where a reranker drops some
+    sought: int  # hits that are looked for: `top_k`, or more of them for a reranker to choose from
     reranked: bool
-    window: tuple[int, int]
+    window: tuple[int, int]  # messages before and after a hit
     threshold: float | None
     max_tokens: int | None  # of the whole result
-    most: int  # of these, that one hit takes
+    most_of_a_hit: int  # tokens of these that one hit takes at most
     where: Mapping[str, Any]  # filters besides the scope, as `build_filter` takes them
     threads: Filter | None = None  # of their metadata; None: any thread
     unsure: Filter | None = None  # what the index leaves to be checked of messages
@@ -107,7 +106,7 @@ class Query:
     ) -> Query:
         """Check the arguments of a search, or of a `turn`; those that are None or missing come from the options.
 
-        A turn has both limits of the options, a search that names `max_tokens` no other one. Days are those of `zone`, None: of `now`.
+        A turn has both limits of the options; `max_tokens` of a search is its only one. Days are of `zone` or `now`.
         """
         check_argument_names(arguments)
         if not isinstance(text, str):
@@ -124,8 +123,18 @@ class Query:
         where: dict[str, Any] = {name: given[name] for name in ("since", "until", "roles") if name in given}
         of_threads = unsure = None
         if "metadata" in given:
-            where["metadata"], of_threads, unsure = _filters(options, given["metadata"], thread_filters)
-        reranked, around = options.reranker is not None, options.message_range
+            wanted = checked_filter(options, given["metadata"], thread_filters)
+            of_threads, unsure = wanted.apart(thread_filters)
+            if mixed := sorted(key for key in unsure.keys if is_named(key, thread_filters)):
+                raise OptionError(
+                    f"metadata: one condition names {mixed} of threads and keys of messages",
+                    remedy="join what you want of threads and of messages by $and, or search twice",
+                )
+            where["metadata"], is_decided = unsure.condition(
+                lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
+            )
+            of_threads, unsure = of_threads if of_threads.parts else None, None if is_decided else unsure
+        reranked = options.reranker is not None
         now = given.get("now") or datetime.now(UTC)
         many = MOST_RERANKED if reranked else CANDIDATES
         top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
@@ -136,12 +145,12 @@ class Query:
             user_id=user_id,
             scope=scope,
             top_k=top_k,
-            fetched=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
+            sought=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
             reranked=reranked,
-            window=given.get("message_range") or ((around, around) if isinstance(around, int) else tuple(around)),
+            window=given.get("message_range") or check_range(options.message_range),
             threshold=given.get("threshold", options.threshold),
             max_tokens=budget,
-            most=max(LEAST, (budget or 0) // SHARE),
+            most_of_a_hit=max(LEAST, (budget or 0) // SHARE),
             turn=turn,
             now=now if zone is None else in_zone(now, zone),
             exclude=given.get("exclude_message_ids", frozenset()),
@@ -149,10 +158,6 @@ class Query:
             threads=of_threads,
             unsure=unsure,
         )
-
-    def without(self, thread_id: str) -> Query:
-        """Exclude a thread."""
-        return replace(self, where={**self.where, "not_thread_ids": [thread_id]})
 
     def filter(self, times: Collection[Span] = ()) -> str:
         """Build the filter, always with the owner; with times from the first to the last of them."""
@@ -162,23 +167,6 @@ class Query:
             where["since"] = max(since, where.get("since", since))
             where["until"] = min(until, where.get("until", until))
         return build_filter(user_id=self.user_id, thread_id=self.thread_id if self.scope == "thread" else None, **where)
-
-
-def _filters(
-    options: RecallOptions, metadata: Any, thread_filters: Collection[str]
-) -> tuple[str, Filter | None, Filter | None]:
-    """Return the condition of a filter for the index, the filter of threads, and what is left to be checked of messages."""
-    of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
-    if mixed := sorted(key for key in others.keys if is_named(key, thread_filters)):
-        raise OptionError(
-            f"metadata: one condition names {mixed} of threads and keys of messages",
-            remedy="join what you want of threads and of messages by $and, or search twice",
-        )
-    # the index knows nothing of other keys
-    condition, is_decided = others.condition(
-        lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
-    )
-    return condition, of_threads if of_threads.parts else None, None if is_decided else others
 
 
 def _checked_ids(ids: Any, name: str) -> frozenset[str]:
@@ -204,7 +192,7 @@ CHECKS: dict[str, Callable[[Any, str], Any]] = {
 _RUN = re.compile(f"[{UNSPACED}]{{2,}}")  # one character may be part of any word
 # `\b`, but for words that are written without spaces; and "'s" belongs to a name
 _NAME = rf"(?<![^\W{UNSPACED}])({{}})(?:['\u2019]s)?(?![^\W{UNSPACED}])"
-_COUPLE, _MOST = 2, 200  # authors of a user; among more, as in a public channel, names tell nothing
+_COUPLE, _MOST_AUTHORS = 2, 200  # authors of a user; among more, as in a public channel, names tell nothing
 _USERS = 10_000  # whose authors are remembered
 
 
@@ -222,16 +210,29 @@ class Authors(Recent[str, frozenset[str]]):
         return self.change(user_id, lambda known: frozenset(seen).union(known or ()) or None) or frozenset()
 
 
-def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str, str]:
-    """Return the authors, as tags, that a question names by the whole or the first name, its words without them, what is embedded."""
-    names = frozenset(filter(None, authors))
-    if not names or len(names) > _MOST:
-        return frozenset(), question, question
-    pattern, bearers = _known(names)
-    meant = frozenset[str]().union(*(bearers[_key(found[1])] for found in pattern.finditer(question)))
-    text = pattern.sub(" ", question)
-    text = text if WORD.search(text) else question
-    return meant, text, question if len(names) > _COUPLE else text  # as it was asked: that finds .05 more there
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is searched for: a question without the authors whom it names, and the times that it names."""
+
+    authors: frozenset[str]  # whom it names by the whole or the first name, as tags
+    text: str  # to embed
+    words: list[str]  # for a hybrid search
+    times: list[Span]
+
+    @classmethod
+    def of(cls, options: RecallOptions, query: Query, known: Collection[str]) -> Asked:
+        """Divide a question; `known` are the authors of the user, as tags."""
+        question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
+        text = embedded = keep_ends(f"{query.before}\n{query.text}", MAX_QUERY_CHARACTERS) if query.before else question
+        names, meant = frozenset(filter(None, known)), frozenset[str]()
+        if 0 < len(names) <= _MOST_AUTHORS:
+            pattern, bearers = _known(names)
+            meant = meant.union(*(bearers[_key(found[1])] for found in pattern.finditer(text)))
+            others = pattern.sub(" ", text)
+            text = others if WORD.search(others) else text
+            embedded = text if len(names) <= _COUPLE else embedded  # as it was asked: that finds .05 more there
+        words = distinct_words(text, whole=True) if options.search == "hybrid" else []
+        return cls(meant, to_utf8(embedded), words, named_times(question, query.now, options.when))
 
 
 def _key(name: str) -> str:
@@ -306,12 +307,8 @@ def named_times(question: str, now: datetime, when: When | None = None) -> list[
         with suppress(OverflowError, ValueError):  # before the first year or after the last
             if not match["next"]:
                 found.append(_read(match, now))
-    try:
-        found += islice((when and when(question, now)) or (), MOST_TIMES)
-        spans = [Span(*map(to_micros, period)) for period in found if period is not None]
-    except Exception as error:  # a program's own function may raise anything
-        remedy = "return pairs of aware datetimes, from and until when"
-        raise OptionError(f"RecallOptions(when=...) failed ({type(error).__name__}: {error})", remedy=remedy) from error
+    found += islice((when and when(question, now)) or (), MOST_TIMES)
+    spans = [Span(*map(to_micros, period)) for period in found if period is not None]
     return [*dict.fromkeys(one for one in spans if one.since < min(to_micros(now), one.until))][:MOST_TIMES]
 
 
@@ -346,7 +343,7 @@ def _read(match: re.Match[str], now: datetime) -> _Period | None:
 
 
 def _date(now: datetime, year: int | None, month: int | None = None, day: int | None = None) -> _Period | None:
-    """Return a year, a month or a day; without a year the last one that has begun. None if the calendar does not have it."""
+    """Return a year, a month or a day; without a year the last one that has begun. None if there is no such day."""
     unit = "year" if month is None else "month" if day is None else "day"
     for each in (year,) if year else range(now.year, max(0, now.year - 8), -1):  # 29 February
         with suppress(ValueError):
@@ -357,7 +354,6 @@ def _date(now: datetime, year: int | None, month: int | None = None, day: int | 
 
 
 def _later(at: datetime, unit: str, number: int) -> datetime:
-    """Return the same time so many units later."""
     if unit in ("day", "week"):
         return at + number * (_DAY if unit == "day" else 7 * _DAY)
     years, month = divmod(at.month - 1 + number * (1 if unit == "month" else 12), 12)
@@ -366,7 +362,6 @@ def _later(at: datetime, unit: str, number: int) -> datetime:
 
 
 def _wide(at: datetime, unit: str) -> _Period:
-    """Return the whole day, week, month or year of a time."""
     at = at.replace(hour=0, minute=0, second=0, microsecond=0)
     back = {"day": 0, "week": at.weekday(), "month": at.day - 1, "year": at.timetuple().tm_yday - 1}[unit]
     return at - back * _DAY, _later(at - back * _DAY, unit, 1)

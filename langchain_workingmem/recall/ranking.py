@@ -1,7 +1,7 @@
-"""Rank the candidates of a search: pure functions over columns, because an object for each of 400 candidates took a third of a turn.
+"""Rank the candidates of a search: pure functions over columns, as an object for each of 400 took a third of a turn.
 
-The steps of a hybrid search are vectors and words, `neighbours`, author, length and `nearness`; docs/recall-measured.md has what each
-brings on public conversations, and what was left out because it brought less. A semantic search has the last three.
+A hybrid search takes vectors and words, `neighbours`, author, length and `nearness`; a semantic one the last three.
+docs/recall-measured.md has what each brings on public conversations, and what was left out because it brought less.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The chunks of messages that a search returned, the best first; a column holds a value of each, in bytes as in keys."""
+    """The chunks of messages that a search returned, the best first; a column for each value, in bytes as in keys."""
 
     near: int  # so many were found by vectors; those behind them by words
     threads: Sequence[bytes]  # encoded, in braces
@@ -57,7 +57,7 @@ class Candidates:
     def read(
         cls, keys: Sequence[bytes], values: Numbers, near: int, times: Sequence[int] = (), *, has_more: bool = False
     ) -> Self:
-        """Read the keys of vectors: <prefix>:{thread}:seq:chunk:tokens~author, where no other colon stands behind the prefix."""
+        """Read the keys of vectors, <prefix>:{thread}:seq:chunk:tokens~author; behind the prefix is no other colon."""
         import numpy as np
 
         if not keys:
@@ -123,7 +123,7 @@ def rank(
     names = sorted({*found.threads})
     numbers = {name: number for number, name in enumerate(names)}
     threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(found.threads))
-    # of each message its place, a thread and a seq in one number, and its first chunk; of each chunk the index of its message
+    # of each message its place (thread and seq in one number) and its first chunk; of each chunk the message's index
     places, first, message_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
     near, values = found.near, found.values
     similarity, words = np.zeros(len(places)), np.zeros(len(places))
@@ -151,10 +151,8 @@ def rank(
         order = order[similarity[order] >= threshold]
     scores = (score / (most + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
 
-    best = (
-        first.copy()
-    )  # the chunk that an excerpt shows: of a message with the number of the question, where that stands
-    if numbered:
+    best = first.copy()  # the chunk that an excerpt shows
+    if numbered:  # that with the number of the question
         best[message_of[near:][::-1]] = np.arange(len(values) - 1, near - 1, -1)
 
     def make(at: int) -> Ranked:
@@ -173,11 +171,8 @@ def rank(
     return Ranking(order, similarity, words, timely, make)
 
 
-# ---------------------------------------------------------------------- the steps
-
-
 def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Numbers:
-    """Return the evidence for what was said before and after each message (rising places): an answer is found by its question."""
+    """Return the evidence of what was said before and after each message, as questions lead to answers; places rise."""
     import numpy as np
 
     nearest = np.sort(meaning)[::-1]  # what is no nearer than an ordinary candidate is no evidence
@@ -196,8 +191,8 @@ def nearness(created_at: Sequence[int] | np.ndarray[Any, Any], spans: Collection
     """Return for each time (microseconds) 1 in a span, less around it, and 0 far from all."""
     import numpy as np
 
-    # People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days and half
-    # the length of the span after it, and twice as fast before it.
+    # People tell of a time more often after it than before, and longer of a long one. So it falls to 0 over ten days
+    # and half the length of the span after it, and twice as fast before it.
     created_at, nearest = np.asarray(created_at), np.zeros(len(created_at))
     for since, until in spans:
         fade = _FADE + (until - since) / 2

@@ -44,8 +44,7 @@ CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and
 class Threads(Operations):
     """The threads of a memory and their owners, as `memory.threads`.
 
-    A method that takes `user_id` next to a thread raises `ThreadOwnershipError` when another user owns the thread, and
-    changes nothing. Without `user_id` it accepts any owner.
+    Methods with the `user_id` of another user than the thread's raise `ThreadOwnershipError`; None accepts any.
     """
 
     @operation
@@ -61,8 +60,7 @@ class Threads(Operations):
         """Create a thread; without `thread_id` it gets a random id. One round trip, two with `working_memory`.
 
         `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread
-        or of its user (see `scope`); existing content stays. Raises `ThreadExistsError` if any user has a thread with
-        this id.
+        or of its user (see `scope`); existing content stays. `ThreadExistsError` if any user has a thread with this id.
         """
         state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
         check_id(user_id, "user_id")
@@ -104,9 +102,8 @@ class Threads(Operations):
 
         `metadata` is a filter as in `recall.search`: equality with any key, operators for keys that
         `Memory(thread_filters=...)` names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), each
-        page reads title and metadata of all these threads; more than 500,000 are an `OptionError`. A
-        thread that changes while you page by `updated_at` moves to the newest end. By `created_at` you see each thread
-        exactly once.
+        page reads title and metadata of all these threads; more than 500,000 are an `OptionError`. A thread that
+        changes while you page by `updated_at` moves to the newest end. By `created_at` each comes exactly once.
         """
         state, index = self._core.state, self._core.state.keys.threads_index
         at_least(limit, 1, "limit", MOST_ROWS)
@@ -182,10 +179,9 @@ class Threads(Operations):
         """Give a thread from `user_id` to another user.
 
         Atomic: the owner changes at once. One round trip, and one for each further 500 messages; recall of the new
-        owner finds them after that. After an error, call it again, with the new owner as `user_id` too if the thread
-        is his. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `user_id` is not the owner, and
-        `UserDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its
-        owner.
+        owner finds them after that. After an error, call it again, with the new owner as `user_id` too if the thread is
+        his. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `user_id` is not the owner, and `UserDeletedError`
+        while one of the two is being deleted: then the thread goes back, or with its owner.
         """
         return transfer(self._core.state, thread_id, user_id, to)
 
@@ -293,12 +289,10 @@ class Threads(Operations):
 
         It is idempotent by message id: call it again after an interruption, or when threads have grown in the
         checkpointer. `left` of the report names threads of another owner, and those of which memory lacks messages that
-        do not belong at their end. End the runs of a thread before: what an agent stores meanwhile may stand between
-        older messages.
+        do not belong at their end. End the runs of a thread before: what agents store may stand between older ones.
 
-        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to two round trips
-        per thread and one per 200 messages, with one call of the embedding model. If the model fails, the rest is stored without
-        vectors, then `EmbeddingError` is raised.
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. Up to two round trips per
+        thread and one per 200 messages, with one call of the model. If it fails, the rest is stored before the error.
         """
         yield from copies.check_saver(checkpointer, "list")
         if not callable(user_id):
@@ -329,9 +323,6 @@ class Threads(Operations):
         return BackfillReport(left=left, **counts)
 
     abackfill = twin(backfill)
-
-
-# ---------------------------------------------------------------------- one thread
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
@@ -455,9 +446,6 @@ def _give(
             return row, bool(found.get("has_rows")), deleted
 
 
-# ---------------------------------------------------------------------- many threads
-
-
 def find_threads(state: MemoryState, user_id: str, wanted: filters.Filter) -> Plan[list[str]]:
     """Find the threads of a user that pass a filter. One round trip, at once right when metadata changes."""
     rows = yield from _matching(state, user_id, wanted, "created_at")
@@ -467,7 +455,7 @@ def find_threads(state: MemoryState, user_id: str, wanted: filters.Filter) -> Pl
 def _matching(
     state: MemoryState, user_id: str | None, wanted: filters.Filter, order_by: OrderBy, *, descending: bool = False
 ) -> Plan[list[dict[bytes, bytes]]]:
-    """Return the threads that pass a filter, which Python tests; only keys and times if labels decide it. One round trip."""
+    """Return the threads that pass a filter, tested in Python; only keys and times if labels decide. One round trip."""
     condition, is_decided = wanted.condition(filters.labels_of)
     index, where = state.keys.threads_index, queries.build_filter(user_id=user_id, metadata=condition)
     fields = [order_by] if is_decided else []

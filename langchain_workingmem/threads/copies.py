@@ -40,9 +40,6 @@ CHANNEL = "messages"  # of the states of a checkpointer
 MOST = 1_000_000  # checkpoints that are listed; RedisSaver lists 10,000 unless it is asked for more
 
 
-# ---------------------------------------------------------------------- reading
-
-
 class Held(NamedTuple):
     """A message that a thread holds."""
 
@@ -70,9 +67,6 @@ def read_held(
         if facts.seq in rows:
             held.append(Held(facts, rows[facts.seq], None if None in some else some))
     return held
-
-
-# ---------------------------------------------------------------------- writing
 
 
 class Older(NamedTuple):
@@ -114,10 +108,9 @@ class Writer:
         deleted: Sequence[str] = (),
         created_at: str | None = None,
     ) -> Plan[Written]:
-        """Add messages to a thread, in steps; what it has, or has deleted, stays as it is, and `deleted` ids are not taken.
+        """Add messages to a thread, in steps; what it has, or has deleted, stays, and `deleted` ids are not taken.
 
-        With `fields` it is created, unless it exists; with `created_at` it must be the same at each step.
-        A round trip for the thread, and one per 200 messages.
+        With `fields` it is created if missing; its `created_at` must stay. A round trip, and one per 200 messages.
         """
         seqs, messages, is_new = dict[str, int](), 0, False
         if fields is not None:
@@ -172,10 +165,7 @@ def _steps(older: Iterable[Older]) -> Iterator[list[Older]]:
 def copy_messages(
     core: Core, source: str, copy: Thread, chosen: Sequence[Facts]
 ) -> Plan[tuple[dict[str, str], dict[str, int]]]:
-    """Copy messages of a thread; return their ids with those of the copies, and where these lie.
-
-    Source and copy may be in different slots of a cluster, so the messages pass through this process.
-    """
+    """Copy messages of a thread, perhaps into another slot; return their ids with the new ones, and where these lie."""
     state, owner, writer = core.state, copy.user_id, Writer(core.state)
     ids, seqs = dict[str, str](), dict[str, int]()
     for start in range(0, len(chosen), BATCH):
@@ -219,10 +209,7 @@ def own_method(saver: object, name: str) -> Any:
 
 
 def check_saver(saver: object, method: str) -> Plan[None]:
-    """Raise `OptionError` for what is no checkpointer, and for sync callers if only async code can call the method.
-
-    Async callers need no async twin: without one, the method runs in a thread.
-    """
+    """Raise `OptionError` for what is no checkpointer, and for sync callers of async code; others may use a thread."""
     if own_method(saver, method) is None and own_method(saver, f"a{method}") is not None:
 
         def refuse() -> None:
@@ -251,7 +238,7 @@ def each_checkpoint(saver: Any, take: Callable[[CheckpointTuple], None], config:
 
 
 def threads_in(saver: Any) -> Plan[list[Any]]:
-    """Return the ids of the threads of all checkpoints, without those of subgraphs; the one that was used last first."""
+    """Return the ids of the threads of all checkpoints, without those of subgraphs; the last used first."""
     found: list[Any] = []
     yield from each_checkpoint(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST)
     if len(found) >= MOST:

@@ -12,15 +12,14 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.messages import words_of
+from langchain_workingmem._text.messages import words_digest
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known
 from langchain_workingmem.history.save import opened, save_turn
 from langchain_workingmem.options import PerCall
 from langchain_workingmem.recall.question import Query, check_argument_names
-from langchain_workingmem.turn.assemble import Shown, assemble
-from langchain_workingmem.turn.fit import question
-from langchain_workingmem.turn.gather import Gathered, gather_turn
+from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question
+from langchain_workingmem.turn.gather import gather_turn
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -36,30 +35,27 @@ if TYPE_CHECKING:
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
-    """What was read of threads for a question, with its id, so that saving its turn needs no second look.
-
-    The keys are thread and words, for callers who save new objects without ids.
-    """
+    """What was read of threads for a question, by thread and words, with its id: its turn needs no second look."""
 
     def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
         """Note what is known of a thread before a question is answered, or after its turn is saved."""
         if asked is not None and asked.id:
-            self.put((thread_id, words_of(asked)), (asked.id, known))
+            self.put((thread_id, words_digest(asked)), (asked.id, known))
 
     def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
         """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
-        found = None if asked is None else self.get((thread_id, words_of(asked)))
+        found = None if asked is None else self.get((thread_id, words_digest(asked)))
         if asked is None or found is None:
             return None
         id, known = found
-        if asked.id is None and known.until == inf:
+        if asked.id is None and known.saved_at == inf:
             asked.id = id
         return known if asked.id == id else None
 
     def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
         """Forget what was read for a question whose turn is saved: a run from an earlier state takes a fresh look."""
         if asked is not None:
-            self.pop((thread_id, words_of(asked)))
+            self.pop((thread_id, words_digest(asked)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +151,7 @@ class Turn:
             self.core, given, thread_id, user_id, known=known, asked=id, keeps_all=True
         )
         if known is not None and saved is not None:
-            notes.note(thread_id, asked, replace(saved, until=saved.next_seq))
+            notes.note(thread_id, asked, replace(saved, saved_at=saved.next_seq))
         return stored
 
 

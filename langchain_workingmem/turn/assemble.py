@@ -1,47 +1,88 @@
-"""What a model is shown in a turn, made of what was gathered, without I/O."""
+"""What a model is shown in a turn: which messages, in which order, and the blocks of memory. No I/O."""
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import ShownMessages
-from langchain_workingmem._text.messages import is_blank, recalled_block
-from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.models import MemoryContext
-from langchain_workingmem.turn.fit import (
-    fit,
-    fit_present,
-    history_slice,
-    in_order,
-    is_sliced,
-    is_users,
-    media_begin,
-    turn_of,
-    with_names,
+from langchain_workingmem._text.messages import (
+    attachment,
+    attachments,
+    has_content,
+    is_blank,
+    is_memory_tool,
+    is_said,
+    recalled_block,
+    structured_text,
+    weight_of,
 )
+from langchain_workingmem._text.sending import headed_groups, provider_valid, with_calls
+from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem.history.follow import Followed, Known
+from langchain_workingmem.models import MemoryContext, RecallResult
 from langchain_workingmem.usage import Counting
 from langchain_workingmem.working_memory.prompt import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
+    from zoneinfo import ZoneInfo
 
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import BaseMessage, ToolCall
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem._text.sending import Marks
+    from langchain_workingmem.history.follow import Kind
+    from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions
-    from langchain_workingmem.turn.gather import Gathered
 
 BLANK = "(empty message)"  # shown for a question without content, which providers refuse
 _collecting: ContextVar[tuple[list[MemoryContext], ...]] = ContextVar("langchain_workingmem_contexts", default=())
+
+
+@dataclass(slots=True)
+class Gathered:
+    """A turn: the caller's list, and what the store holds for it."""
+
+    thread_id: str
+    user_id: str = ""
+    kind: Kind = "list"
+    zone: ZoneInfo | None = None  # None: UTC
+    messages: Sequence[BaseMessage] = ()  # as they were before memory changed them; each has an id
+    left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
+    known: Known | None = None  # what the thread knows of the caller's list
+    followed: Followed = field(default_factory=Followed)
+    history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
+    stored_ids: dict[str | None, str] = field(default_factory=dict)  # of messages of the list that have others there
+    seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
+    uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
+    hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
+    gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
+    begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
+    end: float = inf  # seq of the question, where it is stored: later messages are not its history
+    tokens: int = 0  # of the history
+    size: int = 0  # bytes of the history
+    cut: int = 0  # messages that the limit of tokens left in the store
+    recalled: RecallResult = field(default_factory=RecallResult)
+    working_memory: WorkingMemoryState | None = None
+    covered: Container[int] = ()  # seqs of messages that are not shown, because something in `parts` stands for them
+    parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
+    limit: int | None = None  # tokens of the conversation, where a part bounds it
+
+    def is_too_old(self, message: BaseMessage) -> bool:
+        """Tell whether a message of a state is stored, and lies before the history."""
+        return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
+
+    def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages for which nothing else stands."""
+        return [one for one in messages if self.seqs.get(one.id or "") not in self.covered]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,47 +109,47 @@ def assemble(
     # Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
     given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
-    present = turn_of(given)
-    earlier = given[: len(given) - len(present)]
-    recent = [message for message in earlier if not gathered.is_too_old(message)]
-    old, stored = len(earlier) - len(recent), gathered.history
-    if gathered.covered:
-        recent, stored = gathered.uncovered(recent), gathered.uncovered(stored)
-        last = next((one for one in reversed(present) if is_users(one)), None)
-        left = {id(last), *map(id, gathered.uncovered(present))}
-        present = [one for one in present if id(one) in left]
-    if gathered.limit is not None:
-        options = replace(options, max_tokens=min(options.max_tokens or gathered.limit, gathered.limit))
-    past, omitted = _past(gathered, options, in_order(stored, gathered.seqs, recent), recent, present)
-    if options.max_tokens is not None and not options.has_default_limit:
-        present, more = fit_present(present, options)
-        omitted += more
+    past, present, omitted = _chosen(gathered, options, given)
     speech: list[str] = []
     if shown.for_model:
         past, speech = _begun_by_user(past, given, gathered)
     marks = state.marks(gathered.thread_id, gathered.user_id)
-    if any(map(is_blank, present)):
-        present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
+    present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
     found = provider_valid([*past, *present])
     asked = next((at for at in range(len(found) - 1, -1, -1) if is_users(found[at])), None)
-    _note(state, gathered, found, asked)
-    found = _marked(found, [*gathered.history, *messages, *present], marks)
-    question, system, first = _blocks(state, gathered, shown)
-    if first and found and is_users(found[0]) and asked:
-        found[0], first = marks.with_memory(found[0], first), []
-    elif first and found and asked != 0:
-        found = [marks.inserted(HumanMessage("\n\n".join(first))), *found]
-        asked, first = asked and asked + 1, []
+    # what the model is shown, for its tools
+    stored = {row.seq: row.id for row in (gathered.known.rows if gathered.known else ())}
+    ids = {stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in found}
+    seen = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
+    words = "" if asked is None else str(found[asked].text).strip()
+    state.shown_messages.put(gathered.thread_id, ShownMessages(seen, words))
+    if gathered.working_memory is not None:
+        state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
+    # copies are marked, so that whoever saves them saves what they stand for
+    originals = [*gathered.history, *messages, *present]
+    known, by_id = {id(message) for message in originals}, {one.id: one for one in originals if one.id}
+    for at, message in enumerate(found):
+        original = None if id(message) in known else by_id.get(message.id or "")
+        if original is not None and is_storable(message):
+            found[at] = marks.put(message, {}, content=original.content, name=original.name)
+    first, at_question, system = _blocks(state, gathered, shown)
     if asked is None:
-        system = [*first, *question, *system]
-    elif blocks := [*first, *question, *speech]:
-        found[asked] = marks.with_memory(found[asked], blocks)
+        system = [*first, *at_question, *system]
+    else:
+        if asked == 0 or not first:
+            at_question = [*first, *at_question]
+        elif is_users(found[0]):
+            found[0] = marks.with_memory(found[0], first)
+        else:
+            found, asked = [marks.inserted(HumanMessage("\n\n".join(first))), *found], asked + 1
+        if blocks := [*at_question, *speech]:
+            found[asked] = marks.with_memory(found[asked], blocks)
     context = MemoryContext(
         messages=[*prompts, *found],
         system=system,
         recalled=gathered.recalled,
         working_memory=gathered.working_memory,
-        omitted=old + omitted,
+        omitted=omitted,
         observations=gathered.parts.get("observations"),
     )
     object.__setattr__(context, "counting", Counting(options.token_counter, present))
@@ -117,23 +158,35 @@ def assemble(
     return context
 
 
-def _past(
-    gathered: Gathered,
-    options: HistoryOptions,
-    past: list[BaseMessage],
-    recent: Sequence[BaseMessage],
-    present: Sequence[BaseMessage],
-) -> tuple[list[BaseMessage], int]:
-    """Return the conversation before the present turn as options show it, and how many messages are left out."""
-    if is_sliced(past, options):
+def _chosen(
+    gathered: Gathered, options: HistoryOptions, given: Sequence[BaseMessage]
+) -> tuple[list[BaseMessage], list[BaseMessage], int]:
+    """Return what is shown of the past and of the present turn, and how many messages are left out."""
+    present = turn_of(given)
+    earlier = given[: len(given) - len(present)]
+    recent = [message for message in earlier if not gathered.is_too_old(message)]
+    old, stored = len(earlier) - len(recent), gathered.history
+    if gathered.covered:
+        recent, stored = gathered.uncovered(recent), gathered.uncovered(stored)
+        left = {id(question(present)), *map(id, gathered.uncovered(present))}
+        present = [one for one in present if id(one) in left]
+    if gathered.limit is not None:
+        options = replace(options, max_tokens=min(options.max_tokens or gathered.limit, gathered.limit))
+    past = in_order(stored, gathered.seqs, recent)
+    if options.roles is not None or options.exclude_tools is True or any(_excluded(past, options)):
         past = history_slice(past, options, present, gathered.uptos, {one.id for one in recent})
     if options.media != "all":
-        past = with_names(past, media_begin([*past, *present], options.media))
+        end = media_begin([*past, *present], options.media)
+        past = [*(named(one) if attachments(one) else one for one in past[:end]), *past[end:]]
+    omitted = 0
     # what the store has weighed needs no second look
     is_light = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
-    if options.max_tokens is None or (is_light and options.token_counter == "approximate"):
-        return past, 0
-    return fit(past, present, gathered.uptos, options, gathered.cut)
+    if not is_light or options.token_counter != "approximate":
+        past, omitted = fit(past, present, gathered.uptos, options, gathered.cut)
+    if options.max_tokens is not None and not options.has_default_limit:
+        present, more = _fit_present(present, options)
+        omitted += more
+    return past, present, old + omitted
 
 
 def _begun_by_user(
@@ -153,40 +206,16 @@ def _begun_by_user(
     return list(past[at:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in said if text.strip()]
 
 
-def _marked(found: list[BaseMessage], originals: Sequence[BaseMessage], marks: Marks) -> list[BaseMessage]:
-    """Mark the copies among the messages, so that whoever saves them saves what they stand for."""
-    known, by_id = {id(message) for message in originals}, {one.id: one for one in originals if one.id}
-    for at, message in enumerate(found):
-        original = None if id(message) in known else by_id.get(message.id or "")
-        if original is not None and is_storable(message):
-            found[at] = marks.put(message, {}, content=original.content, name=original.name)
-    return found
-
-
-def _note(state: MemoryState, gathered: Gathered, found: Sequence[BaseMessage], asked: int | None) -> None:
-    """Note what the model is shown, for its tools."""
-    message = None if asked is None else found[asked]
-    words = "" if message is None else str(message.text).strip()
-    stored = {row.seq: row.id for row in (gathered.known.rows if gathered.known else ())}
-    ids = [stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in found if one.id]
-    shown = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
-    state.shown_messages.put(gathered.thread_id, ShownMessages(shown, words))
-    if gathered.working_memory is not None:
-        state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
-
-
 def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str], list[str]]:
-    """Return the blocks in front of the question, at the end of the system prompt, and in front of the conversation."""
-    blocks: dict[str, list[str]] = {"question": [], "system": [], "first": []}
+    """Return the blocks in front of the conversation, in front of the question, and behind the system prompt."""
+    blocks: dict[str, list[str]] = {"first": [], "question": [], "system": []}
     for part in state.parts:
         for placement, text in part.blocks(state, gathered, shown.name):
             blocks[placement].append(text)
-    if state.recall is not None:
-        block = recalled_block(gathered.recalled, gathered.thread_id, shown.name, gathered.zone)
-        if block:
-            blocks[state.recall.placement].append(block)
+    if recalled := recalled_block(gathered.recalled, gathered.thread_id, shown.name, gathered.zone):
+        blocks[state.recalling.placement].append(recalled)
     if gathered.working_memory is not None:
-        block = working_memory_block(
+        document = working_memory_block(
             state.remembering,
             gathered.working_memory,
             read_only=shown.read_only,
@@ -194,8 +223,8 @@ def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[
             name=shown.name,
             zone=gathered.zone,
         )
-        blocks[state.remembering.placement].append(block)
-    return blocks["question"], blocks["system"], blocks["first"]
+        blocks[state.remembering.placement].append(document)
+    return blocks["first"], blocks["question"], blocks["system"]
 
 
 @contextmanager
@@ -211,3 +240,175 @@ def collect_contexts() -> Iterator[list[MemoryContext]]:
         yield made
     finally:
         _collecting.reset(token)
+
+
+# ---------------------------------------------------------------------- the conversation
+
+
+def is_users(message: BaseMessage) -> bool:
+    """Tell whether a message is what the user said."""
+    return isinstance(message, HumanMessage) and is_storable(message)
+
+
+def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
+    """Return the last message of the user: the turn answers it, and recall searches for it."""
+    return next((message for message in reversed(messages) if is_users(message)), None)
+
+
+def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the present turn: the last messages of the user and all after them; without any, all messages."""
+    start = next((at for at in range(len(messages) - 1, -1, -1) if is_users(messages[at])), 0)
+    while start and is_users(messages[start - 1]):
+        start -= 1
+    return list(messages[start:])
+
+
+def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Merge stored messages into the caller's earlier ones by seq, as others write meanwhile; the rest goes last."""
+    if not past:
+        return list(earlier)
+    if not any(message.id in seqs for message in earlier):  # the thread does not know this list: it came later
+        return [*past, *earlier]
+    merged: list[BaseMessage] = []
+    waiting = deque(past)
+    for message in earlier:
+        seq = seqs.get(message.id or "")
+        while waiting and seq is not None and seqs[waiting[0].id or ""] < seq:
+            merged.append(waiting.popleft())
+        merged.append(message)
+    return [*merged, *waiting]
+
+
+def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
+    """Return the index from which media are shown: the question of the last turn, or the last `shown`, with some."""
+    left = 1 if shown == "last" else shown
+    if left == "all":
+        return 0
+    has_some = False
+    for at in range(len(messages) - 1, -1, -1):
+        has_some = has_some or bool(attachments(messages[at]))
+        if has_some and is_users(messages[at]) and not (at and is_users(messages[at - 1])):
+            left, has_some = left - 1, False
+            if not left:
+                return at
+    return 0
+
+
+def named(message: BaseMessage) -> BaseMessage:
+    """Name the media of a message, in a copy."""
+    content = [message.content] if isinstance(message.content, str) else message.content
+    names = [{"type": "text", "text": name} if (name := attachment(one)) else one for one in content]
+    return message.model_copy(update={"content": names})
+
+
+def fit(
+    past: Sequence[BaseMessage],
+    present: Sequence[BaseMessage],
+    uptos: Mapping[str, int],
+    options: HistoryOptions,
+    cut: int = 0,
+) -> tuple[list[BaseMessage], int]:
+    """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before."""
+    # Tool traffic goes first, then turns, the oldest first. The last question and answer, and the present turn, stay.
+    if options.max_tokens is None:
+        return list(past), 0
+    limit = options.max_tokens
+    count = weight_of if options.token_counter == "approximate" else options.token_counter
+    fresh = {id(message) for message in present}
+    grouped, sizes, said = list[list["BaseMessage"]](), list[int](), list[int]()
+    for head, group in headed_groups([*past, *present]):
+        if id(head) in fresh:
+            continue
+        if is_said(head) or head.id in uptos:
+            said.append(len(grouped))
+        grouped.append([message for message in group if id(message) not in fresh])
+        sizes.append(count(group) if len(grouped[-1]) == len(group) else 0)
+    begin = 0
+    if said and (cut or sum(sizes[at] for at in said) > limit):
+        begin = _begin(grouped, sizes, said, uptos, limit)
+    room, spoken = limit - sum(sizes[at] for at in said if at >= begin), {*said}
+    kept: list[list[BaseMessage]] = []
+    for at in range(len(grouped) - 1, -1, -1):
+        if at not in spoken:
+            room -= sizes[at]
+        # what belongs to a call of the present turn has no size
+        if (at >= begin and (at in spoken or room >= 0)) or (at not in spoken and sizes[at] == 0):
+            kept.append(grouped[at])
+    shown = [*chain(*reversed(kept))]
+    return shown, cut + len(past) - len(shown)
+
+
+def _begin(
+    grouped: list[list[BaseMessage]], sizes: list[int], said: list[int], uptos: Mapping[str, int], limit: int
+) -> int:
+    """Find the first question from which on all fits, if possible where a third of the limit ends; else the last."""
+    # So the beginning, which providers cache, stays until the limit is reached; then about two thirds are left.
+    third = max(limit / 3, 1)
+    left, fitting, last = sum(sizes[at] for at in said), list[int](), said[-1]
+    before = uptos.get(grouped[said[0]][0].id or "", 0) // third
+    for at in said:
+        if grouped[at][0].type == "human":
+            step = uptos.get(grouped[at][0].id or "", 0) // third
+            if left <= limit:
+                if step > before:
+                    return at
+                fitting.append(at)
+            before, last = step, at
+        left -= sizes[at]
+    return next(iter(fitting), last)
+
+
+def _fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tuple[list[BaseMessage], int]:
+    """Leave out the oldest finished tool calls of the running turn, never the newest ones."""
+    count = weight_of if options.token_counter == "approximate" else options.token_counter
+    excess, gone = count(present) - (options.max_tokens or 0), set[int]()
+    groups = [group for _, group in headed_groups(present) if len(group) > 1]
+    for group in groups[:-1]:
+        if excess > 0:
+            gone.update(map(id, group))
+            excess -= count(group)
+    return [one for one in present if id(one) not in gone], len(gone)
+
+
+def history_slice(
+    messages: Sequence[BaseMessage],
+    options: HistoryOptions,
+    new: Sequence[BaseMessage] = (),
+    said: Container[str | None] = (),
+    given: Container[str | None] = (),
+) -> list[BaseMessage]:
+    """Leave out roles and tools as the options say, whole groups; roles choose among stored messages only."""
+    # A stored call whose results are among the `new` messages belongs to the present turn, and stays. A structured
+    # answer (`said` has its id) whose tool is left out is shown as text.
+    answered = [
+        with_calls(one, content=structured_text(one)) if one.id in said and any(_excluded([one], options)) else one
+        for one in messages
+    ]
+    fresh, kept, present = {id(message) for message in new}, list["BaseMessage"](), list["BaseMessage"]()
+    for head, group in headed_groups([*answered, *new]):
+        if id(head) in fresh:
+            continue
+        call, *results = group
+        old = [message for message in group if id(message) not in fresh]
+        gone = [one["id"] for one in _excluded([call], options)]
+        if len(old) < len(group):
+            present += old
+        elif options.roles is not None and head.id not in given and any(one.type not in options.roles for one in group):
+            continue
+        elif not results or not (gone or options.exclude_tools is True):
+            kept += group
+        else:  # the call with the results that stay, or, of its content, the text
+            calls = [one for one in getattr(call, "tool_calls", ()) if one["id"] not in gone]
+            lean, ids = with_calls(call, calls), {one["id"] for one in calls}
+            answers = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
+            kept += [lean, *answers] if calls or has_content(lean) else []
+    return [*kept, *present]
+
+
+def _excluded(messages: Sequence[BaseMessage], options: HistoryOptions) -> Iterator[ToolCall]:
+    """Yield the tool calls that later turns leave out."""
+    excluded = options.exclude_tools
+    names = () if isinstance(excluded, bool | str) else excluded
+    for call in chain.from_iterable(one.tool_calls for one in messages if isinstance(one, AIMessage)):
+        if excluded is True or (excluded is not False and (is_memory_tool(call["name"]) or call["name"] in names)):
+            yield call

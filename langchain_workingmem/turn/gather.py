@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -18,71 +17,29 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import wing
-from langchain_workingmem._text.messages import structured_answers, words_of
-from langchain_workingmem.history.follow import Entry, Followed, Known, follow, last_question
-from langchain_workingmem.history.read import readable, with_media
+from langchain_workingmem._text.messages import structured_answers, words_digest
+from langchain_workingmem.history.follow import Entry, follow, last_question
+from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head
-from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import words_in_row
-from langchain_workingmem.recall.search import search
-from langchain_workingmem.recall.turn import recall_for_turn
-from langchain_workingmem.turn.fit import fit, history_slice, in_order, is_users, media_begin, named
+from langchain_workingmem.recall.search import recall_for_turn, search
+from langchain_workingmem.turn.assemble import Gathered, fit, history_slice, in_order, is_users, media_begin, named
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
-    from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import Core, MemoryState
-    from langchain_workingmem.history.follow import Kind
-    from langchain_workingmem.models import StoredMessage, WorkingMemoryState
+    from langchain_workingmem.models import RecallResult, StoredMessage
     from langchain_workingmem.options import HistoryOptions
     from langchain_workingmem.recall.question import Query
     from langchain_workingmem.recall.ranking import Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
-
-
-@dataclass(slots=True)
-class Gathered:
-    """A turn: the caller's list, and what the store holds for it."""
-
-    thread_id: str
-    user_id: str = ""
-    kind: Kind = "list"
-    zone: ZoneInfo | None = None  # None: UTC
-    messages: Sequence[BaseMessage] = ()  # as they were before memory changed them; each has an id
-    left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
-    known: Known | None = None  # what the thread knows of the caller's list
-    followed: Followed = field(default_factory=Followed)
-    history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
-    stored_ids: dict[str | None, str] = field(default_factory=dict)  # of messages of the list that have others there
-    seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
-    uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
-    hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
-    gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
-    begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
-    end: float = inf  # seq of the question, where it is stored: later messages are not its history
-    tokens: int = 0  # of the history
-    size: int = 0  # bytes of the history
-    cut: int = 0  # messages that the limit of tokens left in the store
-    recalled: RecallResult = field(default_factory=RecallResult)
-    working_memory: WorkingMemoryState | None = None
-    covered: Container[int] = ()  # seqs of messages that are not shown, because something in `parts` stands for them
-    parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
-    limit: int | None = None  # tokens of the conversation, where a part bounds it
-
-    def is_too_old(self, message: BaseMessage) -> bool:
-        """Tell whether a message of a state is stored, and lies before the history."""
-        return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
-
-    def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages for which nothing else stands."""
-        return [one for one in messages if self.seqs.get(one.id or "") not in self.covered]
 
 
 def gather_turn(
@@ -100,7 +57,7 @@ def gather_turn(
     storable = [message for message in found.messages if is_storable(message)]
     structured = structured_answers(storable, is_over=False)
     entries = [
-        entry_of(one, None if one.id in numbered else one.id, words_of(one, structured=id(one) in structured))
+        entry_of(one, None if one.id in numbered else one.id, words_digest(one, structured=id(one) in structured))
         for one in storable
     ]
     head = _history_head(options, entries, encode(found.user_id) if found.user_id else "")
@@ -115,7 +72,7 @@ def gather_turn(
     # more hits than are wanted, as the model is shown some messages anyway
     spare = min(last + (options.step or last) + len(found.messages), MOST_SPARE)
     if query is not None and options.last_messages is options.max_tokens is None and "uncovered" not in head:
-        query = query.without(found.thread_id)  # it is shown whole
+        query = replace(query, where={**query.where, "not_thread_ids": [found.thread_id]})  # it is shown whole
     ranking: Ranking | None = None
     if query is not None:
         try:
@@ -150,7 +107,6 @@ def gather_turn(
 
 
 def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) -> dict[str, Any]:
-    """Return the head of `read.lua`."""
     last, roles = options.last_messages, options.roles
     kinds = "qa" if roles is None else "".join(kind for role, kind in (("human", "q"), ("ai", "a")) if role in roles)
     # the store knows what messages weigh with all of their media
@@ -265,7 +221,7 @@ def _messages_of(
         together = in_order([row.message for row in rows if is_readable(row)], found.seqs, fresh)
         shown = {one.id for one in together[media_begin(together, options.media) :]}
         yield from with_media(state, [row for row in waiting if row.message.id in shown], keep_lost=True)
-    rows = yield from compute(partial(readable, rows), found.size)
+    rows = yield from compute(lambda: [row for row in rows if is_readable(row)], found.size)
     marks = state.marks(found.thread_id, found.user_id)
     return [marks.put(named(row.message), {}) if "media" in row.record else row.message for row in rows]
 

@@ -92,9 +92,8 @@ class Users(Operations):
         """Delete the threads, messages, vectors, working memory and revisions of a user, and its files.
 
         Memory looks through all keys, on every node and without the indexes, until no key names the user: `verified`.
-        Each thread disappears in one atomic step. The counts are of this call. During a deletion, every write for the
-        user raises `UserDeletedError`, in all processes. If it is interrupted, writes stay refused until you call it
-        again; a note on the error says so.
+        Each thread disappears in one atomic step. The counts are of this call. Meanwhile every write for the user
+        raises `UserDeletedError`, in all processes; after an interruption, until you call it again.
 
         `checkpointer`, that of your graphs: its checkpoints of the user's threads go first, each thread before its
         memory. `report.checkpoints` says "not implemented" if it cannot delete threads. For each look, two round trips
@@ -112,11 +111,10 @@ class Users(Operations):
         two working memories, what the user has stays, and the guest's fills what is missing: fields of a schema,
         labels of a template; free text is added, a list stays. Items of stores stay where they are.
 
-        Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also
-        after an interruption: it moves what is left. A deletion of one of the two wins.
-        `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged
-        working memory; `OptionError` if the guest has one, and this memory none. `IdError` for a user into itself. One or two round trips per thread, about nine for working
-        memory.
+        Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also after
+        an interruption: it moves what is left. Deletions win. `WorkingMemoryValidationError`, and nothing is changed,
+        if the schema or `max_bytes` refuses the merged working memory; `OptionError` if the guest has one, and this
+        memory none. `IdError` for a user into itself. Up to two round trips per thread, nine for working memory.
         """
         return merge(self._core.state, source, into, self._core.new_id())
 
@@ -153,16 +151,14 @@ class Users(Operations):
     def load(self, records: Iterable[Mapping[str, Any]], *, user_id: str | None = None) -> ImportReport:
         """Import the records of `export` or of an importer, for `user_id` or for the user in their header.
 
-        Memory reads all records and checks them before the first write: a record that cannot be imported raises
-        `OptionError` with its number, so does an export that was cut, a thread of another owner raises
-        `ThreadOwnershipError`, and nothing is written.
+        Memory reads and checks all records before the first write. One that cannot be imported raises `OptionError`
+        with its number, so does an export that was cut; `ThreadOwnershipError` for a thread of another owner.
 
-        Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is
-        missing, but no message that the thread has forgotten. A message that is older than the end of its thread is
-        stored after it, with a time just after it. Vectors are used if this memory would make the same; other
-        messages are embedded, if recall is on; if the model fails, the rest is stored without vectors, then
-        `EmbeddingError` is raised. One round trip, and up to two per thread, one per 200 messages, up to two per
-        working memory.
+        Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing,
+        but no message that the thread has forgotten. A message that is older than the end of its thread is stored after
+        it, with a time just after it. Vectors are used if this memory would make the same; others are embedded, if
+        recall is on; if the model fails, the rest is stored without vectors, then `EmbeddingError` is raised. One round
+        trip, up to two per thread, one per 200 messages, up to two per working memory.
         """
         return self._core.run(archive.load(self._core.state, records, user_id))
 
@@ -185,7 +181,7 @@ def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
 
 
 def delete(state: MemoryState, user_id: str, token: str, saver: Any = None) -> Plan[DeletionReport]:
-    """Look through all keys, and delete what a user has, until a look finds nothing; a tombstone refuses writers until then."""
+    """Look through all keys, and delete what a user has, until nothing is found; a tombstone refuses writers."""
     this = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
     if saver is not None:
         yield from check_saver(saver, "delete_thread")

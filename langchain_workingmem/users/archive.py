@@ -1,7 +1,6 @@
 """Archives: all data of a user as records, dicts of JSON values with a `kind`, one for each line of a file.
 
-An export writes them, an import checks all of them before it writes the first. An archive may come from anywhere, so
-the models of the records refuse what a script, a message or a prompt cannot hold.
+They may come from anywhere, so the models of records refuse what a script, a message or a prompt cannot hold.
 """
 
 from __future__ import annotations

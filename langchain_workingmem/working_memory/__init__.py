@@ -1,4 +1,1 @@
-"""Working memory: a small document of facts that the agent keeps; `memory.working_memory`.
-
-`document`, `patch` and `schema` are pure; options are checked by them. `store` reads and writes, `prompt` shows, `api` is public.
-"""
+"""Working memory: a small document of facts that the agent keeps. `document` and `schema` are pure."""

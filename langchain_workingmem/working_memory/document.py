@@ -1,7 +1,4 @@
-"""The two formats of working memory: how an update becomes the next document, by patches and merges. Pure; documents are text.
-
-A refused update raises `WorkingMemoryValidationError`, whose message is written for a model.
-"""
+"""The two formats of working memory: how an update makes the next document. Pure. Refusals are written for a model."""
 
 from __future__ import annotations
 
@@ -78,7 +75,7 @@ class TextFormat:
     def apply(self, current: str, content: Any, mode: Mode | None, *, seen: str | None = None) -> str:
         """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased.
 
-        `seen`: the older version for which a whole text was made. What it changes of that is applied to the document, line by line.
+        `seen`: the older version for which a whole text was made; what it changes of that is applied, line by line.
         """
         chosen = self._mode(mode or self.default_mode)
         if not isinstance(content, str):
@@ -106,8 +103,7 @@ class TextFormat:
     def edit(self, current: str, edits: Iterable[tuple[str, str]], *, erases: bool = False) -> str:
         """Replace each `find`, which must occur exactly once; an empty memory is edited as its template.
 
-        Unless it `erases`, something has to be left of what is known. Nothing is replaced where the replacement, which begins with
-        `find`, stands already up to the end of the line.
+        Unless it `erases`, something has to be left. A replacement that begins with `find` is not repeated where it is.
         """
         before = text = self._or_template(current)
         for find, replace in edits:
@@ -128,10 +124,7 @@ class TextFormat:
         return current if text == before else check_size(text, self._max_bytes)
 
     def lost(self, before: str, after: str) -> list[str]:
-        """Return the lines that an update would take away, if they are more than half of those that are known.
-
-        A line stays if another one with its label has a value.
-        """
+        """Return the lines an update takes away, if more than half of those known; a label may get a new value."""
         kept = {_squeezed(line) for line in after.splitlines()}
         labels = {label for label, value in map(_labelled, after.splitlines()) if value}
         known = [line for line in before.splitlines() if _squeezed(line) not in self._blank]
@@ -139,13 +132,13 @@ class TextFormat:
         return gone if len(gone) > max(1, len(known) / 2) else []
 
     def changes(self, before: str, after: str) -> list[str]:
-        """Describe what an update has changed; an empty memory is compared as its template, whose lines are not stored."""
+        """Describe what an update has changed; an empty memory is compared as its template, which is not stored."""
         found = [*unified_diff((before or self.template).splitlines(), after.splitlines(), n=0, lineterm="")][2:]
         signs = "+-" if before else "+"
         return [f"{line[0]} {line[1:]}" for line in found if line[0] in signs and line[1:].strip()]
 
     def joined(self, user: str, guest: str) -> str:
-        """Return the user's document with the lines that only the guest's has; a label without a value takes the guest's."""
+        """Return the user's document, with lines that only the guest's has; a label without value takes the guest's."""
         if self.name == "text":
             return self.apply(user, guest, "append")
         theirs = {_labelled(line)[0]: line for line in guest.splitlines()}
@@ -220,7 +213,7 @@ class JsonFormat:
         return text
 
     def remark(self, patch: Mapping[str, Any], clear: Iterable[str], before: str) -> str:
-        """Name the fields of an update that the schema does not have, or under which nothing is stored that could be cleared."""
+        """Name the fields of an update that the schema does not have, or under which nothing could be cleared."""
         document = parse_document(before)
         absent = [f"the schema has no {key!r}" for key in patch if not self.schema.patch({key: 0})]
         absent += [
@@ -344,10 +337,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def append_patch(target: Any, patch: Any) -> Any:
-    """Append: objects merge deeply, arrays grow without repetitions, all else is replaced.
-
-    Items are compared as JSON, and the first of equal ones stays. Appending the same patch again changes nothing.
-    """
+    """Append: objects merge deeply, arrays grow by items that they lack (compared as JSON), all else is replaced."""
     if isinstance(patch, dict):
         before = target if isinstance(target, dict) else {}
         return before | {key: append_patch(before.get(key), value) for key, value in patch.items()}
@@ -418,10 +408,7 @@ def append_text(target: str, addition: str) -> str:
 
 
 def merge_text(seen: str, current: str, sent: str) -> str:
-    """Apply what changed from `seen` to `sent` to `current`; what both insert at one place is kept, equal lines once.
-
-    Refuses it where both changed the same lines differently.
-    """
+    """Apply the change from `seen` to `sent` to `current`; refuse it where both changed the same lines differently."""
     if sent == seen:
         return current
     if current == seen:
@@ -448,7 +435,7 @@ def merge_text(seen: str, current: str, sent: str) -> str:
 
 
 def _changes(base: Sequence[str], text: list[str]) -> dict[int, list[str]]:
-    """Return the lines that a text has instead: of line n at 2 * n + 1, and those that are inserted before it at 2 * n."""
+    """Return the lines that a text has instead: of line n at 2 * n + 1, those inserted before it at 2 * n."""
     found: dict[int, list[str]] = {}
     for kind, start, end, first, last in SequenceMatcher(None, base, text).get_opcodes():
         if kind == "equal":

@@ -58,10 +58,9 @@ def working_memory_block(
     name: str | None = None,
     zone: ZoneInfo | None = None,
 ) -> str:
-    """Render working memory for a prompt that mentions only tools that the model has: what never changes first, data last.
+    """Render working memory for a prompt that mentions only tools that the model has: what never changes first.
 
-    `tools` are the names of these tools, of which other middleware may still take some away; None: those of the options. `name` is that
-    of the memory, where an agent has several.
+    `tools` name these, None: those of the options; other middleware may take some away. `name`: that of the memory.
     """
     if tools is None:
         tools = [f"{tool}_working_memory{f'_{name}' if name else ''}" for tool in options.tools]

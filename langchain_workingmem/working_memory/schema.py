@@ -1,8 +1,4 @@
-"""Schemas of working memory: they validate a document, and make the user's type of it.
-
-A schema is a Pydantic model, a TypedDict, a dataclass or a JSON schema. The JSON that was sent is stored; Pydantic, or the package
-`jsonschema`, validates it before.
-"""
+"""Schemas of working memory: Pydantic models, TypedDicts, dataclasses, JSON schemas. What was sent is stored."""
 
 from __future__ import annotations
 
@@ -68,7 +64,6 @@ def schema_of(schema: Any) -> Schema:
 
 
 def _of_type(schema: Any) -> Schema:
-    """Wrap a Pydantic model, a TypedDict or a dataclass."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
         json_schema, own = adapter.json_schema(), adapter.json_schema(by_alias=False)
@@ -88,7 +83,6 @@ def _of_type(schema: Any) -> Schema:
 
 
 def _of_json(schema: dict[str, Any]) -> Schema:
-    """Wrap a JSON schema, which the package `jsonschema` checks."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 
@@ -117,14 +111,8 @@ def refusal(reason: str, remedy: str, fields: tuple[str, ...] = ()) -> WorkingMe
     return WorkingMemoryValidationError(f"nothing was changed, because {reason}", fields, remedy=remedy)
 
 
-# ---------------------------------------------------------------------- what a model is shown
-
-
 def update_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of an update for prompt and tool: without references, and each property may be null.
-
-    OpenAI's strict mode requires every property, and a model without a value for one sends null.
-    """
+    """Return the JSON schema of an update, without references; each may be null: OpenAI's strict mode wants all."""
     from langchain_core.utils.json_schema import dereference_refs
 
     try:
@@ -160,11 +148,8 @@ def _or_null(schema: Any) -> Any:
     return schema if is_nullable else {"anyOf": [schema, {"type": "null"}]}
 
 
-# ---------------------------------------------------------------------- JSON of an update
-
-
 def plain(content: Any) -> Any:
-    """Convert an update to JSON values; of an instance, only fields that were set (of a dataclass, that are no defaults)."""
+    """Convert an update to JSON values; of an instance, only fields that were set (of a dataclass: no defaults)."""
     is_plain_class = is_dataclass(content)
     adapter: TypeAdapter[Any] = TypeAdapter(type(content) if is_plain_class else Any)
     found = adapter.dump_python(content, by_alias=True, exclude_unset=True, exclude_defaults=is_plain_class)

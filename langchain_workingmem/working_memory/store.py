@@ -1,7 +1,4 @@
-"""Working memory: the facts that an agent keeps about its user or task.
-
-A plan reads the document, computes the change, and writes it, unless another writer was faster. Then it begins again.
-"""
+"""Working memory: a plan reads the document, changes and writes it; again if another writer was faster."""
 
 from __future__ import annotations
 
@@ -105,7 +102,7 @@ def _check_owner(scope_key: ScopeKey, replies: Sequence[Any]) -> None:
 
 
 def state_of(state: MemoryState, scope_key: ScopeKey, row: Row) -> WorkingMemoryState:
-    """Make the record of stored fields. After a change of the schema, what the old one allowed stays readable, as text."""
+    """Make the record of stored fields. What a changed schema does not allow any more stays readable, as text."""
     text = row.get(b"document", b"").decode()
     value, is_empty, problem = state.remembering.format.read(text)
     if problem:
@@ -149,9 +146,8 @@ def change_document(
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Change working memory, and return the states before and after.
 
-    Two round trips without concurrent writers, two more to make a missing thread. When another writer was faster, the change is made again
-    on what the refusal returned, or on what is read after a pause; after `ATTEMPTS` times, and at once with `expected`:
-    `WorkingMemoryConflictError`.
+    Two round trips, two more for a missing thread. After a faster writer the change is made again, on what the refusal
+    returned or after a pause; `WorkingMemoryConflictError` after `ATTEMPTS`, or at once with `expected`.
     """
     before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
     seen = before.revision
@@ -201,7 +197,7 @@ def version_of(found: WorkingMemoryState) -> str:
 
 
 def run_memory(state: MemoryState, scope_key: ScopeKey, **head: Any) -> Plan[tuple[str, Row]]:
-    """Run `memory.lua`; return its status, and the memory. One round trip. Raises `ThreadNotFoundError`, `UserDeletedError`."""
+    """Run `memory.lua`; return its status, the memory. One round trip. `ThreadNotFoundError`, `UserDeletedError`."""
     thread_id, user_id = scope_key.thread_id, scope_key.user_id
     call = MEMORY.on(scope_key.keys, user=scripts.owner_tag(user_id), ttl=state.ttl_ms, **head)
     if thread_id is None:
@@ -217,15 +213,11 @@ def run_memory(state: MemoryState, scope_key: ScopeKey, **head: Any) -> Plan[tup
     return reply["status"], as_dict(row)
 
 
-# ---------------------------------------------------------------------- what programs call
-
-
 class WorkingMemory(Operations):
     """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
 
-    The scope of the options says which id counts: `user_id` for the memory of a user, `thread_id` for that of a
-    conversation. In user scope, a call with only a thread_id costs one more round trip, to find the thread's owner.
-    In thread scope, a thread of another user raises `ThreadOwnershipError`.
+    The scope of the options says which id counts, `user_id` or `thread_id`. In user scope, a call with only a thread_id
+    costs one more round trip, to find its owner; in thread scope, another user's thread raises `ThreadOwnershipError`.
     """
 
     @property
@@ -247,8 +239,8 @@ class WorkingMemory(Operations):
     def get(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip.
 
-        With a keeper the state also tells of each value since when it holds, by which messages, and what held before: `since(path)`,
-        `sources(path)`, `history(path)`. Three round trips then.
+        With a keeper the state also tells of each value since when it holds, by which messages, and what held before:
+        `since(path)`, `sources(path)`, `history(path)`. Three round trips then.
         """
         state = self._core.state
         if state.remembering.keeper is None:
@@ -276,8 +268,8 @@ class WorkingMemory(Operations):
         update that would erase everything (the bare template, empty text, nulls only) is refused.
         Atomic: a concurrent write is merged, not lost. Two round trips without concurrent writers. Errors:
         `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or
-        after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. An update whose reply was lost is sent
-        again: it changes nothing if it was stored. If another writer followed meanwhile, it is made again on what there is now.
+        after 100 lost races), `ReadOnlyError`; each leaves the old value. An update whose reply was lost is sent again:
+        it changes nothing if it was stored. If another writer followed, it is made again on what there is now.
         """
         state = self._core.state
         check_writable(state)
@@ -323,8 +315,7 @@ class WorkingMemory(Operations):
     ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. Three round trips. Raises `RevisionNotFoundError`.
 
-        One of another format, from before the options changed, is the document again: `value` is its text, and agents are
-        asked to bring it into the present format.
+        One of another format, from before the options changed, becomes the document as text, for agents to convert.
         """
         state = self._core.state
         check_writable(state)
@@ -340,7 +331,7 @@ class WorkingMemory(Operations):
 
     @operation
     def undo(self, path: str, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
-        """Take back what was said last about one value, and return the new state: what was said before holds again, to any depth.
+        """Take back what was said last about one value, and return the new state: what held before holds, to any depth.
 
         It needs a keeper; `OptionError` names the paths that exist. About nine round trips.
         """
@@ -352,12 +343,12 @@ class WorkingMemory(Operations):
 
     @operation
     def keep(self, thread_id: str, *, user_id: str | None = None) -> Plan[KeeperReport]:
-        """Let the keeper read now what it has not read of a thread, and return working memory with what the keeper has taken.
+        """Let the keeper read now what it has not read of a thread, and return working memory with what it has taken.
 
-        It needs `WorkingMemoryOptions(keeper=...)`. It is safe to call this anywhere, at the same time, and again: while another process
-        reads the thread, it waits. It also reads a turn that has no answer yet. Each call of the model is about at most 10,000 tokens of
-        messages. If the model fails, or gives no usable answer in three attempts, this is logged, the messages wait, and `last_error`
-        says why. About eight round trips for each call of the model, and eight more.
+        It needs `WorkingMemoryOptions(keeper=...)`. Call it anywhere, at the same time, and again: while another
+        process reads the thread, it waits. It also reads a turn without an answer. Each call of the model is about at
+        most 10,000 tokens of messages. If the model fails, or gives no usable answer in three attempts, this is logged,
+        the messages wait, and `last_error` says why. About eight round trips for each call, and eight more.
         """
         keeping: Plan[KeeperReport] = wing("keeping").keep(self._core.state, thread_id, user_id)
         return keeping

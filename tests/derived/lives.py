@@ -14,7 +14,7 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem.derived import NewRow, Ranges, commit, read_rows_of, read_work
+from langchain_workingmem.derived import NewRow, Ranges, ThreadRows
 
 KINDS = ("log", "value")
 WORD = re.compile(r"kw\d+x\d+")  # in each message another one
@@ -30,7 +30,7 @@ class Stored:
     heads: dict[int, dict[str, Any]]
     texts: dict[int, dict[str, Any]]  # bodies of rows
     fields: dict[str, str]
-    about: tuple[str, str]  # created_at and the count of edits; "" without a thread
+    about: str  # created_at and the count of edits; "" without a thread
 
     @classmethod
     def of(cls, raw: redis.Redis, memory: Memory, thread: str) -> Stored:
@@ -47,7 +47,7 @@ class Stored:
             heads={int(name[2:]): orjson.loads(text) for name, text in fields.items() if name[:2] == "r:"},
             texts={int(name[2:]): orjson.loads(text) for name, text in fields.items() if name[:2] == "b:"},
             fields=fields,
-            about=((about[0] or b"").decode(), (about[1] or b"0").decode()),
+            about=b" ".join((about[0], about[1] or b"0")).decode() if about[0] else "",
         )
 
     def seqs(self, ranges: str) -> set[int]:
@@ -58,14 +58,18 @@ class Stored:
     def is_current(self, head: dict[str, Any]) -> bool:
         return self.seqs(head["cites"]) <= self.order
 
+    def shown(self, kind: str) -> list[int]:
+        """Return the rows that a reader of a kind is shown."""
+        return [id for id, head in self.heads.items() if head["kind"] == kind and head["shown"] and not head["waits"]]
+
     def is_shown(self, id: int) -> bool:
-        """The rule: active, all that is cited is current, and nothing is shown that replaced it, in one step or in several."""
+        """The rule: all that is cited is current, and nothing is shown that replaced it, in one step or in several."""
         head, above = self.heads[id], self.heads[id].get("by")
         while above in self.heads:
             if self.is_shown(above):
                 return False
             above = self.heads[above].get("by")
-        return bool(head["active"]) and self.is_current(head)
+        return self.is_current(head)
 
 
 @dataclass
@@ -82,7 +86,6 @@ class Life:
         default_factory=dict
     )  # bodies of messages, as a row found them
     trace: list[str] = field(default_factory=list)
-    refusals: set[str] = field(default_factory=set)
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -179,9 +182,9 @@ class Life:
         memory, owner = self.memory, self.threads[thread]
         state = memory._core.state
         stored = self.look(thread)
-        if not stored.about[0]:
+        if not stored.about:
             return
-        _, work = memory._core.run(read_work(state, thread, owner, kind))
+        read = memory._core.run(ThreadRows(state, thread, owner, kind).read())
         new = rows(stored)
         if self.chance.random() < 0.15:
             do = self.chance.choice(
@@ -190,13 +193,10 @@ class Life:
             self.trace.append(f"  meanwhile {do.__name__}")
             do(thread)
         before = self.look(thread)
-        done = memory._core.run(commit(state, thread, owner, kind, work, new, **more))
-        assert (done is None) == (before.about != (work.created_at, work.edits))
-        self.refusals |= {one for one in done or () if isinstance(one, str)} | ({"changed"} if done is None else set())
-        if done:
-            got = done[0]
-            assert got == _refusal(before, kind, new[0]) or isinstance(got, int), (got, new[0])
-            assert not (isinstance(got, int) and _refusal(before, kind, new[0])), (got, new[0])
+        done = memory._core.run(ThreadRows(state, thread, owner, kind).commit(read, new, **more))
+        assert (done is None) == (before.about != read.state)
+        if done is not None and new:
+            assert (done == []) == _is_refused(before, kind, new[0]), (done, new[0])
 
     def commit(self, thread: str) -> None:
         """Rows about messages that no row covers; now and then about others, which is refused."""
@@ -204,7 +204,7 @@ class Life:
 
         def rows(stored: Stored) -> list[NewRow]:
             own = [head for head in stored.heads.values() if head["kind"] == kind]
-            taken = {seq for head in own if head["shown"] or not head["active"] for seq in stored.seqs(head["covers"])}
+            taken = {seq for head in own if head["shown"] for seq in stored.seqs(head["covers"])}
             free = sorted(stored.order - taken) if self.chance.random() < 0.85 else sorted(stored.order)
             found, free = [], free[: self.chance.randint(1, 8)]
             while free:
@@ -226,11 +226,10 @@ class Life:
         kind, is_first = self.chance.choice(KINDS), self.chance.random() < 0.7
 
         def rows(stored: Stored) -> list[NewRow]:
-            shown = sorted(id for id, head in stored.heads.items() if head["kind"] == kind and head["shown"])
+            shown = sorted(stored.shown(kind))
             chosen = shown[:4] if is_first else self.some(shown, 4)
             words = " ".join(str(stored.texts[id]["text"]) for id in chosen)
-            waits = self.chance.random() < 0.2
-            return [NewRow({"at": self.count, "text": words}, replaces=chosen, waits=waits)] if chosen else []
+            return [NewRow({"at": self.count, "text": words}, replaces=chosen)] if chosen else []
 
         self.write(thread, kind, rows)
 
@@ -240,8 +239,8 @@ class Life:
 
     def take_line(self, thread: str) -> None:
         """A person deletes a row: an empty one stands in its place."""
-        kind, shown = self.chance.choice(KINDS), self.look(thread).heads.values()
-        if chosen := self.some((head["id"] for head in shown if head["kind"] == kind and head["shown"]), 1):
+        kind = self.chance.choice(KINDS)
+        if chosen := self.some(self.look(thread).shown(kind), 1):
             self.write(thread, kind, lambda _: [NewRow({"at": 0, "text": ""}, replaces=chosen)], drop=chosen)
 
     def clear_rows(self, thread: str) -> None:
@@ -268,9 +267,10 @@ class Life:
             named = stored.seqs(f"{head['cites']},{head['covers']}")
             lows = {low for low, _ in (*Ranges.read(head["cites"]), *Ranges.read(head["covers"]))}
             assert lows <= named, ("a deleted message", id, head)
-            made_of = self.made_of.setdefault((thread, stored.about[0], id), {seq: stored.bodies[seq] for seq in named})
+            made_of = self.made_of.setdefault(
+                (thread, stored.about.split()[0], id), {seq: stored.bodies[seq] for seq in named}
+            )
             assert made_of == {seq: stored.bodies[seq] for seq in named}, ("an edited message", id, head)
-            assert head["number"] == len(stored.seqs(head["cites"]))
 
     def check_views(self, thread: str, stored: Stored, kind: str) -> None:
         """What is shown follows the rules, and both processes read it."""
@@ -281,19 +281,20 @@ class Life:
         covers = [seq for id in shown for seq in stored.seqs(own[id]["covers"])]
         assert len(covers) == len({*covers}), ("covered twice", thread, kind, {id: own[id] for id in shown})
         for memory in self.memories:
-            read = memory._core.run(read_rows_of(memory._core.state, thread, None, kind))
-            assert read.rows == {id: stored.texts[id] for id in shown}, (thread, kind)
-            covered: Any = read.covered
-            assert {seq for seq in stored.bodies if seq in covered} == {*covers}, (thread, kind)
+            read = memory._core.run(ThreadRows(memory._core.state, thread, None, kind).read())
+            assert read.rows == {id: stored.texts[id] for id in stored.shown(kind)}, (thread, kind)
+            for ranges, waits in ((read.covered, False), (read.ahead, True)):
+                wanted = {seq for id in shown if own[id]["waits"] is waits for seq in stored.seqs(own[id]["covers"])}
+                assert {seq for seq in stored.bodies if seq in ranges} == wanted, (thread, kind)
 
 
-def _refusal(before: Stored, kind: str, row: NewRow) -> str | None:
-    """Return why the first row of a commit must be refused."""
+def _is_refused(before: Stored, kind: str, row: NewRow) -> bool:
+    """Tell whether the first row of a commit must be refused."""
     if not {*row.cites, *row.covers} <= before.bodies.keys() or not {*row.replaces} <= before.heads.keys():
-        return "stale"
+        return True
     covers = {*row.covers}.union(*(before.seqs(before.heads[id]["covers"]) for id in row.replaces))
     for id, head in before.heads.items():
-        stands = before.is_shown(id) or (not head["active"] and before.is_current(head))
-        if head["kind"] == kind and id not in row.replaces and stands and covers & before.seqs(head["covers"]):
-            return "covered"
-    return None
+        is_other = head["kind"] == kind and id not in row.replaces and before.is_shown(id)
+        if is_other and covers & before.seqs(head["covers"]):
+            return True
+    return False

@@ -9,8 +9,7 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory, ThreadNotFoundError, ThreadOwnershipError
-from langchain_workingmem.derived import NewRow, commit, lease, read_work
-from langchain_workingmem.observations.worker import FIRST_PAUSE, LONGEST_PAUSE
+from langchain_workingmem.derived import NewRow, ThreadRows
 from tests.helpers.threads import append
 
 
@@ -21,12 +20,11 @@ def thread(plain: Memory) -> Memory:
 
 
 def taken(memory: Memory, token: str, ms: int = 60_000, **more: Any) -> tuple[int, bool]:
-    return memory._core.run(lease(memory._core.state, "t", "u", "log", "take", token, ms=ms, **more))
+    return memory._core.run(ThreadRows(memory._core.state, "t", "u", "log").lease(token, ms, **more))
 
 
-def failed(memory: Memory, token: str = "one", *, counts: bool = False) -> None:
-    pause = {"ms": FIRST_PAUSE, "most": LONGEST_PAUSE, "counts": counts, "about": ""}
-    memory._core.run(lease(memory._core.state, "t", "u", "log", "fail", token, **pause))
+def failed(memory: Memory, token: str = "one", unusable: str | None = None) -> None:
+    memory._core.run(ThreadRows(memory._core.state, "t", "u", "log").pause(token, unusable))
 
 
 def free(raw: redis.Redis, memory: Memory) -> None:
@@ -39,10 +37,10 @@ def test_one_has_it_until_it_is_given_back(thread: Memory) -> None:
     assert 50_000 < wait <= 60_000
     assert not is_pause
     thread._core.run(
-        lease(thread._core.state, "t", "u", "log", "give", "two")
+        ThreadRows(thread._core.state, "t", "u", "log").lease("two", 0)
     )  # who does not have it gives nothing back
     assert taken(thread, "two")[0] > 0
-    thread._core.run(lease(thread._core.state, "t", "u", "log", "give", "one"))
+    thread._core.run(ThreadRows(thread._core.state, "t", "u", "log").lease("one", 0))
     assert taken(thread, "two") == (0, False)
 
 
@@ -60,7 +58,7 @@ def test_it_ends_by_itself(thread: Memory) -> None:
 
 def test_each_kind_has_its_own(thread: Memory) -> None:
     taken(thread, "one")
-    assert thread._core.run(lease(thread._core.state, "t", "u", "value", "take", "two", ms=1_000)) == (0, False)
+    assert thread._core.run(ThreadRows(thread._core.state, "t", "u", "value").lease("two", 1_000)) == (0, False)
 
 
 def test_pauses_are_doubled_up_to_a_limit_until_something_is_committed(thread: Memory, raw: redis.Redis) -> None:
@@ -71,22 +69,22 @@ def test_pauses_are_doubled_up_to_a_limit_until_something_is_committed(thread: M
         free(raw, thread)
     assert waits == [15, 30, 60, 120, 240, 480, 900, 900]
     state = thread._core.state
-    _, work = thread._core.run(read_work(state, "t", "u", "log"))
-    thread._core.run(commit(state, "t", "u", "log", work, [NewRow({"text": "x", "at": 1}, [0], [0])]))
+    read = thread._core.run(ThreadRows(state, "t", "u", "log").read())
+    thread._core.run(ThreadRows(state, "t", "u", "log").commit(read, [NewRow({"text": "x", "at": 1}, [0], [0])]))
     failed(thread)
     assert round(taken(thread, "two")[0] / 1000) == 15
 
 
-def test_failures_of_answers_are_counted_until_something_is_committed(thread: Memory, raw: redis.Redis) -> None:
-    for counts in (True, False, True):
-        failed(thread, counts=counts)
+def test_failures_are_counted_until_something_is_committed(thread: Memory, raw: redis.Redis) -> None:
+    for unusable in ("this", "that", None):
+        failed(thread, unusable=unusable)
         free(raw, thread)
     state = thread._core.state
-    _, work = thread._core.run(read_work(state, "t", "u", "log"))
-    assert work.failures == 2
-    thread._core.run(commit(state, "t", "u", "log", work, [NewRow({"text": "x", "at": 1}, [0], [0])]))
-    _, work = thread._core.run(read_work(state, "t", "u", "log"))
-    assert work.failures == 0
+    read = thread._core.run(ThreadRows(state, "t", "u", "log").read())
+    assert (read.failures, read.failed) == (3, "that")
+    thread._core.run(ThreadRows(state, "t", "u", "log").commit(read, [NewRow({"text": "x", "at": 1}, [0], [0])]))
+    read = thread._core.run(ThreadRows(state, "t", "u", "log").read())
+    assert (read.failures, read.failed) == (0, "")
 
 
 def test_force_ignores_a_pause_but_no_holder(thread: Memory) -> None:
@@ -105,6 +103,6 @@ def test_who_lost_the_lease_lets_nobody_pause(thread: Memory) -> None:
 def test_it_asks_for_the_owner_and_the_thread(thread: Memory) -> None:
     state = thread._core.state
     with pytest.raises(ThreadOwnershipError):
-        thread._core.run(lease(state, "t", "another", "log", "take", "one", ms=1_000))
+        thread._core.run(ThreadRows(state, "t", "another", "log").lease("one", 1_000))
     with pytest.raises(ThreadNotFoundError):
-        thread._core.run(lease(state, "none", "u", "log", "take", "one", ms=1_000))
+        thread._core.run(ThreadRows(state, "none", "u", "log").lease("one", 1_000))

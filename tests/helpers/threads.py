@@ -32,7 +32,7 @@ def texts(messages: list[BaseMessage]) -> list[str]:
     return [str(message.content) for message in messages]
 
 
-def words_of(rows: list[StoredMessage]) -> list[str]:
+def words_digest(rows: list[StoredMessage]) -> list[str]:
     return texts([row.message for row in rows])
 
 

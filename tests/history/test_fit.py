@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem._text.messages import is_said, weight_of
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.fit import fit, history_slice
+from langchain_workingmem.turn.assemble import fit, history_slice
 from tests.helpers.conversations import accept, ai, any_message, conversations, order_kept, result, stored
 from tests.helpers.examples import examples
 

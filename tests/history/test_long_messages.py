@@ -18,7 +18,7 @@ from langchain_workingmem.turn import gather
 pytestmark = pytest.mark.in_turn("face")
 
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
-SPIED = [(codec, "body_of"), (read, "is_readable"), (gather, "readable")]
+SPIED = [(codec, "body_of"), (read, "is_readable"), (gather, "is_readable")]
 
 
 @pytest.fixture

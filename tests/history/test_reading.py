@@ -10,7 +10,7 @@ import pytest
 
 from langchain_workingmem import Memory, MessageNotFoundError, OptionError, Page, StoredMessage
 from langchain_workingmem._redis.keys import Keys
-from tests.helpers.threads import all_pages, append, rows_of, texts, words_of
+from tests.helpers.threads import all_pages, append, rows_of, texts, words_digest
 
 if TYPE_CHECKING:
     import redis
@@ -64,7 +64,7 @@ def test_both_bounds_of_time_are_inclusive_in_any_zone(ten: Memory, zone: timezo
     assert texts(ten.history.messages("t", until=until, last=2)) == list("56")
     assert texts(ten.history.messages("t", since=until, until=since)) == []
     page = ten.history.page("t", since=since, until=until, limit=2)
-    assert (words_of(page.items), page.total) == (list("34"), 4)
+    assert (words_digest(page.items), page.total) == (list("34"), 4)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
@@ -83,7 +83,7 @@ def test_no_read_is_capped(plain: Memory) -> None:
     assert texts(plain.history.messages("t", last=1100)) == numbers[100:]
     assert texts(plain.history.messages("t", roles=["human"], last=1001)) == numbers[199:]
     assert texts(plain.history.messages("t", after="5", before="1190")) == numbers[6:1190]
-    assert words_of(all_pages(lambda cursor: plain.history.page("t", cursor=cursor, limit=599))) == numbers
+    assert words_digest(all_pages(lambda cursor: plain.history.page("t", cursor=cursor, limit=599))) == numbers
     page = plain.history.page("t", limit=5000)
     assert (len(page), page.total, page.next_cursor) == (1200, 1200, None)
     assert plain.history.clear("t") == 1200
@@ -104,7 +104,7 @@ def test_paging_gives_each_message_once_in_order(ten: Memory, limit: int, descen
         return page
 
     expected = list("0123456789")
-    assert words_of(all_pages(read)) == (expected[::-1] if descending else expected)
+    assert words_digest(all_pages(read)) == (expected[::-1] if descending else expected)
     assert totals == {10}
 
 
@@ -119,7 +119,7 @@ def test_paging_sees_each_message_once_while_others_arrive_and_leave(ten: Memory
             append(ten, str(number))
         return page
 
-    seen = [int(text) for text in words_of(all_pages(read))]
+    seen = [int(text) for text in words_digest(all_pages(read))]
     assert seen == (list(range(9, -1, -1)) if descending else list(range(13)))
 
 
@@ -180,9 +180,9 @@ def test_a_users_messages_are_bounded_by_time_on_both_sides(plain: Memory) -> No
         append(plain, text, thread_id=f"t{ord(text) % 2}")
     times = {str(row.message.id): row.stored_at for row in plain.history.for_user("u")}
     page = plain.history.for_user("u", since=times["b"], until=times["e"], limit=3)
-    assert (words_of(page.items), page.total) == (list("bcd"), 4)
+    assert (words_digest(page.items), page.total) == (list("bcd"), 4)
     page = plain.history.for_user("u", since=times["b"], until=times["e"], limit=3, cursor=page.next_cursor)
-    assert (words_of(page.items), page.total, page.next_cursor) == (["e"], 4, None)
+    assert (words_digest(page.items), page.total, page.next_cursor) == (["e"], 4, None)
 
 
 def test_pages_of_a_user_skip_and_repeat_nothing_while_threads_change(plain: Memory) -> None:
@@ -194,7 +194,7 @@ def test_pages_of_a_user_skip_and_repeat_nothing_while_threads_change(plain: Mem
     cursor: str | None = None
     while True:
         page = plain.history.for_user("u", limit=5, cursor=cursor)
-        seen += words_of(page.items)
+        seen += words_digest(page.items)
         cursor = page.next_cursor
         if cursor is None:
             break

@@ -12,9 +12,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, RecallOptions, TitleOptions
-from langchain_workingmem._text.values import to_micros
+from langchain_workingmem._redis.state import plan_of
 from langchain_workingmem.errors import OptionError, ThreadOwnershipError
-from langchain_workingmem.history import _delete_until
+from langchain_workingmem.history import History
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.canaries import keys_with
 from tests.helpers.crashes import ends_within
@@ -68,7 +68,9 @@ def test_many_go_in_slices_and_a_repeat_finishes(make_memory: Make, raw: redis.R
     until = memory.history.page("t", limit=1, descending=True).items[0].stored_at
     memory.history.append([HumanMessage("new")], thread_id="t", user_id="u")
     for left in (151, 51):
-        assert not ends_within(memory, _delete_until(memory._core.state, "t", "u", to_micros(until)), 2)
+        assert not ends_within(
+            memory, plan_of(History.delete)(memory.history, thread_id="t", user_id="u", until=until), 2
+        )
         assert len(memory.history.messages("t")) == left
     assert memory.history.delete(thread_id="t", until=until) == 50
     assert texts(memory) == ["new"]

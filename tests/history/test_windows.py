@@ -13,9 +13,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.sending import headed_groups, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.assemble import Shown, assemble
-from langchain_workingmem.turn.fit import history_slice
-from langchain_workingmem.turn.gather import Gathered
+from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, history_slice
 from tests.helpers.conversations import (
     RefusedError,
     accept,
@@ -162,8 +160,8 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
 ) -> None:
     for place, message in enumerate(past):
         message.id = message.id or f"stored {place}"
-    for place, message in enumerate(new):
-        message.id = message.id or f"new {place}"
+    for place, message in enumerate(new):  # no result of a tool has the id of a question
+        message.id = f"new {place}" if isinstance(message, ToolMessage) or not message.id else message.id
     stored = list({message.id: message for message in past}.values())
     gathered = Gathered("t", history=stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
     shown = assemble(TURN.core.state, TURN.history, gathered, new, Shown(read_only=True, for_model=True)).messages

@@ -60,7 +60,7 @@ def test_the_sdist_is_the_whole_project(built: Path) -> None:
     assert names == files() | {"PKG-INFO"}
 
 
-@pytest.mark.nightly  # CI does it in `make dist`
+@pytest.mark.nightly  # CI does it in `make wheel`
 def test_what_is_built_is_fit_for_the_index(built: Path) -> None:
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built.iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import TodoListMiddleware
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command
+from langgraph.types import Command, Send
 
 from langchain_workingmem import Memory
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, ask, configured, own, said, weather
 
 TURNS = 6
+ORDER = {0: 1}  # 1: memory stands first in the list of middleware, -1: last
 Calls = Callable[[int], Sequence[str]]  # the tools that a member calls in a turn, one after the other
 
 
@@ -39,7 +41,8 @@ def member(memory: Memory, name: str, calls: Calls, *tools: BaseTool) -> tuple[S
         return AIMessage("", tool_calls=[call])
 
     model = Scripted.says(*[answer] * 200)
-    return model, create_agent(model, [*tools], name=name, middleware=[MemoryMiddleware(memory)])
+    middleware = [MemoryMiddleware(memory), TodoListMiddleware()]
+    return model, create_agent(model, [*tools], name=name, middleware=middleware[:: ORDER[0]])
 
 
 def transfer(to: str) -> BaseTool:
@@ -93,6 +96,34 @@ def in_tools(memory: Memory) -> tuple[list[Scripted], Any]:
     return [inner, lead], graph_of({"lead": leader}, (START, "lead"))
 
 
+def as_swarm(memory: Memory) -> tuple[list[Scripted], Any]:
+    """Two members, of whom the first may hand the user over to the second."""
+    first, ann = member(memory, "ann", lambda n: ["transfer_to_ben"] * (n % 2), transfer("ben"))
+    second, ben = member(memory, "ben", lambda n: ["weather"] * (n % 3), weather)
+    return [first, second], graph_of({"ann": ann, "ben": ben}, (START, "ann"))
+
+
+def by_send(memory: Memory) -> tuple[list[Scripted], Any]:
+    """Two members to whom the state is sent, and a third that sums up."""
+    first, ann = member(memory, "ann", lambda n: ["weather"] * (n % 2), weather)
+    second, ben = member(memory, "ben", lambda _: [])
+    last, lead = member(memory, "lead", lambda _: [])
+    graph = graph_of({"ann": ann, "ben": ben, "lead": lead}, ("ann", "lead"), ("ben", "lead"))
+    graph.add_conditional_edges(START, lambda state: [Send(name, state) for name in ("ann", "ben")])
+    return [first, second, last], graph
+
+
+def in_a_subgraph(memory: Memory) -> tuple[list[Scripted], Any]:
+    """A member in a graph of its own, and one behind it."""
+    first, ann = member(memory, "ann", lambda n: ["weather"] * (n % 2), weather)
+    last, lead = member(memory, "lead", lambda _: [])
+    inner = graph_of({"ann": ann}, (START, "ann")).compile()
+    return [first, last], graph_of({"inner": inner, "lead": lead}, (START, "inner"), ("inner", "lead"))
+
+
+TEAMS = [with_handoffs, side_by_side, in_tools, as_swarm, by_send, in_a_subgraph]
+
+
 def check_valid(messages: list[BaseMessage]) -> None:
     """Check that calls and results stand together, and that nothing is there twice."""
     ids = [one.id for one in messages if one.id]
@@ -109,9 +140,13 @@ def check_valid(messages: list[BaseMessage]) -> None:
     assert not open_calls
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["memory first", "memory last"])
 @pytest.mark.parametrize("is_checkpointed", [True, False])
-@pytest.mark.parametrize("team", [with_handoffs, side_by_side, in_tools])
-def test_a_team_loses_nothing_and_doubles_nothing(bench: Bench, team: Any, is_checkpointed: bool) -> None:
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_team_loses_nothing_and_doubles_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, team: Any, is_checkpointed: bool, order: int
+) -> None:
+    monkeypatch.setitem(ORDER, 0, order)
     memory = bench.recalling()
     models, graph = team(memory)
     app = graph.compile(checkpointer=InMemorySaver() if is_checkpointed else None)

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem.derived import read_rows_of
+from langchain_workingmem.derived import ThreadRows
 from tests.helpers.conversations import accept
 from tests.helpers.models import calling
 from tests.observations.observers import CANARY, PARTS, WRONG, Call, Observer, front_of, words
@@ -161,7 +161,7 @@ class World:
     # ------------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        stored = {thread: self.words_of(thread) for thread in self.threads}
+        stored = {thread: self.words_digest(thread) for thread in self.threads}
         self.check_keys({word for found in stored.values() for word in found})
         problems = [problem for call in self.observer.calls for problem in call.problems]
         assert not problems, problems
@@ -172,7 +172,7 @@ class World:
         for thread in self.threads:
             self.check_thread(self.memory, thread, with_list=self.chance.random() < 0.5)
 
-    def words_of(self, thread: str) -> set[str]:
+    def words_digest(self, thread: str) -> set[str]:
         found = self.plain.history.messages(thread, superseded=True)
         return {*CANARY.findall(" ".join(str(one.text) for one in found))}
 
@@ -193,7 +193,7 @@ class World:
         given = [*(row.message for row in rows), asked] if with_list else [asked]
         context = memory.context(given, **self.ids(thread), read_only=True)
         accept(context.messages)
-        shown = memory._core.run(read_rows_of(memory._core.state, thread, None, "observations"))
+        shown = memory._core.run(ThreadRows(memory._core.state, thread, None, "observations").read())
         covered: Any = shown.covered
         ids = [str(row.message.id) for row in rows]
         valid = {one.id for one in provider_valid([*(row.message for row in rows), HumanMessage("?", id="?")])}

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from langchain_workingmem import RecallOptions
 from langchain_workingmem._redis.keys import author_tag
-from langchain_workingmem.recall.question import apart
+from langchain_workingmem.recall.question import Asked, Query
 
+OPTIONS = RecallOptions(search="hybrid")
 ANN, BEN, BOT = author_tag("Ann"), author_tag("Ben Stiller"), ""
+
+
+def divided(question: str, authors: set[str]) -> Asked:
+    return Asked.of(OPTIONS, Query.of(OPTIONS, question, user_id="u"), authors)
 
 
 @pytest.mark.parametrize(
@@ -25,11 +31,13 @@ ANN, BEN, BOT = author_tag("Ann"), author_tag("Ben Stiller"), ""
     ],
 )
 def test_a_whole_or_a_first_name_names_an_author_and_is_left_out(question: str, expected: set[str], left: str) -> None:
-    assert apart(question, {ANN, BEN, BOT}) == (frozenset(expected), left, left)
+    asked = divided(question, {ANN, BEN, BOT})
+    assert (asked.authors, asked.text) == (frozenset(expected), left)
 
 
 def test_among_more_than_two_authors_the_question_is_embedded_as_it_was_asked() -> None:
-    assert apart("Did Ann come?", {ANN, BEN, author_tag("Eve")}) == (frozenset({ANN}), "Did   come?", "Did Ann come?")
+    asked = divided("Did Ann come?", {ANN, BEN, author_tag("Eve")})
+    assert (asked.authors, asked.words, asked.text) == (frozenset({ANN}), ["did", "come"], "Did Ann come?")
 
 
 @pytest.mark.parametrize("name", ["José María", "李雷", "O'Neil", "x~y", "a:b/c", " Ann ", "A" * 500])
@@ -38,4 +46,4 @@ def test_any_name_is_an_author(name: str) -> None:
     assert not set(tag) & set(':/"{}')
     assert len(tag) <= 40 * 12
     if len(name) < 40:
-        assert apart(f"What did {name} say?", {tag})[0] == {tag}
+        assert divided(f"What did {name} say?", {tag}).authors == {tag}

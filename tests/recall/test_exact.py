@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langchain_workingmem import LocalEmbeddings, RecallOptions
-from langchain_workingmem._redis.queries import words_of
+from langchain_workingmem._redis.queries import distinct_words
 from langchain_workingmem._text.unicode import as_searched
 from tests.helpers.types import Make
 
@@ -21,8 +21,8 @@ NEARLY = {  # of each the words that are looked for, and texts with its digits o
 @pytest.mark.parametrize("name", NEARLY)
 def test_its_words_are_looked_for_as_one(name: str) -> None:
     words, others = NEARLY[name]
-    assert words <= {*words_of(f"What about {name}?", whole=True)}
-    assert not any(words <= {*words_of(other)} for other in others)
+    assert words <= {*distinct_words(f"What about {name}?", whole=True)}
+    assert not any(words <= {*distinct_words(other)} for other in others)
 
 
 ALONE = {

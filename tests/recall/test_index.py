@@ -192,3 +192,24 @@ def borrowed(
 
 
 # ---------------------------------------------------------------------- cost
+
+
+def test_recall_that_is_new_says_once_that_older_messages_have_no_vectors(
+    make_memory: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    say(make_memory(), *FRUIT)
+    recalling = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    assert found(recalling) == set()
+    assert found(recalling) == set()
+    assert [record.message for record in caplog.records] == [
+        "recall is new, and older messages have no vectors: memory.recall.reindex() adds them"
+    ]
+    assert recalling.recall.reindex(progress=False) == len(FRUIT)
+    assert "t-2" in found(recalling)
+
+
+def test_recall_from_the_beginning_warns_of_nothing(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    say(memory, *FRUIT)
+    assert "t-2" in found(memory)
+    assert caplog.records == []

@@ -11,7 +11,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._engine.calls import Embedder
 from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
+from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, distinct_words
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.items import StoreState, Vectors
 from langchain_workingmem.items import search as search_items
@@ -39,7 +39,7 @@ def pasted(lines: int) -> str:
     ],
 )
 def test_words_are_looked_for_once_and_in_lower_case(text: str, words: list[str]) -> None:
-    assert words_of(text) == words
+    assert distinct_words(text) == words
 
 
 @pytest.mark.parametrize("text", ["the of", "of the and a cat", "_", "__ ___", "$w0 | (cat) -dog @text:{x} ~ * %"])
@@ -51,7 +51,7 @@ def test_no_word_is_syntax_and_stop_words_find_nothing(memory: Memory, text: str
 
 def test_a_question_at_either_end_of_a_long_text_is_looked_for() -> None:
     for lines in (200, 100_000):
-        words = words_of(pasted(lines))
+        words = distinct_words(pasted(lines))
         assert len(words) == MAX_QUERY_WORDS
         assert {"gearbox", "bearing"} <= set(words)
 

@@ -15,7 +15,7 @@ from langchain_workingmem._redis.queries import numbers, similarities
 from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.ranking import Candidates, Ranked, Ranking, Span, rank
-from langchain_workingmem.recall.turn import _bar, floor_of
+from langchain_workingmem.recall.search import _bar, floor_of
 
 Candidate: TypeAlias = tuple[
     bytes, int, int, bytes, float, bytes, int

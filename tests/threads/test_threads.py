@@ -230,3 +230,15 @@ def test_any_metadata_is_kept_merged_and_found(plain: Memory, first: dict[str, A
         assert plain.threads.update(name, metadata=change).metadata == model
     assert thread_of(plain, name).metadata == model
     assert name in ids(plain.threads.list(user_id="u", metadata=model))
+
+
+def test_a_thread_begun_without_a_user_says_how_it_is_handed_over(memory: Memory) -> None:
+    memory.chat_history("t").add_user_message("hello")
+    with pytest.raises(
+        ThreadOwnershipError, match=r"begun without a user_id.*threads\.transfer\('t', user_id='t', to='ann'\)"
+    ):
+        memory.context("hello", thread_id="t", user_id="ann")
+    with pytest.raises(ThreadOwnershipError, match="begun without a user_id"):
+        memory.threads.get("t", user_id="ann")
+    memory.threads.transfer("t", user_id="t", to="ann")
+    assert memory.history.messages("t", user_id="ann")[0].text == "hello"

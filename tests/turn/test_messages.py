@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem.turn.fit import turn_of
+from langchain_workingmem.turn.assemble import turn_of
 
 
 def test_a_turn_begins_with_all_that_the_user_says_in_a_row() -> None:

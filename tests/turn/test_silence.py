@@ -16,7 +16,7 @@ from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem._text.unicode import asks
-from langchain_workingmem.recall.turn import ASKED_AND_TOLD, floor_between
+from langchain_workingmem.recall.search import ASKED_AND_TOLD, floor_between
 from tests.helpers.types import Make
 
 TALK = Path(__file__).parents[2] / "benchmarks/talk"

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem._text.messages import is_said, structured_answers, weight_of
 from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem.turn.fit import history_slice
+from langchain_workingmem.turn.assemble import history_slice
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples

@@ -1,5 +1,5 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages.
-local LAYOUT = '14' -- as in indexes.py
+local LAYOUT = '15' -- as in indexes.py
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local stored = redis.call('HMGET', KEYS[1], 'count', 'version', 'title_source')

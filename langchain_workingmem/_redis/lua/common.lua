@@ -16,9 +16,10 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- Returns why `user` may not use the thread: it has another owner, or Redis has evicted a part. '' is any user.
+-- Returns why `user` may not use the thread: it has another owner, or owns itself, or Redis has evicted a part. '' is any user.
 local function refusal(user, owner)
-  if owner then return user ~= '' and owner ~= user and 'owner' or nil end
+  if owner and (user == '' or owner == user) then return nil end
+  if owner then return string.find(KEYS[1], '{' .. owner .. '}', 1, true) and 'self' or 'owner' end
   return redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[10]) > 0 and 'damaged' or nil
 end
 

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Deletes messages, all of a thread, or vectors that are left of them.
--- ARGV  1 {user, what, ids, after, most, version, noted, forget}
---   what   'messages' (of `ids`, which stay as deleted, unless `forget`; with `seqs` only those of the versions), 'all' messages, 'thread', 'sweep' (vectors),
---          'after' (supersedes what stands behind the id `after`), 'undo' (a write that met the deletion of its user:
---          the thread goes if it is new and as `version` says, else the messages of `ids`)
+-- ARGV  1 {user, what, ids, seqs, after, most, version, noted, forget}
+--   what   'messages' (of `ids`, which stay as deleted, unless `forget`; with `seqs` only these), 'all' messages,
+--          'thread', 'sweep' (vectors), 'after' (supersedes what stands behind the id `after`), 'undo' (a write that
+--          met the deletion of its user: the thread goes if new and as `version` says, else the messages of `ids`)
 --   noted  the user knows that a thread with rows goes: without it {rows = owner}, and nothing is done
 -- Reply {deleted, vectors, working_memories, revisions, is_left}; {vectors, is_left} if there is no thread
 local owner, ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))

@@ -1,4 +1,4 @@
--- Writes, reads or deletes an item of a store. It holds its first vector, so that most items are one document of the index.
+-- Writes, reads or deletes an item of a store. It holds its first vector: most items are one document of the index.
 -- KEYS  1 item (HASH)  2 prefix of its further vectors (HASHes)
 -- ARGV  1 'put', 'get', 'refresh' (reads it, and renews its TTL) or 'delete'
 --       2 to put: ttl (ms) or ''  3 namespace  4 key  5 value  6 within  7 labels  8 and following: vectors
@@ -15,7 +15,7 @@ if what == 'delete' then return redis.call('DEL', KEYS[1]) end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 if what == 'refresh' then ttl = item[6] end
-local expires_at = ttl ~= '' and string.format('%.0f', math.min(math.floor(now / 1000) + ttl, 9223372036854)) -- in ns: 64 bits
+local expires_at = ttl ~= '' and string.format('%.0f', math.min(math.floor(now / 1000) + ttl, 9223372036854)) -- 2^63 ns
 
 -- Writes fields of the item or of a further vector; it expires, or never.
 local function set(key, ...)

@@ -2,13 +2,11 @@
 -- KEYS  of the thread; or of a user: 1 tombstone  2 memory (HASH)  3 revisions (STREAM)
 -- ARGV  1 {user, ttl, expected, keep, origin, document, fields, revisions, beside, cut}
 --   expected      the state that the writer has read, <revision>@<updated_at>
---   keep          number of revisions
---   document      the next one (empty: nothing is known)
+--   keep          number of revisions; `document` the next one (empty: nothing is known)
 --   fields        of an exported memory, and its revisions ({number, fields}): they are written if there is none
 --   beside        a field and its value that are written, too: what the document was made of
 --   cut           only this revision stays: older ones may hold what has gone
--- Reply {status}, then HGETALL of the memory. status is 'written' (or equal already, as where the call is sent again because
---       its reply was lost), 'changed' (another revision), 'deleted' (the user)
+-- Reply {status}, then HGETALL of the memory: 'written' (or equal already), 'changed' (by others), 'deleted' (user)
 local is_of_thread = #KEYS > 3
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if is_of_thread then

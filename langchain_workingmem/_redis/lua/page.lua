@@ -1,9 +1,7 @@
 -- Reads messages of a thread.
--- ARGV  1 {user, limit (without it: all), newest (read backwards), before, after (ids, exclusive), above, below (a cursor:
---       seqs, exclusive), since, until (us, inclusive), roles (,human,ai,), superseded (instead of current ones),
---       total (count all), times}
--- Reply {total, shown, owner}, bodies of the messages `shown` (facts), with `times` only their times;
---       {refused = 'message', missing}
+-- ARGV  1 {user, limit, newest (read backwards), before, after (ids, exclusive), above, below (seqs, exclusive), since,
+--       until (us, inclusive), roles (,human,ai,), superseded (instead of current ones), total (count all), times}
+-- Reply {total, shown (facts), owner}, bodies of these messages (with `times` times); {refused = 'message', missing}
 -- The cost follows the number of returned messages; with roles, of those between them too, and with total of all.
 local owner = redis.call('HGET', KEYS[1], 'user')
 local no = refusal(head.user, owner)

@@ -2,16 +2,14 @@
 -- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered, covered}
 --   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `rows` the
 --           facts of all current messages from the first of them on, and `others` of the superseded ones among them
---   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one:
---           where more than one is unknown, the newest 200 current and 200 superseded ones are added; `is_all`: these
---           are all current ones
---   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, so that the
---           beginning moves in steps, with the tool traffic between; fewer when they have more than `tokens`; nothing
---           at or behind the message `asked`, nothing in the ranges `without`
+--   said    number of questions and answers in the list without id, `spoken` whether an id is of one: where more than
+--           one is unknown, the newest 200 current and 200 superseded ones are added; `is_all`: that is all
+--   kinds   reads a history: at least `last` of q, a or both, fewer than `step` more, and the tool traffic between;
+--           fewer beyond `tokens`; nothing at or behind the message `asked`, nothing in the ranges `without`
 --   uncovered  leaves out what derived rows of this kind cover; `rows_revision` says by which rows
 --   covered    the same as pairs of seqs
--- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, newest, rows_revision}, bodies of those `shown` (facts) that the caller's list does not have
--- The cost follows what is shown, and the ids.
+-- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, newest,
+--       rows_revision}, and bodies of those `shown` (facts) that the caller's list does not have. The cost is theirs.
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at')
 local no = refusal(head.user, thread[1])
 if no or not thread[1] then return {cjson.encode({refused = no}), {}} end
@@ -66,14 +64,14 @@ end
 local covered = head.covered or {} -- pairs of seqs
 if head.uncovered then
   local kind = head.uncovered
-  local rows = values_of(KEYS[9], {'covered:' .. kind, 'epoch:' .. kind, 'shown:' .. kind})
-  found.rows_revision = (rows[2] or '') .. '.' .. (string.match(rows[3] or '', '(%d+)$') or 0)
+  local rows = values_of(KEYS[9], {'covered:' .. kind, 'revision:' .. kind})
+  found.rows_revision = rows[2] or ''
   for low, high in string.gmatch(rows[1] or '', '(%d+)-(%d+)') do
     covered[#covered + 1] = {tonumber(low), tonumber(high)}
   end
 end
 
--- Calls `take` with facts and seq of each message below `asked` that is not covered, newest first, until it returns true.
+-- Calls `take` with facts and seq of each message below `asked` that is not covered, newest first, until that is true.
 local function walk(take)
   local top, at = below and '(' .. whole(below) or '+inf', #covered
   while true do
@@ -98,8 +96,8 @@ local function is_left_out(seq)
   end
 end
 
--- Enough is shown when `last` are counted and the next one begins another step. Then it goes on to the question of that turn, for
--- GROWTH more at most, else it ends where enough was. Without `last` it ends at the oldest question that `tokens` allow.
+-- Enough is shown when `last` are counted and the next one begins another step. Then GROWTH more at most lead to the
+-- question of that turn, else it ends where enough was. Without `last` it ends at the oldest question within `tokens`.
 local GROWTH = 20
 local shown = {} -- facts, the newest first
 local said, tokens, traffic, grown = 0, 0, 0, 0

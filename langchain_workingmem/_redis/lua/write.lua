@@ -1,20 +1,18 @@
 -- Writes messages in one atomic step.
--- ARGV  1 {user, thread, ttl, settings, messages, ...}; then for each message its body (JSON without the first brace), for
---       each chunk its text and vector, and its media
+-- ARGV  1 {user, thread, ttl, ...}; then of each message body (JSON without first brace), chunks (text, vector), media.
 --   messages   {id, words, tokens, writer, role, name, labels, metadata, size, chunks, media, at, is_superseded}; with
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
 --   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
---   asked      id of a message that must be stored: {gone} if it was deleted, {stale} if it is superseded without `back`
---   exists     the thread must exist
---   skip       messages whose ids are stored or were deleted are left out, instead of {known}
+--   asked      id of a message that must be stored: {gone} if it was deleted, {stale} if superseded without `back`
+--   exists     the thread must exist; `skip` leaves out messages whose ids are stored or deleted, instead of {known}
 --   drop       ranges of seqs to supersede; `back` seqs to bring back
 --   aliases    other ids, each with the stored one; `deleted` ids that imports do not store
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
 --   put        messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs, is_new, bare (brought back), is_left, renew, is_titled}
---       {known, same}: indexes of messages whose ids are stored or deleted, so without `put` nothing is written, and how
+--       {known, same}: indexes of messages whose ids are stored or deleted (nothing is written without `put`), and how
 --       many are stored with the same words; {is_same}: nothing had to be written
 local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
   'ttl', 'vectors_until'}

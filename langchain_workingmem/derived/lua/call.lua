@@ -1,55 +1,43 @@
 -- Reads and changes the rows of a kind, and has the lease of its worker. Goes after rows.lua.
--- ARGV  1 {user, kind, what} and what that says; then the body of each row. A reply is a JSON object, and bodies behind it
+-- ARGV  1 {user, kind, what} and what that says. A reply is a JSON object, and bodies behind it
 local kind, owner, created_at, edits = head.kind, unpack(redis.call('HMGET', KEYS[1], 'user', 'created_at', 'edits'))
+local state = (created_at or '0') .. ' ' .. (edits or '0')
 local time, expiry = redis.call('TIME'), redis.call('PEXPIRETIME', KEYS[1])
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local no = refusal(head.user, owner) or (not owner and head.what ~= 'show' and 'thread')
 if no then return {cjson.encode({refused = no}), {}} end
-local function get_own(name) return get(name .. ':' .. kind) end
 
--- Returns the rows that are shown, and bodies of those behind the `revision` that the caller knows. `work` adds what a worker needs.
--- {revision, expires (ms), missing_at (ms: there is no thread); since, ids, covered unless the revision is known;
---  created_at, edits, ahead (covered by rows that wait), failures, failed}
+-- Returns the rows that are shown, and bodies of those behind the `revision` that the caller knows.
+-- {revision, state (of the thread), ahead (covered by rows that wait), failures, expires (ms), missing_at (ms: there is
+--  no thread); since, ids, covered unless the revision is known}
 local function show()
-  local known, shown, epoch, bodies, fields = head.revision or '', get_own('shown') or '', (get_own('epoch') or '') .. '.', {}, {}
-  local found = {revision = epoch .. (string.match(shown, '(%d+)$') or 0), missing_at = not owner and now or nil}
-  if expiry > 0 then found.expires = expiry end
-  if head.work then
-    local waiting = {}
-    for id in string.gmatch(get_own('ahead') or '', '%d+') do
-      if row_of(id) and is_current(row_of(id)) then waiting[#waiting + 1] = row_of(id).covers end
-    end
-    found.created_at, found.edits, found.ahead = created_at or '', edits or '0', table.concat(waiting, ',')
-    found.failures, found.failed = tonumber(get_own('failures') or 0), get_own('failed') or ''
+  local values = values_of(ROWS, {'revision:' .. kind, 'failures:' .. kind, 'covered:' .. kind .. '+', 'shown:' .. kind,
+    'covered:' .. kind})
+  local found = {revision = values[1] or '', failures = values[2] or '', ahead = values[3] or '', state = state,
+    expires = expiry > 0 and expiry or nil, missing_at = not owner and now or nil}
+  if head.revision == found.revision then return {cjson.encode(found), {}} end
+  local epoch, since = string.match(head.revision, '^(%d+)%.(%d+)$')
+  found.since = epoch and epoch == string.match(found.revision, '^%d+') and tonumber(since) or 0
+  found.ids, found.covered = combine(values[4] or '', range(0, found.since)), values[5] or ''
+  local fields = {}
+  for low, high in each_range(found.ids) do
+    for id = low, high do fields[#fields + 1] = 'b:' .. whole(id) end
   end
-  if known == found.revision then return found, bodies end
-  found.since = string.sub(known, 1, #epoch) == epoch and tonumber(string.match(known, '%d+$')) or 0
-  found.ids, found.covered = combine(shown, range(0, found.since)), get_own('covered') or ''
-  for at, id in ipairs(numbers_in(found.ids)) do fields[at] = 'b:' .. whole(id) end
-  for first = 1, #fields, 1000 do
-    local some = redis.call('HMGET', ROWS, unpack(fields, first, math.min(first + 999, #fields)))
-    for _, body in ipairs(some) do bodies[#bodies + 1] = body or '' end
-  end
-  return found, bodies
+  return {cjson.encode(found), values_of(ROWS, fields)}
 end
 
--- Takes, prolongs or gives back the lease ('take', 'give'), or lets all workers pause ('fail').
--- `token`, `ms` of the lease or of the first pause; `force` takes it although there is a pause; `most` ms of a pause; `counts`: the
--- failure is counted until rows are committed, and was `about` something.
--- {wait, pause}: ms until it is free, 0 if the caller has it; whether all pause
+-- Gives the lease to `holder` for `ms`, unless another than `token` has it; `force` takes it although there is a pause.
+-- `failures`: what is noted of failures until rows are committed.
+-- {wait, pause}: ms until it is free, 0 if that is done; whether all pause
 local function lease()
-  local holder, till = string.match(get_own('lease') or '', '^(%S+) (%d+)$')
-  local is_held, ms = holder and holder ~= head.token and tonumber(till) > now, head.ms
-  if head.what == 'give' then
-    if holder == head.token then redis.call('HDEL', ROWS, 'lease:' .. kind) end
-    return {wait = 0}
+  local holder, till = string.match(get('lease:' .. kind) or '', '^(%S+) (%d+)$')
+  local is_pause = holder == 'pause'
+  if holder and holder ~= head.token and tonumber(till) > now and not (head.force and is_pause) then
+    return {wait = till - now, pause = is_pause}
   end
-  if is_held and not (head.force and holder == 'pause') then return {wait = till - now, pause = holder == 'pause'} end
-  if head.what == 'fail' then
-    ms = math.min(head.most, ms * 2 ^ (redis.call('HINCRBY', ROWS, 'streak:' .. kind, 1) - 1))
-    if head.counts then set('failures:' .. kind, (get_own('failures') or 0) + 1, 'failed:' .. kind, head.about) end
-  end
-  set('lease:' .. kind, (head.what == 'fail' and 'pause' or head.token) .. ' ' .. whole(now + ms))
+  set('lease:' .. kind, head.holder .. ' ' .. whole(now + head.ms))
+  if head.ms == 0 then redis.call('HDEL', ROWS, 'lease:' .. kind) end
+  if head.failures then set('failures:' .. kind, head.failures) end
   return {wait = 0}
 end
 
@@ -57,89 +45,81 @@ end
 local function ranges_of(seqs)
   local parts = {}
   for at, seq in ipairs(seqs) do
-    local high
+    local found, high = false, nil
     for _, key in ipairs({KEYS[2], KEYS[3]}) do
-      local behind = redis.call('ZRANGE', key, '(' .. whole(seq), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-      if behind then high = math.min(high or math.huge, behind - 1) end
+      local some = redis.call('ZRANGE', key, whole(seq), '+inf', 'BYSCORE', 'LIMIT', 0, 2, 'WITHSCORES')
+      local is_here = tonumber(some[2]) == seq
+      local behind = some[is_here and 4 or 2]
+      found, high = found or is_here, behind and math.min(high or math.huge, behind - 1) or high
     end
+    if not found then return nil end
     parts[at] = range(seq, high)
   end
-  local ranges = combine(table.concat(parts, ','), '')
-  return count_in(ranges, true) == #seqs and ranges or nil
+  return combine(table.concat(parts, ','), '')
 end
 
-local function add_row(given, body)
-  local row = {kind = kind, cites = ranges_of(given.cites), covers = ranges_of(given.covers), replaces = given.replaces}
-  if not row.cites or not row.covers then return 'stale' end
-  local below, hidden = {}, {} -- hidden: can never be shown beside the new row, so a deletion brings one level back, not more
-  for _, id in ipairs(numbers_in(row.replaces)) do
-    local one = row_of(id)
-    if not one or one.kind ~= kind then return 'stale' end
-    below[id], row.cites, row.covers = one, row.cites .. ',' .. one.cites, row.covers .. ',' .. one.covers
-    for _, older in ipairs(numbers_in(one.replaces)) do hidden[#hidden + 1] = row_of(older) or nil end
+-- Adds a row; returns its id, or 0 if a message or a row is gone, or another row covers a message of it.
+local function add_row(given)
+  local cites, covers, below, hidden = ranges_of(given.cites), ranges_of(given.covers), {}, {}
+  for _, id in ipairs(given.draws) do
+    local one = all_heads()[id]
+    cites = cites and one and cites .. ',' .. one.cites
   end
-  for _, id in ipairs(numbers_in(given.draws)) do
-    if not row_of(id) then return 'stale' end
-    row.cites = row.cites .. ',' .. row_of(id).cites
+  if not cites or not covers then return 0 end
+  for _, id in ipairs(given.replaces) do
+    below[id], covers = heads[id], covers .. ',' .. heads[id].covers
+    for _, older in ipairs(heads[id].replaces) do hidden[#hidden + 1] = older end
   end
-  row.cites, row.covers = combine(row.cites, ''), combine(row.covers, '')
-  for _, other in ipairs(rows_at(row.covers, true)) do
+  local first, last = string.match(combine(cites .. ',' .. covers, ''), '^(%d+).-(%d+)$')
+  if not first then return 0 end
+  for _, other in ipairs(rows_at(covers, true)) do
     if other.kind == kind and not below[other.id] then
-      if other.shown or (not other.active and is_current(other)) then return 'covered' end
-      hidden[#hidden + 1] = other -- of another branch
+      if other.shown then return 0 end
+      hidden[#hidden + 1] = other.id -- of another branch
     end
   end
-  for _, other in ipairs(hidden) do
-    if row_of(other.id) then drop_row(other) end
+  for _, id in ipairs(hidden) do -- never shown beside the new row, so that a deletion brings back one level
+    if heads[id] then drop_row(heads[id]) end
   end
-  row.id, row.number, row.active, row.shown = redis.call('HINCRBY', ROWS, 'next', 1), count_in(row.cites, true), not given.waits, false
+  local row = {id = redis.call('HINCRBY', ROWS, 'next', 1), kind = kind, cites = combine(cites, ''), shown = false,
+    covers = combine(covers, ''), first = tonumber(first), last = tonumber(last), replaces = given.replaces,
+    waits = given.waits}
   for _, one in pairs(below) do
     one.by = row.id
     write_row(one)
   end
-  local first, last = string.match(combine(row.cites .. ',' .. row.covers, ''), '^(%d+).-(%d+)$')
-  if first then
-    local all = places_of_rows()
-    all[#all + 1], has_moved = {row.id, tonumber(first), tonumber(last)}, true
-  end
-  set('b:' .. whole(row.id), body)
-  if given.waits then set('ahead:' .. kind, (get_own('ahead') or '') .. whole(row.id) .. ',') end
+  set('b:' .. whole(row.id), given.body)
   refresh(row)
   return row.id
 end
 
--- Adds, deletes and activates rows, in one step; {stale} if the thread is not as it was read: `created_at`, `edits`.
--- `rows`: {cites, covers (seqs, rising), replaces (ranges of ids, whose messages are cited and covered, too), draws (ranges of ids,
--- whose messages are cited, too), waits}: one that waits is not active yet. If the first row is refused, `whole` does nothing: the
--- call was sent before, or another worker was faster. `drop`: ranges of ids. `clear` drops all of the kind. `activate` shows what waits.
--- {rows}: of each row its id, 'stale' (a message or a row is gone), or 'covered' (another row covers a message of it)
+-- Adds, deletes and activates rows, in one step; {stale} if the `state` of the thread is not the one that was read.
+-- `rows`: {body, cites, covers (rising seqs), draws (ids: what they cite is cited), replaces (some of these: what they
+-- cover is covered), waits}. Nothing is done if the first row is refused, as in a repeated call. `drop`: ids; `clear`
+-- drops all of the kind; `activate` shows what waits. {rows}: of each row its id, or 0; empty if nothing is done
 local function commit()
-  if created_at ~= head.created_at or (edits or '0') ~= head.edits then return {stale = true} end
-  local reply, dropped = {}, numbers_in(head.drop)
+  if state ~= head.state then return {stale = true} end
+  local reply, dropped = {}, {}
   for at, given in ipairs(head.rows) do
-    reply[at] = add_row(given, ARGV[at + 1])
-    if head.whole and type(reply[1]) == 'string' then return {rows = reply} end
+    reply[at] = add_row(given)
+    if reply[1] == 0 then return {rows = {}} end
   end
-  for _, field in ipairs(head.clear and redis.call('HKEYS', ROWS) or {}) do
-    dropped[#dropped + 1] = tonumber(string.match(field, '^r:(%d+)$'))
+  for _, id in ipairs(head.drop) do dropped[id] = true end
+  for id, row in pairs(all_heads()) do
+    if row.kind == kind and (head.clear or dropped[id]) then
+      drop_row(row)
+    elseif row.kind == kind and head.activate and row.waits then -- it goes into the other view
+      refresh(row, true)
+      row.waits = false
+      refresh(row)
+    end
   end
-  for _, id in ipairs(dropped) do
-    if row_of(id) and row_of(id).kind == kind then drop_row(row_of(id)) end
-  end
-  for id in string.gmatch(head.activate and get_own('ahead') or '', '%d+') do
-    local row = row_of(id)
-    if row then row.active = true refresh(row) end
-  end
-  if head.activate or head.clear then redis.call('HDEL', ROWS, 'ahead:' .. kind) end
   write_views()
-  redis.call('HDEL', ROWS, 'failures:' .. kind, 'failed:' .. kind, 'streak:' .. kind)
+  redis.call('HDEL', ROWS, 'failures:' .. kind)
   return {rows = reply}
 end
 
-if head.what == 'show' then
-  local found, bodies = show()
-  return {cjson.encode(found), bodies}
-end
+if head.what == 'show' then return show() end
 local done = (head.what == 'commit' and commit or lease)()
 if expiry > 0 then redis.call('PEXPIREAT', ROWS, whole(expiry)) end
 return {cjson.encode(done), {}}

@@ -1,12 +1,11 @@
 -- Derived rows: what a model has made of messages, such as a line of a log. Goes between common.lua and changing.lua.
--- KEYS  9 rows (HASH): r:<id> the head of a row, b:<id> its body, which never changes; `next` the last id; `table` the seqs
---       between which each row lies; of each kind shown:<kind> ids of the rows that are shown, covered:<kind> what they cover,
---       epoch:<kind>, ahead:<kind> ids of rows that wait
--- A head is JSON: kind, cites, covers (ranges of seqs), number (of messages that it cites), active, shown, replaces (ranges of
--- ids), by (the row that replaced it).
--- Always: a row is shown if it is active, all that it cites is current, and the row that replaced it is not shown. Rows of a kind
--- that are shown cover different messages. A row that cites or covers a message goes when that is deleted or edited; one that cites
--- nothing only covers it no more, nor what the rows of its kind have cited that go.
+-- KEYS  9 rows (HASH): r:<id> head of a row, b:<id> its body, which never changes; `next` the last id; of each view
+--       shown:<view> ids of shown rows, covered:<view> what they cover, revision:<view> <epoch>.<last id>
+-- A view is <kind>, or <kind>+ for rows that wait to be activated. A head is JSON: kind, cites, covers (seq ranges),
+-- first and last of these, waits, shown, replaces (ids), by (the row that replaced it).
+-- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown.
+-- Shown rows of a kind cover different messages. A row that cites or covers a message goes when that is deleted or
+-- edited; one that cites nothing only covers it no more, nor what the rows of its kind have cited that go.
 local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
 local function set(...) redis.call('HSET', ROWS, ...) end
@@ -15,7 +14,7 @@ local function set(...) redis.call('HSET', ROWS, ...) end
 local function each_range(ranges) return string.gmatch(ranges, '(%d+)-(%d+)') end
 local function range(low, high) return whole(low) .. '-' .. whole(high or low) end
 
--- Adds up the first list, and takes the second away: a number is in the result if it stands in more ranges of the first.
+-- Adds up the first list, and takes the second away: a number stays if it stands in more ranges of the first.
 local function combine(first, second)
   local edges, result, depth, began = {}, {}, 0, nil
   for weight = 1, -1, -2 do
@@ -35,47 +34,20 @@ local function combine(first, second)
   return table.concat(result, ',')
 end
 
-local function numbers_in(ranges)
-  local numbers = {}
-  for low, high in each_range(ranges) do
-    for number = low, high do numbers[#numbers + 1] = number end
-  end
-  return numbers
-end
-
--- Returns how many messages lie in ranges: the current ones, or `all`.
-local function count_in(ranges, all)
-  local number = 0
-  for low, high in each_range(ranges) do
-    number = number + redis.call('ZCOUNT', KEYS[2], low, high) + (all and redis.call('ZCOUNT', KEYS[3], low, high) or 0)
-  end
-  return number
-end
-
-local function is_current(row) return count_in(row.cites) == row.number end
-
-local loaded = {} -- heads by id
-local function row_of(id)
-  id = tonumber(id)
-  local stored = loaded[id] == nil and get('r:' .. whole(id))
-  if stored then loaded[id] = cjson.decode(stored) end
-  return loaded[id]
+local heads, last_id
+-- Returns the heads of the rows by id.
+local function all_heads()
+  if heads then return heads end
+  local fields = {}
+  heads, last_id = {}, tonumber(get('next') or 0)
+  for id = 1, last_id do fields[id] = 'r:' .. whole(id) end
+  for id, text in ipairs(values_of(ROWS, fields)) do heads[id] = text and cjson.decode(text) or nil end
+  return heads
 end
 
 local function write_row(row)
-  loaded[row.id] = row
+  heads[row.id], last_id = row, math.max(last_id, row.id)
   set('r:' .. whole(row.id), cjson.encode(row))
-end
-
--- Where each row lies: id, first and last seq.
-local places, has_moved = nil, false
-local function places_of_rows()
-  if places then return places end
-  places = {}
-  for id, low, high in string.gmatch(get('table') or '', '(%d+):(%d+)-(%d+)') do
-    places[#places + 1] = {tonumber(id), tonumber(low), tonumber(high)}
-  end
-  return places
 end
 
 -- Returns whether one of the pairs, which rise, meets the numbers from low to high.
@@ -92,8 +64,9 @@ end
 local function rows_at(ranges, by_cover)
   local wanted, found = {}, {}
   for low, high in each_range(combine(ranges, '')) do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
-  for _, place in ipairs(#wanted > 0 and places_of_rows() or {}) do
-    local row = meets(wanted, place[2], place[3]) and row_of(place[1])
+  all_heads()
+  for id = 1, last_id do
+    local row = heads[id] and meets(wanted, heads[id].first, heads[id].last) and heads[id]
     for low, high in each_range(row and (by_cover and '' or row.cites .. ',') .. row.covers or '') do
       if meets(wanted, tonumber(low), tonumber(high)) then found[#found + 1] = row break end
     end
@@ -101,50 +74,47 @@ local function rows_at(ranges, by_cover)
   return found
 end
 
-local changes = {} -- by kind: [true] ids and covers of what comes into sight, [false] of what is hidden
-local function change_views(row, is_shown, id, covers)
-  local views = changes[row.kind] or {[true] = {'', ''}, [false] = {'', ''}}
-  local change = views[is_shown]
-  change[1], change[2], changes[row.kind] = change[1] .. ',' .. id, change[2] .. ',' .. covers, views
+local changes = {} -- by view: [true] ids and covers of what comes into sight, [false] of what is hidden
+local function change_view(row, is_shown, id, covers)
+  local view = row.kind .. (row.waits and '+' or '')
+  changes[view] = changes[view] or {[true] = {'', ''}, [false] = {'', ''}}
+  local change = changes[view][is_shown]
+  change[1], change[2] = change[1] .. ',' .. id, change[2] .. ',' .. covers
 end
 
 -- Writes what is shown and covered now. A reader keeps the bodies of an epoch: in it rows come only at the end.
 local function write_views()
-  for kind, change in pairs(changes) do
-    local shown, covered, epoch = get('shown:' .. kind) or '', get('covered:' .. kind) or '', get('epoch:' .. kind)
-    local ids, last = combine(shown .. change[true][1], change[false][1]), string.match(shown, '(%d+)$') or 0
-    if not epoch or ids == shown or combine(ids, range(last + 1, 2 ^ 50)) ~= shown then
+  for view, change in pairs(changes) do
+    local shown, covered = get('shown:' .. view) or '', get('covered:' .. view) or ''
+    local epoch, last = string.match(get('revision:' .. view) or '0.0', '(%d+).(%d+)')
+    local ids = combine(shown .. change[true][1], change[false][1])
+    if epoch == '0' or ids == shown or combine(ids, range(last + 1, 2 ^ 50)) ~= shown then
       local time = redis.call('TIME')
-      set('epoch:' .. kind, whole(math.max(time[1] * 1000000 + time[2], (epoch or 0) + 1)))
+      epoch = whole(math.max(time[1] * 1000000 + time[2], epoch + 1))
     end
-    set('shown:' .. kind, ids, 'covered:' .. kind, combine(covered .. change[true][2], change[false][2]))
+    set('shown:' .. view, ids, 'covered:' .. view, combine(covered .. change[true][2], change[false][2]),
+      'revision:' .. view, epoch .. '.' .. (string.match(ids, '%d+$') or 0))
   end
-  local written = {}
-  for _, place in ipairs(has_moved and places or {}) do
-    if loaded[place[1]] ~= false then written[#written + 1] = whole(place[1]) .. ':' .. range(place[2], place[3]) end
-  end
-  if has_moved then set('table', table.concat(written, ',')) end
-  changes, has_moved = {}, false
+  changes = {}
 end
 
--- Shows or hides a row, and those that it replaced.
-local function refresh(row)
-  local above, was_shown = row.by and row_of(row.by), row.shown
-  row.shown = row.active and is_current(row) and not (above and above.shown)
+-- Shows or hides a row, and those that it replaced. `goes`: it is hidden in any case.
+local function refresh(row, goes)
+  local above, was_shown = heads[row.by], row.shown
+  row.shown = not goes and not (above and above.shown)
+  for low, high in each_range(row.cites) do row.shown = row.shown and redis.call('ZCOUNT', KEYS[3], low, high) == 0 end
   write_row(row)
   if row.shown == was_shown then return end
-  change_views(row, row.shown, range(row.id), row.covers)
-  for _, id in ipairs(numbers_in(row.replaces)) do
-    if row_of(id) and row_of(id).by == row.id then refresh(row_of(id)) end
+  change_view(row, row.shown, range(row.id), row.covers)
+  for _, id in ipairs(row.replaces) do
+    if heads[id] then refresh(heads[id]) end
   end
 end
 
 -- Deletes a row; those that it replaced are shown again.
 local function drop_row(row)
-  row.active = false
-  refresh(row)
-  places_of_rows()
-  loaded[row.id], has_moved = false, true
+  refresh(row, true)
+  heads[row.id] = nil
   redis.call('HDEL', ROWS, 'r:' .. whole(row.id), 'b:' .. whole(row.id))
 end
 
@@ -157,15 +127,15 @@ local function change_rows(seqs, is_gone)
   for _, row in ipairs(rows_at(ranges)) do
     if not is_gone then
       refresh(row)
-    elseif row.number > 0 then -- what it cites may be read again
-      freed[row.kind], all = (freed[row.kind] or '') .. ',' .. row.cites, all .. ',' .. row.cites
+    elseif row.cites ~= '' then -- what it cites may be read again
+      freed[row.kind], all = (freed[row.kind] or ranges) .. ',' .. row.cites, all .. ',' .. row.cites
       drop_row(row)
     end
   end
   for _, row in ipairs(is_gone and rows_at(all, true) or {}) do
-    local left = combine(row.covers, ranges .. (freed[row.kind] or ''))
-    if row.number == 0 and left ~= row.covers then
-      if row.shown then change_views(row, false, '', combine(row.covers, left)) end
+    local left = combine(row.covers, freed[row.kind] or ranges)
+    if row.cites == '' and left ~= row.covers then
+      if row.shown then change_view(row, false, '', combine(row.covers, left)) end
       row.covers = left
       write_row(row)
     end
