@@ -11,6 +11,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, RedisCapabilityError
 from langchain_workingmem._engine.plan import attempt
+from langchain_workingmem._redis.indexes import hides_when_full
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.store import RedisMemoryStore
@@ -47,17 +48,20 @@ FINDING: dict[str, Callable[[Memory], Any]] = {
 }
 
 
-@pytest.mark.usefixtures("hiding")
-def test_what_searches_on_a_full_server_raises(make_memory: Make, server: EmbeddedRedis, raw: Any) -> None:
-    memory = make_memory(f"{server.url}?protocol=3", **WHOLE)
-    tell(memory)
-    for name, search in FINDING.items():
-        assert search(memory), name
-        with full_memory(raw):
-            with pytest.raises(RedisReplyError, match="search-on-oom ignore") as caught:
+@pytest.mark.parametrize("setting", ["return", "fail"])
+def test_what_searches_on_a_full_server_raises(
+    make_memory: Make, server: EmbeddedRedis, raw: Any, setting: str
+) -> None:
+    with search_on_oom(raw, setting):
+        memory = make_memory(f"{server.url}?protocol=3", **WHOLE)
+        tell(memory)
+        for name, search in FINDING.items():
+            assert search(memory), name
+            with full_memory(raw), pytest.raises(RedisReplyError, match="raise maxmemory") as caught:
                 search(memory)
             assert caught.value.code == "OOM", name
-        assert search(memory), name
+            assert "search-on-oom ignore" in str(caught.value), name
+            assert search(memory), name
 
 
 def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: Any, prefix: str) -> None:
@@ -94,6 +98,20 @@ def test_a_server_that_would_hide_what_it_holds_is_refused(
         assert make_memory(f"{server.url}?protocol=3").threads.get("t") is None  # whose answers say it themselves
     finally:
         raw.config_set("maxmemory", "0")
+
+
+@pytest.mark.parametrize(
+    ("reply", "hides"),
+    [
+        ([b"search-on-oom", b"return", b"maxmemory", b"100"], True),
+        ({b"search-on-oom": b"return", b"maxmemory": b"100"}, False),
+        ([b"search-on-oom", b"return", b"maxmemory", b"0"], False),
+        ([b"search-on-oom", b"ignore", b"maxmemory", b"100"], False),
+        (RedisReplyError("NOPERM User u has no permissions"), False),
+    ],
+)
+def test_what_a_server_says_of_the_setting(reply: Any, hides: bool) -> None:
+    assert hides_when_full(reply) == hides
 
 
 # ---------------------------------------------------------------------- by hand: what a single server does not do
