@@ -82,12 +82,8 @@ class Marks:
 
     def opened(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
-        read = [(one, self._read(one) if MARK in one.additional_kwargs else None) for one in messages]
-        return [
-            _former(one, kept) if MARK in one.additional_kwargs else one
-            for one, kept in read
-            if "inserted" not in (kept or ())
-        ]
+        read = [(one, self._read(one) if MARK in one.additional_kwargs else {}) for one in messages]
+        return [_former(one, kept) for one, kept in read if "inserted" not in (kept or ())]
 
     def original(self, message: BaseMessage) -> BaseMessage:
         """Return a message as it was before this memory changed it; what another memory here has made of it stays."""

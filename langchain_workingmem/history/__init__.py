@@ -100,7 +100,7 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were stored, in chronological order; the `last` n of those that the filters select.
 
-        One round trip, whose cost follows the number of returned messages (with `roles`, of those it reads). `before`
+        One round trip, whose cost follows the number of returned messages (with `roles` one for each 500 it reads). `before`
         and `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
         message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. `superseded`
         adds, and counts, superseded messages (regenerated answers, edited questions, other branches) in their place.

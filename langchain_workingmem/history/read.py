@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import compute, send
@@ -23,16 +25,18 @@ if TYPE_CHECKING:
 
 
 ASKED = 1000  # threads read in one round trip
+STEP = 500  # messages read in one round trip, where only those of some roles are wanted
+_ROLE = re.compile(rb'[-!]?{"at":\d+,"number":\d+,"type":"(\w+)"')
 
 
 def selection(
     *, since: datetime | None = None, until: datetime | None = None, roles: Sequence[str] | None = None, **rest: Any
 ) -> dict[str, Any]:
-    """Check and convert what selects messages, for the head of `page.lua`."""
+    """Check and convert what selects messages, for `read_page`."""
     found = {
         "since": None if since is None else to_micros(since),
         "until": None if until is None else to_micros(until),
-        "roles": None if roles is None else f",{','.join(check_roles(roles))},",
+        "roles": None if roles is None else check_roles(roles),
         **rest,
     }
     return {name: value for name, value in found.items() if value is not None and value is not False}
@@ -65,10 +69,42 @@ class PageOfThread:
 def read_page(
     state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any], *beside: Command
 ) -> Plan[tuple[PageOfThread, list[Any]]]:
-    """Read a page of a thread, and the replies to the commands `beside`. One round trip."""
+    """Read a page of a thread, and the replies to the commands `beside`. One round trip; with roles one for each 500."""
+    if "roles" in wanted:
+        return (yield from _read_roles(state, thread_id, user_id, **wanted)), []
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     reply, *others = yield from send(PAGE.on(keys, user=owner_tag(user_id), **wanted), *beside)
     return PageOfThread.read(reply, thread_id, user_id, wanted), others
+
+
+def _read_roles(
+    state: MemoryState,
+    thread_id: str,
+    user_id: str | None,
+    *,
+    roles: Sequence[str],
+    limit: float = inf,
+    total: bool = False,
+    **wanted: Any,
+) -> Plan[PageOfThread]:
+    """Read messages of these roles, of the whole thread for a `total`."""
+    edge = "below" if "newest" in wanted else "above"
+    begin = wanted.pop(edge, None) if total else None
+    found, number, is_over = list[tuple[Facts, Any]](), 0, limit == 0
+    page = PageOfThread(thread_id)
+    while not is_over:
+        page, _ = yield from read_page(state, thread_id, user_id, {**wanted, "limit": STEP})
+        pairs = [*zip(page.facts, page.bodies, strict=True)][:: -1 if edge == "below" else 1]
+        for facts, body in pairs:
+            if (role := _ROLE.match(body or b"")) and role[1].decode() in roles:
+                number += 1
+                is_on_page = begin is None or (facts.seq < begin if edge == "below" else facts.seq > begin)
+                if is_on_page and len(found) < limit:
+                    found.append((facts, body))
+        is_over = len(pairs) < STEP or (len(found) >= limit and not total)
+        wanted[edge] = pairs[-1][0].seq if pairs else 0
+    found.sort(key=lambda pair: pair[0].seq)
+    return PageOfThread(thread_id, number, page.owner, [facts for facts, _ in found], [body for _, body in found])
 
 
 def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:

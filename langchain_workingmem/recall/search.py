@@ -212,17 +212,14 @@ def recall_for_turn(
         learned = state.indexes.scale
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
         if floor is None and len(ranking) >= FEWEST and state.is_first("floor"):
-            yield Spawn(
-                learn_scale(state, anew=False), slow=True
-            )  # nobody waits for a paid model at the end of a process
+            # slow: nobody waits for a paid model at the end of a process
+            yield Spawn(learn_scale(state, anew=False), slow=True)
     gates = [gate := Gate(query, ranking, is_hidden, floor)]
     best = [*islice(filterfalse(is_hidden, ranking), query.sought)]
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
         near = [one for one in best if one.similarity >= max(floor.alone, ALONE * gate.bar)]
-        stands_alone = any(
-            one.similarity <= _SAME or one.tokens != tokens for one in near
-        )  # a stored copy does not count
-        if not stands_alone and (said := before()):
+        copies = [one for one in near if one.similarity > _SAME and one.tokens == tokens]  # of the text itself
+        if len(near) == len(copies) and (said := before()):
             try:
                 both, _ = yield from search(state, replace(query, before=said), spare=spare)
                 gates.append(Gate(query, both, is_hidden, floor))

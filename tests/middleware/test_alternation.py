@@ -1,4 +1,4 @@
-"""A deletion may leave two messages of the user in a row: the recipe of docs/guide.md merges them for the model alone."""
+"""A deletion may leave two messages of the user in a row: the recipe of docs/history.md merges them for the model alone."""
 
 from __future__ import annotations
 
