@@ -93,6 +93,7 @@ async def test_no_object_within_the_limits_holds_the_event_loop(make_memory: Mak
         flat = {f"k{at}": at for at in range(4_300)}
         lists = {"x": [[at] for at in range(MOST_VALUES // 2 - 20)]}
         for facts in (flat, lists, {f"k{at}": "x" * 60 for at in range(800)}):
+            await client.post("/", content=called("clear_working_memory"))
             body = called("update_working_memory", memory=facts)
             answer, held = await longest_hold(lambda body=body: client.post("/", content=body))  # type: ignore[misc]
             assert answer.status_code == 200
