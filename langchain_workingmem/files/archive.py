@@ -14,9 +14,8 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.values import from_micros
-from langchain_workingmem.checks import check_ttl
-from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, UserDeletedError
-from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text, damaged, run_scripts
+from langchain_workingmem.errors import FileQuotaError, OptionError, UserDeletedError
+from langchain_workingmem.files.operations import HISTORY, READ, Tree, check_by, check_text, find, run_scripts
 from langchain_workingmem.files.paths import check_path
 from langchain_workingmem.files.records import Note
 from langchain_workingmem.options import FileOptions
@@ -32,12 +31,11 @@ T = TypeVar("T")
 
 RESTORE, LEAVE = Script("files/restore", "files/tree"), Script("files/leave", "files/tree")
 
-PAGE = 1000  # files of a listing
+PAGE = 1000  # fields of a step through the notes
 GROUP, GROUP_BYTES = 100, 2**20  # files that are read together, and bytes of their present contents
 SLICE_BYTES = 8 * 2**20  # of older contents in one round trip
 CHECKED = 1000  # files that one round trip looks for before an import
 MOST_REVISION = 2**48  # later revisions rise from here, and a double holds 2**53 exactly
-NAMES = 100  # that a merge tries for a file
 _ALL = 2**53
 
 
@@ -54,28 +52,19 @@ class Stored:
 # ---------------------------------------------------------------------- reading
 
 
-def read_files(state: MemoryState, owner: str, take: Callable[[list[Stored]], Plan[None]]) -> Plan[None]:
+def read_files(tree: Tree, take: Callable[[list[Stored]], Plan[None]]) -> Plan[None]:
     """Read all files of an owner, and give them to `take`: by path those that there are, then those that were deleted.
 
-    A round trip per 1,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
+    A round trip per 2,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
     """
-    _, paths, _, notes, _ = keys = state.keys.of_user(owner).files
-    (damage,) = yield from run_scripts(owner, READ.call(keys, "/", ""))
-    if damage == [1]:
-        raise damaged("/")
-    low: Argument | None = "-"
-    while low is not None:
-        (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
-        rows = [(path, Note.of(note).size) for path, _, note in (one.partition(b"\0") for one in members)]
-        for group in _slices(rows, lambda row: row[1], GROUP_BYTES, GROUP):
-            yield from take((yield from _read(state, owner, [path for path, _ in group], deleted=False)))
-        low = b"[%b\1" % rows[-1][0] if len(rows) == PAGE else None
+    for group in _slices((yield from find(tree, "/")), lambda one: one.size, GROUP_BYTES, GROUP):
+        yield from take((yield from _read(tree, [one.path.encode() for one in group], deleted=False)))
     cursor: int | None = 0
     while cursor is not None:
-        ((after, found),) = yield from send(("HSCAN", notes, cursor, "MATCH", "/*", "COUNT", PAGE))
+        ((after, found),) = yield from send(("HSCAN", tree.keys[3], cursor, "MATCH", "/*", "COUNT", PAGE))
         names = [name for name in ([*found][::2] if isinstance(found, list) else found) if b"\0" not in name]
         for start in range(0, len(names), GROUP):
-            yield from take((yield from _read(state, owner, names[start : start + GROUP], deleted=True)))
+            yield from take((yield from _read(tree, names[start : start + GROUP], deleted=True)))
         cursor = int(after) or None
 
 
@@ -93,12 +82,11 @@ def _slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, mos
         yield step
 
 
-def _read(state: MemoryState, owner: str, paths: Sequence[bytes], *, deleted: bool) -> Plan[list[Stored]]:
+def _read(tree: Tree, paths: Sequence[bytes], *, deleted: bool) -> Plan[list[Stored]]:
     """Return files, without those that were changed meanwhile between deleted and not."""
     files: list[Stored] = []
-    keys = state.keys.of_user(owner).files
-    calls = [call for path in paths for call in (READ.call(keys, path, ""), HISTORY.call(keys, path, _ALL))]
-    replies = yield from run_scripts(owner, *calls)
+    calls = [call for path in paths for call in (READ.call(tree.keys, path, ""), HISTORY.call(tree.keys, path, _ALL))]
+    replies = yield from run_scripts(tree.user_id, *calls)
     for path, reply, notes in zip(paths, replies[::2], replies[1::2], strict=True):
         present = notes[:1] if reply[:1] == [0] else reply  # [0]: it is deleted, and a directory is there now
         if not present or (len(present) == 1) != deleted:
@@ -106,7 +94,7 @@ def _read(state: MemoryState, owner: str, paths: Sequence[bytes], *, deleted: bo
         newest = Note.of(present[0]).revision
         wanted = [note for note in notes if Note.of(note).revision < newest]
         if wanted or not deleted:  # else there is nothing that could come back
-            older = yield from _contents(keys[2], path, wanted)
+            older = yield from _contents(tree.keys[2], path, wanted)
             files.append(Stored(path.decode(), present[0], None if deleted else present[1], older))
     return files
 
@@ -127,35 +115,18 @@ def _contents(texts: str, path: bytes, notes: Sequence[bytes]) -> Plan[list[tupl
 # ---------------------------------------------------------------------- writing
 
 
-def restore(state: MemoryState, owner: str, path: str, file: Stored, *limits: Argument) -> Plan[list[Any]]:
-    """Put a file at a path of an owner; return the reply of `restore.lua`. A round trip, and one per 8 MiB of its revisions.
-
-    `limits` are those from `ttl` on; without them everything is kept.
-    """
-    keys = state.keys.of_user(owner).files
-    steps = [*_slices(file.older, lambda one: len(one[1] or b""), SLICE_BYTES, len(file.older))] or [[]]
+def restore(tree: Tree, path: str, file: Stored, *limits: Argument) -> Plan[list[Any]]:
+    """Put a file at a path, and return the reply of `restore.lua`; `limits` from `ttl` on. One round trip per 8 MiB."""
     first: list[Any] = []
-    for step in steps:
+    for step in [*_slices(file.older, lambda one: len(one[1] or b""), SLICE_BYTES, len(file.older))] or [[]]:
         older = [part for note, content in step for part in (note, content or b"")]
-        head = (path, file.note, *(limits or ("", "", "", "")), file.content or b"")
-        (reply,) = yield from run_scripts(owner, RESTORE.call(keys, *head, *older))
-        if reply[0] == b"damaged":
-            raise damaged(path)
-        if reply[0] in {b"bytes", b"files"}:
-            raise _too_much(owner, reply[0].decode(), int(reply[1]), limits)
+        reply = yield from tree.run(RESTORE, path, file.note, *limits, file.content or b"", *older)
+        if reply[0] in {b"bytes", b"files", b"damaged"}:
+            raise tree.refusal(path, reply[0], reply[1:])
         first = first or reply
         if reply[0] not in {b"ok", b"same"}:
             break
     return first
-
-
-def _too_much(owner: str, what: str, number: int, limits: Sequence[Argument]) -> FileQuotaError:
-    name, most = {"bytes": ("max_bytes", limits[2]), "files": ("max_files", limits[3])}[what]
-    seen = f"all files of {owner!r} would have" if what == "bytes" else f"{owner!r} has"
-    return FileQuotaError(
-        f"{seen} {number:,} {what}, {int(most):,} at most",
-        remedy=f"delete files with purge=True, or raise FileOptions({name}=...)",
-    )
 
 
 # ---------------------------------------------------------------------- exports
@@ -163,7 +134,7 @@ def _too_much(owner: str, what: str, number: int, limits: Sequence[Argument]) ->
 
 def export(state: MemoryState, owner: str, give: Callable[[list[dict[str, Any]]], Plan[None]]) -> Plan[None]:
     """Give a record for each file, also for those that were deleted and are still kept."""
-    return read_files(state, owner, lambda files: give([_exported(file) for file in files]))
+    return read_files(Tree(state, owner), lambda files: give([_exported(file) for file in files]))
 
 
 def _exported(file: Stored) -> dict[str, Any]:
@@ -236,39 +207,29 @@ class FileRecord(_Revision):
     @staticmethod
     def check(load: Any) -> Plan[None]:
         """Raise `FileQuotaError` if the owner would have too much. A round trip per 1,000 files."""
-        _, paths, _, notes, _ = load.state.keys.of_user(load.owner).files
-        named, options = [*load.files.items()], load.state.files or FileOptions()
-        files = size = 0
+        tree, named, files, size = Tree(load.state, load.owner), [*load.files.items()], 0, 0
         for start in range(0, len(named), CHECKED):
             some = named[start : start + CHECKED]
-            calls = [
-                call
-                for path, _ in some
-                for call in (
-                    ("ZRANGE", paths, f"[{path}\0", f"({path}\1", "BYLEX", "LIMIT", 0, 1),
-                    ("HEXISTS", notes, path),
-                )
-            ]
-            *known, (count, total) = yield from send(*calls, ("HMGET", notes, "count", "bytes"))
-            new = [one for one, *there in zip(some, known[::2], known[1::2], strict=True) if not any(there)]
-            files += sum(is_live for _, (is_live, _) in new)
-            size += sum(more for _, (_, more) in new)
-        for what, number, most in (
-            ("files", int(count or 0) + files, options.max_files),
-            ("bytes", int(total or 0) + size, options.max_bytes),
-        ):
-            if number > most and (files if what == "files" else size):
+            calls = [("HEXISTS", key, path) for path, _ in some for key in tree.keys[2:4]]
+            *known, (count, total) = yield from send(*calls, ("HMGET", tree.keys[3], "count", "bytes"))
+            new = [one for (_, one), *there in zip(some, known[::2], known[1::2], strict=True) if not any(there)]
+            files += sum(is_live for is_live, _ in new)
+            size += sum(more for _, more in new)
+        for what, stored, more in (("files", count, files), ("bytes", total, size)):
+            number, most = int(stored or 0) + more, getattr(tree.options, f"max_{what}")
+            if number > most and more:
                 remedy = f"delete files with purge=True, or raise FileOptions(max_{what}=...)"
                 seen = f"{load.owner!r} would have {number:,} {what} with those of the records, {most:,} at most"
                 raise FileQuotaError(f"{seen}; nothing was imported", remedy=remedy)
 
     def write(self, load: Any) -> Plan[None]:
         """Write it with its revisions, unless another one is there."""
-        options = load.state.files or FileOptions()
+        tree = Tree(load.state, load.owner)
         older = [(one.note(self.created_at, one.at), one.raw()) for one in reversed(self.revisions)]
         file = Stored(self.path, self.note(self.created_at, self.updated_at), self.raw(), older)
-        limits = (check_ttl(options.ttl) or "", options.revisions, options.max_bytes, options.max_files)
-        status, *_ = yield from restore(load.state, load.owner, self.path, file, *limits)
+        options = tree.options
+        limits = (tree.ttl or "", options.revisions, options.max_bytes, options.max_files)
+        status, *_ = yield from restore(tree, self.path, file, *limits)
         load.counts["files"] += status == b"ok" and file.content is not None
         if status in {b"known", b"taken"}:
             load.files_left.append(self.path)
@@ -280,41 +241,38 @@ class FileRecord(_Revision):
 def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     """Give the files of an owner to another one, and return what the report of a merge says of it.
 
-    Quotas do not count here. A file whose path the other one has, with another content, gets a path beside it. Every step can be
-    repeated: a file that was moved already is recognised by its note.
+    Quotas do not count here. A file whose path the other one has, with another content, gets a path beside it. Every
+    step can be repeated: a file that was moved already is recognised by its note.
     """
-    options, keys = state.files, state.keys.of_user(source).files
+    there = Tree(state, into)
     moved: dict[str, Any] = {"files": 0, "files_renamed": {}}
-    ttl = "" if options is None else check_ttl(options.ttl) or ""
 
     def take(files: list[Stored]) -> Plan[None]:
         for file in files:
-            path = file.path
-            for number in range(1, NAMES + 1):
-                status, *blocked = yield from restore(state, into, path, file, ttl, "", "", "")
-                if status != b"taken":
-                    break
-                path = beside(file.path, blocked[0].decode(), number)
-            else:
-                seen = f"and {NAMES} paths beside it are taken"
-                raise FilePathError(file.path, seen, remedy="rename some of the files")
+            path, (status, *blocked) = (
+                file.path,
+                (yield from restore(there, file.path, file, there.ttl or "", "", "", "")),
+            )
+            while status == b"taken":
+                path = beside(path, blocked[0].decode())
+                status, *blocked = yield from restore(there, path, file, there.ttl or "", "", "", "")
             if status == b"ok" and file.content is not None:
                 moved["files"] += 1
                 if path != file.path:
                     moved["files_renamed"][file.path] = path
 
-    yield from read_files(state, source, take)
-    (was_ours,) = yield from send(LEAVE.call(keys, merge_mark(into)))
+    here = Tree(state, source)
+    yield from read_files(here, take)
+    (was_ours,) = yield from send(LEAVE.call(here.keys, merge_mark(into)))
     if not was_ours:
         raise UserDeletedError(source)
     return moved
 
 
-def beside(path: str, blocked: str, number: int) -> str:
-    """Return another path for a file, given what is in its way: another file of its own path, or one where it needs a directory."""
-    label = f" (merged{f' {number}' if number > 1 else ''})"
+def beside(path: str, blocked: str) -> str:
+    """Return another path for a file, given what is in its way: another file of its path, or where it needs a directory."""
     if path.startswith(f"{blocked}/"):
-        return f"{blocked}{label}{path[len(blocked) :]}"
+        return f"{blocked} (merged){path[len(blocked) :]}"
     directory, _, name = path.rpartition("/")
     stem, dot, ending = name.rpartition(".") if "." in name[1:] else (name, "", "")
-    return f"{directory}/{stem}{label}{dot}{ending}"
+    return f"{directory}/{stem} (merged){dot}{ending}"

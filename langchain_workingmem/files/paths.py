@@ -66,8 +66,8 @@ def below(path: str) -> str:
 class Pattern:
     """Tells whether a path at or below a directory matches a pattern; `OptionError` without the extra `files`.
 
-    Without a slash the pattern is for the last name, at any depth; else for the path below the directory, from its start. The time
-    grows with the length of pattern times path: wcmatch matches what stands between two `**`, at the first place that fits.
+    Without a slash the pattern is for the last name, at any depth; else for the path below the directory, from its
+    start. The time grows with pattern times path: wcmatch matches what stands between two `**`, where it fits first.
     """
 
     def __init__(self, pattern: str, directory: str) -> None:

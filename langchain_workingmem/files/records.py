@@ -51,8 +51,8 @@ class FileInfo:
         """Read <path>\\0<note>."""
         path, _, stored = raw.partition(b"\0")
         note = Note.of(stored)
-        first, changed = from_micros(note.first_at), from_micros(note.changed)
-        return cls(path.decode(), False, note.revision, note.size, note.kind == "t", first, changed, note.by)  # noqa: FBT003
+        times = from_micros(note.first_at), from_micros(note.changed)
+        return cls(path.decode(), False, note.revision, note.size, note.kind == "t", *times, note.by)  # noqa: FBT003
 
 
 @dataclass(frozen=True)
