@@ -102,7 +102,7 @@ class Files(Operations):
 
     @operation
     def list(self, path: str = "/", *, user_id: str) -> Plan[builtins.list[FileInfo]]:
-        """Return the files and directories in a directory, by name; an empty list if there is none. Cost as of `glob`."""
+        """Return the files and directories in a directory, by name; [] if there is none. Cost as of `glob`."""
         directory = check_directory(path)
         start, found = below(directory), dict[str, FileInfo]()
         for one in (yield from plans.find(Tree.of(self._core, user_id), directory)):

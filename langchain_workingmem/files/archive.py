@@ -6,7 +6,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
 
@@ -15,26 +15,23 @@ from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.errors import FileQuotaError, OptionError, UserDeletedError
-from langchain_workingmem.files.operations import HISTORY, READ, Tree, check_by, check_text, find, run_scripts
+from langchain_workingmem.files import operations as plans
+from langchain_workingmem.files.operations import HISTORY, READ, Tree, find, find_deleted, run_scripts, slices
 from langchain_workingmem.files.paths import check_path
 from langchain_workingmem.files.records import Note
 from langchain_workingmem.options import FileOptions
 from langchain_workingmem.users import archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem._redis.state import MemoryState
 
-T = TypeVar("T")
-
 RESTORE, LEAVE = Script("files/restore", "files/tree"), Script("files/leave", "files/tree")
 
-PAGE = 1000  # fields of a step through the notes
 GROUP, GROUP_BYTES = 100, 2**20  # files that are read together, and bytes of their present contents
 SLICE_BYTES = 8 * 2**20  # of older contents in one round trip
-CHECKED = 1000  # files that one round trip looks for before an import
 MOST_REVISION = 2**48  # later revisions rise from here, and a double holds 2**53 exactly
 _ALL = 2**53
 
@@ -57,32 +54,13 @@ def read_files(tree: Tree, take: Callable[[list[Stored]], Plan[None]]) -> Plan[N
 
     A round trip per 2,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
     """
-    for group in _slices((yield from find(tree, "/")), lambda one: one.size, GROUP_BYTES, GROUP):
-        yield from take((yield from _read(tree, [one.path.encode() for one in group], deleted=False)))
-    cursor: int | None = 0
-    while cursor is not None:
-        ((after, found),) = yield from send(("HSCAN", tree.keys[3], cursor, "MATCH", "/*", "COUNT", PAGE))
-        names = [name for name in ([*found][::2] if isinstance(found, list) else found) if b"\0" not in name]
-        for start in range(0, len(names), GROUP):
-            yield from take((yield from _read(tree, names[start : start + GROUP], deleted=True)))
-        cursor = int(after) or None
+    for group in slices((yield from find(tree, "/")), lambda one: one.size, GROUP_BYTES, GROUP):
+        yield from take((yield from _read(tree, [one.path for one in group], deleted=False)))
+    for paths in slices((yield from find_deleted(tree, "/")), len, GROUP_BYTES, GROUP):
+        yield from take((yield from _read(tree, paths, deleted=True)))
 
 
-def _slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, most: int) -> Iterator[list[T]]:
-    """Divide rows into lists of at most so many bytes, and so many rows; a larger row stands alone."""
-    step: list[T] = []
-    size = 0
-    for row in rows:
-        if step and (size + size_of(row) > most_bytes or len(step) == most):
-            yield step
-            step, size = [], 0
-        step.append(row)
-        size += size_of(row)
-    if step:
-        yield step
-
-
-def _read(tree: Tree, paths: Sequence[bytes], *, deleted: bool) -> Plan[list[Stored]]:
+def _read(tree: Tree, paths: Sequence[str], *, deleted: bool) -> Plan[list[Stored]]:
     """Return files, without those that were changed meanwhile between deleted and not."""
     files: list[Stored] = []
     calls = [call for path in paths for call in (READ.call(tree.keys, path, ""), HISTORY.call(tree.keys, path, _ALL))]
@@ -95,15 +73,15 @@ def _read(tree: Tree, paths: Sequence[bytes], *, deleted: bool) -> Plan[list[Sto
         wanted = [note for note in notes if Note.of(note).revision < newest]
         if wanted or not deleted:  # else there is nothing that could come back
             older = yield from _contents(tree.keys[2], path, wanted)
-            files.append(Stored(path.decode(), present[0], None if deleted else present[1], older))
+            files.append(Stored(path, present[0], None if deleted else present[1], older))
     return files
 
 
-def _contents(texts: str, path: bytes, notes: Sequence[bytes]) -> Plan[list[tuple[bytes, bytes | None]]]:
+def _contents(texts: str, path: str, notes: Sequence[bytes]) -> Plan[list[tuple[bytes, bytes | None]]]:
     """Return older revisions with their contents, up to one that was forgotten meanwhile."""
     found: list[tuple[bytes, bytes | None]] = []
-    for step in _slices([(note, Note.of(note)) for note in notes], lambda one: one[1].size, SLICE_BYTES, len(notes)):
-        fields = [b"%b\0%d" % (path, note.revision) for _, note in step]
+    for step in slices([(note, Note.of(note)) for note in notes], lambda one: one[1].size, SLICE_BYTES, len(notes)):
+        fields = [f"{path}\0{note.revision}" for _, note in step]
         (contents,) = yield from send(("HMGET", texts, *fields))
         for (raw, note), content in zip(step, contents, strict=True):
             if content is None and note.kind != "d":
@@ -118,7 +96,7 @@ def _contents(texts: str, path: bytes, notes: Sequence[bytes]) -> Plan[list[tupl
 def restore(tree: Tree, path: str, file: Stored, *limits: Argument) -> Plan[list[Any]]:
     """Put a file at a path, and return the reply of `restore.lua`; `limits` from `ttl` on. One round trip per 8 MiB."""
     first: list[Any] = []
-    for step in [*_slices(file.older, lambda one: len(one[1] or b""), SLICE_BYTES, len(file.older))] or [[]]:
+    for step in [*slices(file.older, lambda one: len(one[1] or b""), SLICE_BYTES, len(file.older))] or [[]]:
         older = [part for note, content in step for part in (note, content or b"")]
         reply = yield from tree.run(RESTORE, path, file.note, *limits, file.content or b"", *older)
         if reply[0] in {b"bytes", b"files", b"damaged"}:
@@ -161,8 +139,8 @@ class _Revision(archive.Record):
 
     revision: Annotated[int, Field(ge=1, le=MOST_REVISION)]
     what: Literal["write", "edit", "insert", "rename", "revert", "delete"]
-    by: Annotated[str, AfterValidator(check_by)] = ""
-    content: Annotated[str, AfterValidator(partial(check_text, name="content"))] | None = None
+    by: Annotated[str, AfterValidator(plans.check_by)] = ""
+    content: Annotated[str, AfterValidator(partial(plans.check_text, name="content"))] | None = None
     base64: Annotated[bytes, PlainValidator(partial(b64decode, validate=True))] | None = None
 
     def raw(self) -> bytes | None:
@@ -206,21 +184,13 @@ class FileRecord(_Revision):
 
     @staticmethod
     def check(load: Any) -> Plan[None]:
-        """Raise `FileQuotaError` if the owner would have too much. A round trip per 1,000 files."""
-        tree, named, files, size = Tree(load.state, load.owner), [*load.files.items()], 0, 0
-        for start in range(0, len(named), CHECKED):
-            some = named[start : start + CHECKED]
-            calls = [("HEXISTS", key, path) for path, _ in some for key in tree.keys[2:4]]
-            *known, (count, total) = yield from send(*calls, ("HMGET", tree.keys[3], "count", "bytes"))
-            new = [one for (_, one), *there in zip(some, known[::2], known[1::2], strict=True) if not any(there)]
-            files += sum(is_live for is_live, _ in new)
-            size += sum(more for _, more in new)
-        for what, stored, more in (("files", count, files), ("bytes", total, size)):
-            number, most = int(stored or 0) + more, getattr(tree.options, f"max_{what}")
-            if number > most and more:
-                remedy = f"delete files with purge=True, or raise FileOptions(max_{what}=...)"
+        """Raise `FileQuotaError` if an owner without files would have too much; others are told at the file that is."""
+        tree, (lives, sizes) = Tree(load.state, load.owner), zip(*load.files.values(), strict=True)
+        (known,) = yield from send(("EXISTS", tree.keys[3]))
+        for what, number in (("files", sum(lives)), ("bytes", sum(sizes))):
+            if number > (most := getattr(tree.options, f"max_{what}")) and not known:
                 seen = f"{load.owner!r} would have {number:,} {what} with those of the records, {most:,} at most"
-                raise FileQuotaError(f"{seen}; nothing was imported", remedy=remedy)
+                raise FileQuotaError(f"{seen}; nothing was imported", remedy=f"raise FileOptions(max_{what}=...)")
 
     def write(self, load: Any) -> Plan[None]:
         """Write it with its revisions, unless another one is there."""
@@ -270,7 +240,7 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
 
 
 def beside(path: str, blocked: str) -> str:
-    """Return another path for a file, given what is in its way: another file of its path, or where it needs a directory."""
+    """Return another path for a file, given what is in its way: a file of its path, or one where it needs a directory."""
     if path.startswith(f"{blocked}/"):
         return f"{blocked} (merged){path[len(blocked) :]}"
     directory, _, name = path.rpartition("/")

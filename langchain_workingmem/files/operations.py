@@ -7,8 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Plan, compute, jittered, send
@@ -22,12 +21,13 @@ from langchain_workingmem.files.records import FileEdit, FileInfo, LineMatch, No
 from langchain_workingmem.options import FileOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.files.paths import Pattern
 
+T = TypeVar("T")
 # makes the new text, and tells how often something was changed, and in which line first
 Maker: TypeAlias = Callable[["Tree", str, bytes], tuple[bytes, int, int]]
 
@@ -35,6 +35,8 @@ READ, HISTORY = (Script(f"files/{name}", "files/tree") for name in ("read", "his
 CHANGE, REMOVE, RENAME = (
     Script(f"files/{name}", "files/tree", "files/changing") for name in ("change", "remove", "rename")
 )
+IS_DIRECTORY = "is a directory"  # what may be wrong with a path
+DAMAGED = "is neither read nor changed, as Redis has evicted a part of the files of this owner"
 MAX_BY = 200  # bytes of the name of a writer
 GROUP = 500  # files that one round trip changes
 PAGE = 2000  # files of a listing in one round trip
@@ -112,7 +114,7 @@ class Tree:
         """Return the note and the content of a file. One round trip."""
         note, *content = (yield from self.run(READ, path, revision)) or [None]
         if note == 0:
-            raise errors.FilePathError(path, "is a directory", remedy="list it, or pass the path of a file")
+            raise errors.FilePathError(path, IS_DIRECTORY, remedy="list it, or pass the path of a file")
         if note == 1 or (note and not content and not revision and Note.of(note).kind != "d"):
             raise self.refusal(path, b"damaged", ())
         if not content:
@@ -147,12 +149,10 @@ class Tree:
         seen: Any = reply[0] if reply else b""
         match status:
             case b"directory":
-                remedy = "take another path, or delete the directory first"
-                return errors.FilePathError(seen.decode(), "is a directory", remedy=remedy)
+                return errors.FilePathError(seen.decode(), IS_DIRECTORY, remedy="take another path, or delete it first")
             case b"below":
-                return errors.FilePathError(
-                    path, f"is below {seen.decode()!r}, which is a file", remedy="take another path"
-                )
+                problem = f"is below {seen.decode()!r}, which is a file"
+                return errors.FilePathError(path, problem, remedy="take another path")
             case b"exists":
                 return errors.FilePathError(path, "exists", remedy="take another path, or replace or delete it")
             case b"missing":
@@ -180,9 +180,8 @@ _DEFAULT = FileOptions()
 
 def damaged(path: str) -> errors.FilePathError:
     """Return the error for files of which Redis has evicted a part."""
-    problem = "is neither read nor changed, as Redis has evicted a part of the files of this owner"
     remedy = "delete what is left, files.delete('/', purge=True), import an export, and set maxmemory-policy noeviction"
-    return errors.FilePathError(path, problem, remedy=remedy)
+    return errors.FilePathError(path, DAMAGED, remedy=remedy)
 
 
 def check_by(by: str | None) -> str:
@@ -242,6 +241,30 @@ def _infos(members: Sequence[bytes], matches: Pattern | None) -> list[FileInfo]:
     return [FileInfo.of(one) for one in members if matches is None or matches(one.partition(b"\0")[0].decode())]
 
 
+def find_deleted(tree: Tree, directory: str) -> Plan[list[str]]:
+    """Return the paths below a directory of which only revisions are kept. One round trip per 1,000 notes of all files."""
+    pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", below(directory)) + "*"
+    found, cursor = list[str](), None
+    while cursor is None or int(cursor):
+        ((cursor, notes),) = yield from send(("HSCAN", tree.keys[3], cursor or 0, "MATCH", pattern, "COUNT", 1000))
+        names = [*notes][::2] if isinstance(notes, list) else notes
+        found += [name.decode() for name in names if b"\0" not in name]
+    return found
+
+
+def slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, most: int) -> Iterator[list[T]]:
+    """Divide rows into lists of at most so many bytes, and so many rows; a larger row stands alone."""
+    step, size = list[T](), 0
+    for row in rows:
+        if step and (size + size_of(row) > most_bytes or len(step) == most):
+            yield step
+            step, size = [], 0
+        step.append(row)
+        size += size_of(row)
+    if step:
+        yield step
+
+
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
     """Delete a file, or each file below a directory; with `purge` also what was deleted there before."""
     rest = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
@@ -255,14 +278,8 @@ def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
     replies = (yield from each([path])) if path != "/" or purge else []
     if not any(replies):  # nothing is below a file
         paths = [one.path for one in (yield from find(tree, path))]
-        pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", below(path)) + "*"
-        cursor: Any = 0 if purge else None
-        while cursor is not None:
-            ((after, notes),) = yield from send(("HSCAN", tree.keys[3], cursor, "MATCH", pattern, "COUNT", 1000))
-            names = [*notes][::2] if isinstance(notes, list) else notes
-            paths += [name.decode() for name in names if b"\0" not in name]
-            cursor = int(after) or None
-        replies += yield from each(dict.fromkeys(paths))
+        more = (yield from find_deleted(tree, path)) if purge else []
+        replies += yield from each(dict.fromkeys([*paths, *more]))
     if all(one is None for one in replies):
         raise errors.FileMissingError(path)
     return sum(one or 0 for one in replies)
@@ -358,14 +375,14 @@ def grep(tree: Tree, text: str, path: str, matches: Pattern | None, limit: int) 
         (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{path}\0", f"({path}\1", "BYLEX"))
         infos = [one for one in _infos(members, None) if one.is_text]
     found: list[LineMatch] = []
-    while infos and len(found) < limit:
-        ends = accumulate((one.size for one in infos[:GROUP]), initial=0)
-        count = max(1, sum(end <= SEARCHED for end in ends) - 1)
-        (texts,) = yield from send(("HMGET", tree.keys[2], *(one.path for one in infos[:count])))
-        rows = [(one.path, raw) for one, raw in zip(infos, texts, strict=False) if raw]  # else it was deleted meanwhile
-        size = 4 * sum(len(raw) for _, raw in rows)
-        found += yield from compute(partial(_lines, rows, text.encode(), limit - len(found)), size)
-        infos = infos[count:]
+    for step in slices(infos, lambda one: one.size, SEARCHED, GROUP):
+        if len(found) < limit:
+            (texts,) = yield from send(("HMGET", tree.keys[2], *(one.path for one in step)))
+            rows = [
+                (one.path, raw) for one, raw in zip(step, texts, strict=True) if raw
+            ]  # else it was deleted meanwhile
+            search = partial(_lines, rows, text.encode(), limit - len(found))
+            found += yield from compute(search, 4 * sum(len(raw) for _, raw in rows))
     return found
 
 
