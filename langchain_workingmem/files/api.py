@@ -41,7 +41,7 @@ class Files(Operations):
         wanted = "" if revision is None else at_least(revision, 1, "revision")
         found = check_path(path)
         note, content = yield from Tree.of(self._core, user_id).read(found, wanted)
-        info = plans.info_of(found, note)
+        info = FileInfo.of(found, note)
         return File(info, content.decode() if info.is_text else content)
 
     aread = twin(read)

@@ -14,6 +14,7 @@ from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.values import from_micros
+from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.errors import FileQuotaError, OptionError, UserDeletedError
 from langchain_workingmem.files import operations as plans
 from langchain_workingmem.files.operations import HISTORY, READ, Tree, find, find_deleted, run_scripts, slices
@@ -33,7 +34,6 @@ RESTORE, LEAVE = Script("files/restore", "files/tree"), Script("files/leave", "f
 GROUP, GROUP_BYTES = 100, 2**20  # files that are read together, and bytes of their present contents
 SLICE_BYTES = 8 * 2**20  # of older contents in one round trip
 MOST_REVISION = 2**48  # later revisions rise from here, and a double holds 2**53 exactly
-_ALL = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,9 @@ def read_files(tree: Tree, take: Callable[[list[Stored]], Plan[None]]) -> Plan[N
 def _read(tree: Tree, paths: Sequence[str], *, deleted: bool) -> Plan[list[Stored]]:
     """Return files, without those that were changed meanwhile between deleted and not."""
     files: list[Stored] = []
-    calls = [call for path in paths for call in (READ.call(tree.keys, path, ""), HISTORY.call(tree.keys, path, _ALL))]
+    calls = [
+        call for path in paths for call in (READ.call(tree.keys, path, ""), HISTORY.call(tree.keys, path, LARGEST))
+    ]
     replies = yield from run_scripts(tree.user_id, *calls)
     for path, reply, notes in zip(paths, replies[::2], replies[1::2], strict=True):
         present = notes[:1] if reply[:1] == [0] else reply  # [0]: it is deleted, and a directory is there now

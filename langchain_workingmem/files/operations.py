@@ -108,7 +108,7 @@ class Tree:
         status, *reply = yield from self.run(CHANGE, *head, content, kind, is_new)
         if status != b"ok":
             raise self.refusal(path, status, reply, content)
-        return FileEdit(info_of(path, reply[0]), 0, 0, changed=not reply[1])
+        return FileEdit(FileInfo.of(path, reply[0]), 0, 0, changed=not reply[1])
 
     def read(self, path: str, revision: Argument = "") -> Plan[tuple[bytes, bytes]]:
         """Return the note and the content of a file. One round trip."""
@@ -129,7 +129,7 @@ class Tree:
         tries = 0
         while True:
             note, raw = yield from self.read(path)
-            info = info_of(path, note)
+            info = FileInfo.of(path, note)
             if base is not None and info.revision != base:
                 raise errors.FileConflictError(path, info.revision, raw.decode(errors="replace"))
             if not info.is_text:
@@ -216,11 +216,6 @@ def check_text(text: object, name: str, most: int = LARGEST) -> str:
     return text
 
 
-def info_of(path: str, note: bytes) -> FileInfo:
-    """Make the record of a file."""
-    return FileInfo.of(path.encode() + b"\0" + note)
-
-
 def find(tree: Tree, directory: str, matches: Pattern | None = None) -> Plan[list[FileInfo]]:
     """Return the files below a directory that match, by name. One round trip per 2,000 files that are there."""
     start, found = below(directory), list[FileInfo]()
@@ -238,11 +233,12 @@ def find(tree: Tree, directory: str, matches: Pattern | None = None) -> Plan[lis
 
 
 def _infos(members: Sequence[bytes], matches: Pattern | None) -> list[FileInfo]:
-    return [FileInfo.of(one) for one in members if matches is None or matches(one.partition(b"\0")[0].decode())]
+    pairs = ((path.decode(), note) for path, _, note in (one.partition(b"\0") for one in members))
+    return [FileInfo.of(path, note) for path, note in pairs if matches is None or matches(path)]
 
 
 def find_deleted(tree: Tree, directory: str) -> Plan[list[str]]:
-    """Return the paths below a directory of which only revisions are kept. One round trip per 1,000 notes of all files."""
+    """Return the paths below a directory that have only revisions. One round trip per 1,000 notes of the owner."""
     pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", below(directory)) + "*"
     found, cursor = list[str](), None
     while cursor is None or int(cursor):

@@ -1,6 +1,6 @@
 -- Writes a revision of one file.
 -- ARGV  as changing.lua; bytes and files at most; base: the revision, or the note, that the caller has read, or '';
---       what: write, edit, insert, revert; its content, of revert the revision that has it; t or b; 1: refuse if there is a file
+--       what: write, edit, insert, revert; its content, of revert the revision that has it; t or b; 1: only if there is none
 -- Reply {'ok', note, 1: it was like this already}
 --       {'conflict', revision or 0, content or ''}: another revision than base, so nothing was changed
 --       {'exists'}, {'directory', path}, {'below', file above}, {'revision'}, {'bytes', bytes}, {'files', count}

@@ -1,4 +1,4 @@
--- Goes before the scripts that change a file, behind tree.lua. A call that is sent again after a lost reply has the same reply.
+-- Goes before the scripts that change a file, behind tree.lua. A call that is sent again has the same reply.
 -- ARGV  token; path; who; ttl (ms), 0 or ''; older revisions to keep; more of each script
 -- Reply {'damaged'}: Redis has evicted a part. Errors: WMDELETED.
 local token, path, who, ttl, keep = unpack(ARGV, 1, 5)

@@ -1,5 +1,5 @@
--- Renames one file with its revisions. They follow those of a deleted file of the new path, without gaps. The old path keeps
--- a note as of a deleted file: a file that is made there later does not have revisions that readers know already.
+-- Renames one file with its revisions. They follow those of a deleted file of the new path, without gaps. The old path
+-- keeps a note as of a deleted file: a file that is made there later has no revisions that readers know already.
 -- ARGV  as changing.lua; new path; bytes at most
 -- Reply {'ok'}, {'tree'}: the path is a directory, {'missing'}, {'exists'}, {'directory', path}, {'below', file above},
 --       {'bytes', bytes}

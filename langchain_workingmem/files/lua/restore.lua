@@ -1,9 +1,9 @@
 -- Puts a file of an archive, or of another owner, where none is; in further calls the rest of its revisions.
--- ARGV  path; note; ttl (ms) or ''; older revisions, bytes and files at most, each '' for all; its content, '' if it is deleted;
---       note and content of older revisions, the newest first, without gaps
--- Reply {'ok'}; {'same'}: it is there already, and has the revisions now; {'equal'}: another one with the same content is there;
---       {'known'}: it is an older revision of what is there; {'taken', path in the way}; {'bytes', bytes}; {'files', count};
---       {'damaged'}: Redis has evicted a part. Errors: WMDELETED.
+-- ARGV  path; note; ttl (ms) or ''; older revisions, bytes and files at most, each '' for all; its content, '' if it is
+--       deleted; note and content of older revisions, the newest first, without gaps
+-- Reply {'ok'}; {'same'}: it is there, and has the revisions now; {'equal'}: another one with the same content is there;
+--       {'known'}: it is an older revision of what is there; {'taken', path in the way}; {'bytes', bytes};
+--       {'files', count}; {'damaged'}: Redis has evicted a part. Errors: WMDELETED.
 local refused_by = redis.call('GET', KEYS[1])
 if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 if is_damaged() then return {'damaged'} end
@@ -11,7 +11,8 @@ local path, note, ttl, keep, most_bytes, most_files, text = unpack(ARGV, 1, 7)
 local file, there = parse(note), note_of(path)
 local is_new = not there
 if there and there.note ~= note then
-  if there.kind == file.kind and is_live(there) and redis.call('HGET', texts_key, path) == text then return {'equal'} end
+  local is_equal = there.kind == file.kind and is_live(there) and redis.call('HGET', texts_key, path) == text
+  if is_equal then return {'equal'} end
   if redis.call('HGET', notes_key, path .. '\0' .. as_integer(file.revision)) == note then return {'known'} end
   return {'taken', path}
 end

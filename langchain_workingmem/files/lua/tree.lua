@@ -1,9 +1,9 @@
 -- Goes before every script over the files of an owner.
 -- KEYS[1] tombstone (STRING)  KEYS[2] paths (ZSET): <path>\0<note> of each file
 -- KEYS[3] texts (HASH): path -> content; <path>\0<revision> -> content of an older revision
--- KEYS[4] notes (HASH): <path>\0<revision> -> note of an older revision; path -> note of a file that was deleted; count, bytes
+-- KEYS[4] notes (HASH): <path>\0<revision> -> note of an older revision; path -> note of a deleted file; count, bytes
 -- KEYS[5] done (HASH): token of a call -> its reply, for two minutes
--- A note is "<revision> <first_at> <changed> <bytes> <kind> <what> <who>": times in us, kind t (text), b (bytes), d (deleted).
+-- A note is "<revision> <first_at> <changed> <bytes> <kind> <what> <who>": times in us; kind: text, bytes, deleted.
 local paths_key, texts_key, notes_key, done_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 local function as_integer(number)
@@ -17,9 +17,8 @@ end
 
 local function parse(note)
   local revision, first_at, changed, size, kind = string.match(note, '^(%d+) (%d+) (%d+) (%d+) (%a) ')
-  return {
-    note = note, revision = tonumber(revision), first_at = first_at, changed = tonumber(changed), size = tonumber(size), kind = kind,
-  }
+  revision, changed, size = tonumber(revision), tonumber(changed), tonumber(size)
+  return {note = note, revision = revision, first_at = first_at, changed = changed, size = size, kind = kind}
 end
 
 -- Returns the note of a file, also of a deleted one; nil if there never was one, or if it is forgotten.
