@@ -92,7 +92,7 @@ class _Commands:
         first, last = 1, -1
         match command.get("view_range"):
             case [begin, end] if type(begin) is type(end) is int:
-                first, last = max(1, begin), end
+                first, last = max(1, min(begin, MOST_LINES)), min(end, MOST_LINES)
         shown = yield from compute(partial(_numbered, file.text, first, last), 4 * file.info.size)
         return f"Here's the content of {path} with line numbers:\n{shown}"
 
