@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Give, Plan, Sleep, attempt, scan, send
-from langchain_workingmem._engine.run import COOL_DOWN, Link
+from langchain_workingmem._engine.plan import Give, Plan, Send, Sleep, attempt, scan, send
+from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
@@ -115,3 +115,19 @@ def test_after_a_failure_one_call_is_let_through_every_few_seconds() -> None:
     assert [ping(link, refused), ping(link, refused)] == [1, 0]
     link.answered()  # to anybody
     assert [ping(link, ["PONG"]) for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "sends"),
+    [
+        (RedisConnectionError("refused", repeats=9), FEW + 1),
+        (RedisConnectionError("silent", repeats=1, timed_out=True), 1),
+    ],
+)
+def test_agents_wait_for_few_repeats_and_for_none_after_a_timeout(error: RedisConnectionError, sends: int) -> None:
+    plan = Link().guard(send(("PING",)))
+    effects: list[Any] = [next(plan)]
+    with suppress(RedisConnectionError):
+        while True:
+            effects.append(plan.throw(error) if isinstance(effects[-1], Send) else plan.send(None))
+    assert sum(isinstance(one, Send) for one in effects) == sends
