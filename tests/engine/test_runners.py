@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Give, Plan, Send, Sleep, attempt, scan, send
-from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
+from langchain_workingmem._engine.plan import Call, Give, Plan, Send, Sleep, attempt, scan, send
+from langchain_workingmem._engine.run import COOL_DOWN, FEW, AsyncRunner, Link
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
@@ -41,6 +42,13 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
 def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
     with pytest.raises(OutcomeUnknownError):
         drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
+
+
+async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> None:
+    def plan() -> Plan[str]:
+        return (yield from Call(lambda: threading.current_thread().name))
+
+    assert await AsyncRunner(object).run(plan()) != threading.current_thread().name
 
 
 def counting(log: list[int]) -> Plan[None]:
