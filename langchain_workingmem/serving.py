@@ -89,26 +89,22 @@ def _impatient() -> type[Any]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._wait()
+            self._wait(is_waiting=True)
 
         def handle_events(self) -> None:
             super().handle_events()
-            if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
-                self._stop()
-            elif self.deadline is None:
-                self._wait()
+            self._wait(is_waiting=self.conn.their_state in {h11.IDLE, h11.SEND_BODY})
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
+            self._wait(is_waiting=False)
             super().connection_lost(exc)
 
-        def _wait(self) -> None:
-            self.deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
-
-        def _stop(self) -> None:
-            if self.deadline is not None:
+        def _wait(self, *, is_waiting: bool) -> None:
+            if self.deadline is not None and not is_waiting:
                 self.deadline.cancel()
                 self.deadline = None
+            elif self.deadline is None and is_waiting:
+                self.deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
     return Impatient
 
