@@ -134,6 +134,14 @@ def test_a_filter_that_memory_cannot_evaluate_is_refused_by_every_face(
 # ---------------------------------------------------------------------- long messages
 
 
+def test_excluding_hundreds_of_messages_still_fills_top_k(either: Memory) -> None:
+    say(either, *["cherry cake"] * 300, *[f"cherry {at}" for at in range(20)])
+    gone = [f"t-{at}" for at in range(300)]
+    found = either.recall.search("cherry cake", user_id="ann", exclude_message_ids=gone, top_k=15)
+    assert len(found) == 15
+    assert not set(gone) & set(ids(found))
+
+
 @pytest.fixture
 def chunky(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     """A memory that cuts after about 40 characters."""

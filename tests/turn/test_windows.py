@@ -90,6 +90,15 @@ def test_a_giant_tool_result_takes_nothing_of_the_conversation_away(make_memory:
     assert context.omitted == 2
 
 
+def test_edited_tool_traffic_is_weighed_anew(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=2_000))
+    talk(memory, turn(0), turn(1, 1))
+    memory.history.update([GIANT], thread_id="t")
+    assert shown(memory) == ["q0", "a0", "q1", "a1"]
+    memory.history.update([result("1.0", "r1.0")], thread_id="t")
+    assert shown(memory) == ids([*turn(0), *turn(1, 1)])
+
+
 def test_the_present_turn_is_shown_whole(make_memory: Make) -> None:
     memory = make_memory(history=HistoryOptions(max_tokens=100))
     now = [HumanMessage("look it up", id="n"), ai("", "1.0", id="c1.0"), GIANT]
