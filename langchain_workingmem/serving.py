@@ -77,7 +77,7 @@ def leave_soon(*, at_once: bool = False) -> None:
 
 
 def _impatient() -> type[Any]:
-    """Return a protocol of uvicorn that closes connections whose request does not come to its end: uvicorn waits for ever.
+    """Return a protocol of uvicorn that closes connections whose request never ends: uvicorn waits for ever.
 
     That of h11, because httptools takes headers of any size.
     """
