@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
 from langchain_workingmem.serving import read_body
-from langchain_workingmem.studio import conversations, inspecting, overview, reading, stored
+from langchain_workingmem.studio import conversations, inspecting, overview, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _failed(studio: Studio, request: Request, error: Exception) -> Response:
         error = Missing()  # alike, so that nobody learns which threads exist
     if isinstance(error, HTTPException):
         return _error(studio, request, error.status_code, _NOTHING, str(error.detail))
-    if isinstance(error, errors.OptionError) and reading.is_empty(studio.memory):
+    if isinstance(error, errors.OptionError) and studio.is_empty():
         return studio.page(request, "empty.html", user=studio.user_id)
     status, title = next(answer for kinds, answer in _STATUS.items() if isinstance(error, kinds))
     return _error(studio, request, status, title, error)

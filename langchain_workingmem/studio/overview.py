@@ -30,7 +30,7 @@ def whose(studio: Studio, request: Request) -> str | None:
 def overview(studio: Studio, request: Request) -> Response:
     """Show how much is stored, what happened in the last days, and where to go on; what to do if nothing is stored."""
     user, memory = whose(studio, request), studio.memory
-    if reading.is_empty(memory):
+    if studio.is_empty():
         return studio.page(request, "empty.html", user=user)
     with studio.times(user):
         threads = memory.threads.list(user_id=user, limit=reading.LOOKED_AT)

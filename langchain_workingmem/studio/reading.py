@@ -10,7 +10,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.plan import Plan, attempt, everywhere, send
-from langchain_workingmem._redis.queries import aggregate, build_filter, count_search, is_stale, rows_of, total_of
+from langchain_workingmem._redis.queries import aggregate, build_filter, count_search, rows_of, total_of
 from langchain_workingmem._redis.scripts import PAGE, find_seqs, owner_tag
 from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.values import from_micros, in_zone
@@ -47,12 +47,6 @@ class Counts(NamedTuple):
     files: int
     logs: int  # threads with lines of a log
     values: int  # threads with values of a keeper
-
-
-def is_empty(memory: Memory) -> bool:
-    """Tell whether nothing was ever stored: there is no index of threads. One round trip."""
-    (reply,) = memory._core.run(attempt(("FT.INFO", memory._core.state.keys.threads_index)))
-    return isinstance(reply, RedisReplyError) and is_stale(reply)
 
 
 def counts(state: MemoryState, user_id: str | None) -> Plan[Counts]:

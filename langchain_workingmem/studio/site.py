@@ -69,6 +69,10 @@ class Studio:
         """Return the options of the memory."""
         return self.memory._core.state
 
+    def is_empty(self) -> bool:
+        """Tell whether nothing was ever stored."""
+        return self.memory._core.run(self.state.indexes.missing())
+
     @cached_property
     def cookie(self) -> str:
         """Return the name of the cookie; browsers send it to every port of this machine."""

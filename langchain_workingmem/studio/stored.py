@@ -134,7 +134,7 @@ def data(studio: Studio, request: Request) -> Response:
 
 def _stored(studio: Studio, user: str) -> dict[str, int]:
     """Count the data of a user, by kind."""
-    if reading.is_empty(studio.memory):
+    if studio.is_empty():
         return {}
     counts = studio.memory._core.run(reading.counts(studio.state, user))
     threads = studio.memory.threads.list(user_id=user, limit=1).total
