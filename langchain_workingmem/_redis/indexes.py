@@ -107,7 +107,7 @@ def hides_when_full(settings: Any) -> bool:
 def compare_layout(keys: Keys, stored: bytes) -> None:
     """Raise `OptionError` for another version than ours."""
     if (version := stored.decode(errors="replace")) != LAYOUT:
-        seen = f"the keys under {keys.prefix!r} have storage layout {version}, this version uses {LAYOUT}; nothing was changed"
+        seen = f"the keys under {keys.prefix!r} have storage layout {version}, this version uses {LAYOUT}"
         remedy = (
             "export with the version that wrote them, then import under another key_prefix or into another database"
         )
@@ -241,7 +241,7 @@ class Indexes:
             raise EmbeddingSizeError(
                 f"the index {self.keys.vectors_index!r} holds vectors of {stored['dims']} dimensions, "
                 f"the model {self.model} gives {dims}",
-                remedy="use the model that the index was made with, or embed everything again with memory.recall.reindex()",
+                remedy="use the model of the index, or embed everything again with memory.recall.reindex()",
                 expected=stored["dims"],
                 actual=dims,
             )
