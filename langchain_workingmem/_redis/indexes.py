@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, Sleep, attempt, send, with_each
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.queries import (
+    aggregate,
     build_filter,
     built_as,
-    count_search,
     is_stale,
     rows_of,
     sorted_search,
     threads_schema,
-    total_of,
     vectors_schema,
 )
 from langchain_workingmem._text.sending import SECRETS
@@ -207,7 +206,9 @@ class Indexes:
         if self.create:
             attributes = {name: value for name, value in stored.items() if name != "model"}
             yield from ensure_index(vectors_schema(self.keys, attributes))
-            if not known and total_of((yield from self.search(count_search(self.keys.threads_index, "*")))[0]):
+            with_messages = ("LOAD", 1, "@count", "FILTER", "@count > 0", "LIMIT", 0, 1)
+            asked = aggregate(self.keys.threads_index, "*", *with_messages)
+            if not known and rows_of((yield from self.search(asked))[0]):
                 _log.warning("recall is new, and older messages have no vectors: memory.recall.reindex() adds them")
         if scale and (learned := json.loads(scale))["model"] == self.model:
             self.scale = learned["floor"]
