@@ -7,17 +7,23 @@ import os
 import re
 import signal
 import socket
+from contextlib import suppress
 from threading import Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn import Server
 
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?", re.IGNORECASE)
 _REFUSED = "Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
 _GRACE_SECONDS = 2  # for requests that are under way when the server stops
+REQUEST_SECONDS = 20  # in which a request must have come, headers and body
+_HEADER_BYTES = 32_768  # of all headers of a request
+_CONNECTIONS = 100  # at the same time
 
 
 def loopback_only(app: ASGIApp) -> ASGIApp:
@@ -38,6 +44,20 @@ def loopback_only(app: ASGIApp) -> ASGIApp:
     return guarded
 
 
+async def read_body(request: Request, most: int) -> bytes | None:
+    """Return the body of a request; None for one of more than `most` bytes, or whose client has left."""
+    from starlette.requests import ClientDisconnect
+
+    body = bytearray()
+    with suppress(ClientDisconnect):
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                return None
+        return bytes(body)
+    return None
+
+
 def listen(port: int | None) -> socket.socket:
     """Listen on a port; None is a free one."""
     try:
@@ -56,19 +76,61 @@ def leave_soon(*, at_once: bool = False) -> None:
     timer.start()
 
 
-def run(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM. To be called in the main thread, at the end of a program."""
+def _impatient() -> type[Any]:
+    """Return a protocol of uvicorn that closes connections whose request does not come to its end: uvicorn waits for ever.
+
+    That of h11, because httptools takes headers of any size.
+    """
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Impatient(H11Protocol):
+        deadline: Any = None  # of the request that is awaited
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait(is_waiting=True)
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            self._wait(is_waiting=self.conn.their_state in {h11.IDLE, h11.SEND_BODY})
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._wait(is_waiting=False)
+            super().connection_lost(exc)
+
+        def _wait(self, *, is_waiting: bool) -> None:
+            if self.deadline is not None and not is_waiting:
+                self.deadline.cancel()
+                self.deadline = None
+            elif self.deadline is None and is_waiting:
+                self.deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    return Impatient
+
+
+def server_of(app: ASGIApp) -> Server:
+    """Make the server of an application, with its limits."""
     import uvicorn
 
     config = uvicorn.Config(
         loopback_only(app),
+        http=_impatient(),
+        ws="none",
+        h11_max_incomplete_event_size=_HEADER_BYTES,
+        limit_concurrency=_CONNECTIONS,
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = uvicorn.Server(config)
+    return uvicorn.Server(config)
+
+
+def run(app: ASGIApp, listener: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM. To be called in the main thread, at the end of a program."""
+    server = server_of(app)
 
     def end(*_: object) -> None:
         leave_soon(at_once=server.should_exit)

@@ -148,6 +148,11 @@ class Indexes:
         yield from ensure_index(threads_schema(self.keys))
         self.threads_ready = True
 
+    def missing(self) -> Plan[bool]:
+        """Tell whether there is no index of threads: nothing was ever stored. One round trip."""
+        (reply,) = yield from attempt(("FT.INFO", self.keys.threads_index))
+        return isinstance(reply, RedisReplyError) and is_stale(reply)
+
     def search(self, *searches: Command) -> Plan[list[Any]]:
         """Search the index of threads, which is made or repaired if need be. One round trip."""
         yield from self.ready()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from langchain_core.runnables.config import ensure_config
 
+from langchain_workingmem._text.unicode import replace_hidden
 from langchain_workingmem.errors import ReadOnlyError
 from langchain_workingmem.faces import Owner, finder, limits_of, required_ids
 from langchain_workingmem.files import check_by
@@ -13,6 +16,22 @@ from langchain_workingmem.files import check_by
 if TYPE_CHECKING:
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
+
+_STEP = 2**14  # characters
+_RUN = re.compile(r"((?:\[U\+[0-9A-F]+ [^]]*\]){16})(?:\[U\+[0-9A-F]+ [^]]*\])+")
+
+
+def named(text: str) -> str:
+    """Return the text of a file as a model reads it: characters that nobody sees are shown by name, 16 of a row; line ends stay."""
+    shown = []
+    for at in range(0, len(text), _STEP):  # a thread that computes lets others work only between two calls of C
+        part = replace_hidden(text[at : at + _STEP], lambda one: one if one == "\r" else _name(one))
+        shown.append(_RUN.sub(r"\1[and more of them]", part) if "[U+" in part else part)
+    return "".join(shown)
+
+
+def _name(one: str) -> str:
+    return f"[U+{ord(one):04X} {unicodedata.name(one, 'CONTROL')}]"
 
 
 class OfOwner:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
+from io import StringIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import ToolException
 
+from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.state import plan_of
+from langchain_workingmem.adapters import named
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError
 from langchain_workingmem.faces.tools import for_model
-from langchain_workingmem.files import Files, Tree, find
+from langchain_workingmem.files import Files, Tree, edit, find
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem.files import FileInfo
 
 ROOT = "/memories"
 _NO_LINE = 2**31
-_WIDTH = 6  # of a line number
+MOST_LINES, _WIDTH = 999_999, 6  # that are viewed, and the width of their numbers
 _NEEDS = {
     "view": ("path",),
     "create": ("path", "file_text"),
@@ -31,8 +37,8 @@ _NEEDS = {
     "rename": ("old_path", "new_path"),
 }
 _EXISTS, _IS_DIRECTORY = "exists", "is a directory"  # what may be wrong with a path
-_READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.edit)
-_INSERT, DELETE, _RENAME = plan_of(Files.insert), plan_of(Files.delete), plan_of(Files.rename)
+_READ, _WRITE, _INSERT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.insert)
+DELETE, _RENAME = plan_of(Files.delete), plan_of(Files.rename)
 
 
 class CommandError(ToolException):
@@ -42,7 +48,7 @@ class CommandError(ToolException):
 def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, Any]) -> Plan[str]:
     """Run a command; `CommandError` for one that is refused.
 
-    One round trip, and a second one to view a directory, to show what `str_replace` has changed, and for each 500 files of a directory.
+    One round trip; a second one to view a directory, for `str_replace` and `insert`, and for each 500 files of a directory.
     """
     name = command.get("command")
     if name not in _NEEDS:
@@ -76,33 +82,25 @@ class _Commands:
         if found == ROOT:
             return (yield from self._directory(path, found))
         try:
-            lines = (yield from _READ(self.files, found, user_id=self.owner)).lines
+            file = yield from _READ(self.files, found, user_id=self.owner)
         except FilePathError as error:
             if error.problem != _IS_DIRECTORY:
                 raise
             return (yield from self._directory(path, found))
+        if file.text.count("\n") >= MOST_LINES:
+            raise CommandError(f"File {path} exceeds maximum line limit of {MOST_LINES:,} lines.")
         first, last = 1, -1
         match command.get("view_range"):
             case [begin, end] if type(begin) is type(end) is int:
                 first, last = max(1, begin), end
-        shown = _numbered(lines[first - 1 : len(lines) if last == -1 else last], first)
+        shown = yield from compute(partial(_numbered, file.text, first, last), 4 * file.info.size)
         return f"Here's the content of {path} with line numbers:\n{shown}"
 
     def _directory(self, path: str, found: str) -> Plan[str]:
-        inside = yield from find(Tree.of(self.files._core, self.owner), found, None)
-        # of what is shown, by the names of its path; () is the whole
-        sizes: defaultdict[tuple[str, ...], int] = defaultdict(int)
-        for one in inside:
-            names = one.path[len(found) + 1 :].split("/")
-            if any(name.startswith(".") for name in names):
-                continue
-            parts = (*(f"{name}/" for name in names[:-1]), names[-1])
-            for depth in range(min(len(parts), 2) + 1):
-                sizes[parts[:depth]] += one.size
+        inside = yield from find(Tree.of(self.files._core, self.owner), found)
+        rows = yield from compute(partial(_sizes, inside, path, found), sum(len(one.path) for one in inside))
         header = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
-        in_order = sorted(sizes.items(), key=lambda item: [part.rstrip("/") for part in item[0]])
-        rows = [f"{_size(size)}\t{path}/{''.join(parts)}" for parts, size in in_order if parts]
-        return "\n".join([header, f"{_size(sizes[()])}\t{path}", *rows])
+        return "\n".join([header, *rows])
 
     def create(self, command: Mapping[str, Any]) -> Plan[str]:
         path, text = _below_root(command["path"]), command["file_text"]
@@ -112,20 +110,18 @@ class _Commands:
     def str_replace(self, command: Mapping[str, Any]) -> Plan[str]:
         path, old, new = _below_root(command["path"]), command["old_str"], command.get("new_str") or ""
         try:
-            made = yield from _EDIT(self.files, path, old, new, user_id=self.owner, by=self.by)
+            made, text = yield from edit(self.files._core, path, old, new, self.owner, self.by)
         except FileEditError as error:
             problem = f", old_str `{old}` did not appear verbatim in {command['path']}."
             if error.lines:
                 where = ", ".join(map(str, error.lines))
                 problem = f". Multiple occurrences of old_str `{old}` in lines: {where}. Please ensure it is unique"
             raise CommandError(f"No replacement was performed{problem}") from error
-        told, first = "The memory file has been edited.", max(1, made.line - 2)
-        try:
-            file = yield from _READ(self.files, path, user_id=self.owner, revision=made.info.revision)
-        except (FileMissingError, FilePathError):  # others have changed it so often since that this revision is gone
-            return told
-        snippet = _numbered(file.lines[first - 1 : made.line + 2], first)
-        return f"{told} Here is the snippet showing the change (with line numbers):\n{snippet}"
+        first = max(1, made.line - 2)
+        snippet = yield from compute(partial(_numbered, text.decode(), first, made.line + 2), 4 * len(text))
+        return (
+            f"The memory file has been edited. Here is the snippet showing the change (with line numbers):\n{snippet}"
+        )
 
     def insert(self, command: Mapping[str, Any]) -> Plan[str]:
         path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
@@ -169,8 +165,29 @@ def _below_root(path: str) -> str:
     return found
 
 
-def _numbered(lines: list[str], first: int) -> str:
-    return "\n".join(f"{number:>{_WIDTH}}\t{line}" for number, line in enumerate(lines, first))
+def _numbered(text: str, first: int, last: int) -> str:
+    """Write lines with their numbers; -1 is the last one. It makes no list: to free one of a million lines takes long at once."""
+    lines, shown = StringIO(f"{named(text)}\n", newline="\n"), StringIO()
+    for number, line in enumerate(islice(lines, first - 1, None if last == -1 else max(0, last)), first):
+        shown.write(f"{number:>{_WIDTH}}\t{line}")
+    return shown.getvalue()[:-1]
+
+
+def _sizes(inside: Iterable[FileInfo], path: str, found: str) -> list[str]:
+    """Write what lies in a directory, down to two levels, each with the size of what is in it."""
+    sizes: defaultdict[tuple[str, ...], int] = defaultdict(int)  # by the names of its path; () is the whole
+    for one in inside:
+        names = one.path[len(found) + 1 :].split("/")
+        if any(name.startswith(".") for name in names):
+            continue
+        parts = (*(f"{name}/" for name in names[:-1]), names[-1])
+        for depth in range(min(len(parts), 2) + 1):
+            sizes[parts[:depth]] += one.size
+    in_order = sorted(sizes.items(), key=lambda item: [part.rstrip("/") for part in item[0]])
+    return [
+        f"{_size(sizes[()])}\t{path}",
+        *(f"{_size(size)}\t{path}/{''.join(parts)}" for parts, size in in_order if parts),
+    ]
 
 
 def _size(size: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from functools import wraps
+from functools import partial, wraps
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -27,8 +27,9 @@ from deepagents.backends.protocol import (
 )
 from deepagents.backends.utils import slice_read_response
 
+from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.state import operation, plan_of, twin
-from langchain_workingmem.adapters import OfOwner
+from langchain_workingmem.adapters import OfOwner, named
 from langchain_workingmem.errors import (
     OF_FILES,
     FileMissingError,
@@ -38,14 +39,14 @@ from langchain_workingmem.errors import (
     ReadOnlyError,
 )
 from langchain_workingmem.faces.tools import for_model
-from langchain_workingmem.files import Files, Tree, check_directory, find, grep, pattern_of
+from langchain_workingmem.files import Files, Pattern, Tree, check_directory, find, grep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.faces import Owner
-    from langchain_workingmem.files import File
+    from langchain_workingmem.files import File, LineMatch
     from langchain_workingmem.files import FileInfo as Info
     from langchain_workingmem.memory import Memory
 
@@ -105,7 +106,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     def ls(self, path: str) -> Plan[LsResult]:
         """List a directory; directories end with a slash."""
         found = yield from _LIST(self.files, _absolute(path), user_id=self.owner)
-        return LsResult(entries=[_info(one) for one in found])
+        return LsResult(entries=(yield from compute(lambda: [*map(_info, found)], 100 * len(found))))
 
     als = twin(ls)
 
@@ -113,9 +114,14 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(ReadResult)
     def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> Plan[ReadResult]:
         """Read lines of a file, or a file that is no text, as base64."""
-        data = _data((yield from _READ(self.files, _absolute(file_path), user_id=self.owner)))
-        is_whole = data["encoding"] == "base64" or PurePosixPath(file_path).suffix.lower() in _MEDIA
-        return ReadResult(file_data=data) if is_whole else slice_read_response(data, offset, limit)
+        file = yield from _READ(self.files, _absolute(file_path), user_id=self.owner)
+        is_whole = not file.info.is_text or PurePosixPath(file_path).suffix.lower() in _MEDIA
+
+        def shown() -> ReadResult:
+            data = _data(file)
+            return ReadResult(file_data=data) if is_whole else slice_read_response(data, offset, limit)
+
+        return (yield from compute(shown, 4 * file.info.size))
 
     aread = twin(read)
 
@@ -156,9 +162,10 @@ class FilesBackend(OfOwner, BackendProtocol):
         most, root = MOST if max_count is None else max_count, check_directory(_absolute(path))
         if not pattern:
             return GrepResult(matches=[])
-        matches = pattern_of(glob, root) if glob else None
+        matches = Pattern(glob, root) if glob else None
         found = yield from grep(Tree.of(self._core, self.owner), pattern, root, matches, most + 1)
-        lines: list[GrepMatch] = [{"path": one.path, "line": one.line, "text": one.text} for one in found[:most]]
+        size = sum(len(one.text) for one in found)
+        lines = yield from compute(partial(_matches, found[:most]), size)
         return GrepResult(matches=lines, truncated=len(found) > most)
 
     agrep = twin(grep)
@@ -168,9 +175,9 @@ class FilesBackend(OfOwner, BackendProtocol):
     def glob(self, pattern: str, path: str | None = None) -> Plan[GlobResult]:
         """Find files by a pattern of their paths, the last changed first."""
         root = check_directory(_absolute(path))
-        found = yield from find(Tree.of(self._core, self.owner), root, pattern_of(pattern, root))
+        found = yield from find(Tree.of(self._core, self.owner), root, Pattern(pattern, root))
         newest = sorted(found, key=lambda one: one.updated_at, reverse=True)
-        return GlobResult(matches=[_info(one) for one in newest])
+        return GlobResult(matches=(yield from compute(lambda: [*map(_info, newest)], 100 * len(newest))))
 
     aglob = twin(glob)
 
@@ -219,10 +226,14 @@ def _info(one: Info) -> FileInfo:
     return {"path": path, "is_dir": one.is_dir, "size": one.size, "modified_at": changed}
 
 
+def _matches(found: list[LineMatch]) -> list[GrepMatch]:
+    return [{"path": one.path, "line": one.line, "text": named(one.text)} for one in found]
+
+
 def _data(file: File) -> FileData:
     content, times = file.content, file.info
     return {
-        "content": content if isinstance(content, str) else base64.standard_b64encode(content).decode(),
+        "content": named(content) if isinstance(content, str) else base64.standard_b64encode(content).decode(),
         "encoding": "utf-8" if isinstance(content, str) else "base64",
         "created_at": times.created_at.isoformat(),
         "modified_at": times.updated_at.isoformat(),

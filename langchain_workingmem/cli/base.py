@@ -32,7 +32,8 @@ _MODELS = "The embedding model: local, multilingual, openai:NAME or another prov
 
 UserId = Annotated[str | None, typer.Option("--user", help="The id of a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
-User = Annotated[str, typer.Argument(help="The id of a user.")]
+OneUser = Annotated[str, typer.Option("--user", help="The id of the user.")]
+OneThread = Annotated[str, typer.Option("--thread", help="The id of the thread.")]
 Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page.")]
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -196,6 +197,22 @@ def existing(memory: Memory, thread: str | None, user: str | None) -> None:
     """Fail unless a thread that is named exists."""
     if thread is not None and memory.threads.get(thread, user_id=user) is None:
         raise OptionError(f"there is no thread {thread!r}", remedy="`workingmem threads` lists the threads")
+
+
+def is_empty(memory: Memory) -> bool:
+    """Tell whether nothing was ever stored. One round trip."""
+    return memory._core.run(memory._core.state.indexes.missing())
+
+
+def nothing_yet(memory: Memory) -> bool:
+    """Tell whether nothing was ever stored, and say what helps."""
+    found = is_empty(memory)
+    if found:
+        tell(
+            "Nothing is stored here yet. Talk to `workingmem chat`, store a turn with Memory.save_turn, or run "
+            "`workingmem import`; if you expected data, check --url, --dir and --key-prefix"
+        )
+    return found
 
 
 def imported(name: str, option: str, remedy: str, *, call: bool = True) -> Any:

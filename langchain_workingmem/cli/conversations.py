@@ -5,17 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import Cursor, Form, Limit, Model, Program, Target, ThreadId, UserId, Yes
+from langchain_workingmem.cli.base import Cursor, Form, Limit, Model, OneThread, Program, Target, ThreadId, UserId, Yes
 from langchain_workingmem.cli.streams import printed, table
 from langchain_workingmem.display.pictures import SHOWN_IN, clock, counted, minutes
-
-if TYPE_CHECKING:
-    from langchain_workingmem.models import Page
+from langchain_workingmem.models import Page, RecallResult
 
 Role = Annotated[list[str] | None, typer.Option("--role", help="Only of user, assistant or tool. Repeatable.")]
 Since = Annotated[datetime | None, typer.Option(help="Only from this time on.")]
@@ -25,7 +23,9 @@ Until = Annotated[datetime | None, typer.Option(help="Only up to this time.")]
 def users(*, limit: Limit = 20, cursor: Cursor = None, form: Form = "table", target: Target) -> None:
     """List the users who have threads, the latest change first."""
     with target.opened() as memory:
-        page = memory.users.list(limit=limit, cursor=cursor)
+        page: Page[Any] = Page(items=[], total=0)
+        if not base.nothing_yet(memory):
+            page = memory.users.list(limit=limit, cursor=cursor)
     printed(form, page)
     _point(page)
 
@@ -40,14 +40,16 @@ def threads(
 ) -> None:
     """List threads, of one user or of all, the latest change first."""
     with target.opened() as memory:
-        page = memory.threads.list(user_id=user, limit=limit, cursor=cursor)
+        page: Page[Any] = Page(items=[], total=0)
+        if not base.nothing_yet(memory):
+            page = memory.threads.list(user_id=user, limit=limit, cursor=cursor)
     printed(form, page)
     _point(page)
 
 
 def show(
-    thread: Annotated[str, typer.Argument(help="The id of a thread.")],
     *,
+    thread: OneThread,
     user: UserId = None,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -100,9 +102,10 @@ def recall(
     """Search messages by meaning: in all threads of a user, or in one thread."""
     ids = base.owner(user, thread)
     with target.of_program(program, embeddings) as memory:
-        found = memory.recall.search(
-            query, scope=base.scope(thread), top_k=top_k, **_filters(role, since, until), **ids
-        )
+        found = RecallResult()
+        if not base.nothing_yet(memory):
+            asked = {"scope": base.scope(thread), "top_k": top_k, **_filters(role, since, until), **ids}
+            found = memory.recall.search(query, **asked)
     printed(form, found)
 
 

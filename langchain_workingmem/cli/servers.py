@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from langchain_workingmem.cli.base import KEEP_ALL, Form, Model, Program, Target, UserId, misused, tell
+from langchain_workingmem.cli.base import (
+    KEEP_ALL,
+    Form,
+    Model,
+    Program,
+    Target,
+    UserId,
+    is_empty,
+    misused,
+    nothing_yet,
+    tell,
+)
 from langchain_workingmem.cli.streams import parsed, printed, reading
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
@@ -62,7 +73,8 @@ def studio(
             documents=documents,
             is_program=program is not None,
         )
-        memory.threads.list(limit=1)  # fails now, if there is no Redis or no memory
+        if not nothing_yet(memory):
+            memory.threads.list(limit=1)  # fails now, if this Redis or this layout cannot be read
         listener = listen(port)
         typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/?token={made.token}")
         tell(f"The studio {'can write' if write else 'only reads'}; Ctrl-C ends it")
@@ -105,7 +117,8 @@ def mcp(
         streams = None if http else stack.enter_context(protocol_streams())
         opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
         memory = stack.enter_context(opened)
-        memory.threads.list(limit=1)  # fails now, if there is no Redis or no memory
+        if not (read_only and is_empty(memory)):
+            memory.threads.list(limit=1)  # fails now, if this Redis or this layout cannot be read
         if streams is not None:
             run_stdio(server(memory, user_id=user or "", read_only=read_only), *streams)
             return

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from langchain_workingmem.display.pictures import clean
+from langchain_workingmem.display.pictures import Table, clean
+from langchain_workingmem.display.terminal import Rows
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
@@ -60,14 +59,10 @@ def show(drawn: Any) -> None:
         Console(highlight=False).print(drawn)
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[str]], nothing: str) -> Table | str:
+def table(columns: Sequence[str], rows: Iterable[Iterable[str]], nothing: str) -> Rows | str:
     """Draw rows of text; `nothing` stands for none."""
-    drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        drawn.add_column(column, overflow="fold")
-    for cells in rows:
-        drawn.add_row(*(Text(clean(cell)) for cell in cells))
-    return drawn if drawn.rows else nothing
+    drawn = [dict(zip(columns, cells, strict=True)) for cells in rows]
+    return Rows(Table(drawn)) if drawn else nothing
 
 
 # ---------------------------------------------------------------------- files

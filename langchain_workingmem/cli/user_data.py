@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import Form, Model, Program, Target, ThreadId, User, UserId, Yes
+from langchain_workingmem.cli.base import Form, Model, OneUser, Program, Target, ThreadId, UserId, Yes
 from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, printed, reading, writing
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -119,19 +119,22 @@ def _owner_of(owner: str) -> Callable[[Mapping[str, Any]], str | None]:
 
 
 def export(
-    user: User,
     *,
+    user: OneUser,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: standard output.")] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
     target: Target,
 ) -> None:
     """Write all data of a user as JSON lines."""
-    with target.opened() as memory, writing(output) as file:
-        for record in memory.users.export(user, vectors=vectors):
-            file.write(dumps(record) + "\n")
+    with target.opened() as memory:
+        if base.nothing_yet(memory):
+            raise typer.Exit(1)
+        with writing(output) as file:
+            for record in memory.users.export(user, vectors=vectors):
+                file.write(dumps(record) + "\n")
 
 
-def forget(user: User, *, yes: Yes = False, form: Form = "table", target: Target) -> None:
+def forget(*, user: OneUser, yes: Yes = False, form: Form = "table", target: Target) -> None:
     """Delete all data of a user, after asking. Call it again to continue an interrupted deletion."""
     with target.opened() as memory:
         base.tell(_CHECKPOINTS)

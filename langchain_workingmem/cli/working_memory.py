@@ -97,7 +97,12 @@ def history(
     with _opened(target, user, thread) as (documents, ids):
         found = documents.revisions(limit=limit, **ids)
     rows = (
-        (str(one.revision), minutes(one.updated_at) if one.updated_at else "", one.origin or "", one.text[:80])
+        (
+            str(one.revision),
+            minutes(one.updated_at) if one.updated_at else "",
+            one.origin or "",
+            " ".join(one.text[:200].split())[:60],
+        )
         for one in found
     )
     columns = ("revision", f"written ({clock()})", "by", "begins with")

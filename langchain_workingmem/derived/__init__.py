@@ -18,7 +18,7 @@ from langchain_workingmem._redis.state import Recent
 from langchain_workingmem.errors import ThreadOwnershipError, UserDeletedError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -42,15 +42,7 @@ class Ranges:
         pairs = (part.split("-") for part in text.split(",") if part)
         return cls(tuple(sorted((int(low), int(high)) for low, high in pairs)))
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return iter(self.pairs)
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __contains__(self, seq: object) -> bool:
-        if not isinstance(seq, int):
-            return False
+    def __contains__(self, seq: Any) -> bool:
         at = bisect_right(self.pairs, (seq, inf)) - 1
         return at >= 0 and seq <= self.pairs[at][1]
 
@@ -69,10 +61,6 @@ class Rows:
     missing_at: int | None = None  # ms: there was no thread then
     expires: int | None = None  # ms: when its time is over at the earliest
 
-    def are_of(self, reply: Sequence[bytes | None]) -> bool:
-        """Tell from the reply to `state_command` whether no message was deleted or edited since."""
-        return self.state == b" ".join(one or b"0" for one in reply).decode()
-
 
 class NewRow(NamedTuple):
     """A row to be made."""
@@ -83,9 +71,6 @@ class NewRow(NamedTuple):
     replaces: Sequence[int] = ()  # ids of rows, whose messages it cites and covers, too
     draws: Sequence[int] = ()  # ids of rows whose messages it cites, too
     waits: bool = False  # it is not shown before it is activated
-
-
-# ---------------------------------------------------------------------- reading
 
 
 class Show(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
@@ -107,7 +92,7 @@ def learn(call: Show, reply: Any) -> Rows:
     of, known = call.of, call.known
     found, rows, covered = read_reply(reply, of.thread_id, of.user_id), known.rows, known.covered
     if "since" in found:  # else nothing has changed
-        ids = (id for low, high in Ranges.read(found["ids"]) for id in range(low, high + 1))
+        ids = (id for low, high in Ranges.read(found["ids"]).pairs for id in range(low, high + 1))
         rows = {id: body for id, body in rows.items() if id <= found["since"]}
         rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
         covered = Ranges.read(found["covered"])
@@ -117,11 +102,6 @@ def learn(call: Show, reply: Any) -> Rows:
     read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["state"], *times)
     of.state.room(_Known).put((of.thread_id, of.kind), read)
     return read
-
-
-def state_command(state: MemoryState, thread_id: str) -> Command:
-    """Return the call whose reply `Rows.are_of` compares."""
-    return ("HMGET", state.keys.of(thread_id).thread, "created_at", "edits")
 
 
 class ThreadRows(NamedTuple):
@@ -153,7 +133,7 @@ class ThreadRows(NamedTuple):
         read: Rows,
         rows: Sequence[NewRow] = (),
         *,
-        drop: Iterable[int] = (),
+        drop: Sequence[int] = (),
         clear: bool = False,
         activate: bool = False,
     ) -> Plan[list[int] | None]:
@@ -164,16 +144,15 @@ class ThreadRows(NamedTuple):
         """
         given = [
             {
+                **row._asdict(),
                 "cites": sorted({*row.cites}),
                 "covers": sorted({*row.covers}),
                 "draws": [*row.draws, *row.replaces],
-                "replaces": [*row.replaces],
-                "waits": row.waits,
                 "body": orjson.dumps(row.body).decode(),
             }
             for row in rows
         ]
-        call = self._call("commit", state=read.state, rows=given, drop=[*drop], clear=clear, activate=activate)
+        call = self._call("commit", state=read.state, rows=given, drop=drop, clear=clear, activate=activate)
         keys, tag, user_id = self.state.keys, encode(self.thread_id), self.user_id or ""
         tombstone, threads = keys.of_user(user_id)[0], keys.rows_of_user(user_id, self.kind)
         newest = max([row.body.get("at", 0) for row in rows], default=0)
@@ -264,7 +243,9 @@ def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]
     facts = sorted((one.seq, one.id) for some in members for one in (Facts.read(text.decode()) for text in some))
 
     def ids(text: str) -> list[str]:
-        spans = ((bisect_left(facts, (low, "")), bisect_left(facts, (high + 1, ""))) for low, high in Ranges.read(text))
+        spans = (
+            (bisect_left(facts, (low, "")), bisect_left(facts, (high + 1, ""))) for low, high in Ranges.read(text).pairs
+        )
         return [id for first, end in spans for _, id in facts[first:end]]
 
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_workingmem._text.unicode import picture, replace_hidden
@@ -67,19 +68,9 @@ def cut(text: str, characters: int, lines: int = 1) -> str:
     return f"{kept} … [{missing:,} more]" if missing else text
 
 
-def label(text: str) -> str:
-    """Shorten an id, a title or a name."""
-    return cut(text, 80)
-
-
-def whole(text: str) -> str:
-    """Shorten only what is very long, such as a system block."""
-    return cut(text, 10_000, 200)
-
-
-def excerpt(text: str) -> str:
-    """Shorten a message."""
-    return cut(text, 600, 12)
+label = partial(cut, characters=80)  # an id, a title or a name
+whole = partial(cut, characters=10_000, lines=200)  # what is shortened only if it is very long, such as a system block
+excerpt = partial(cut, characters=600, lines=12)  # a message
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Files of a user, a team or an agent: one tree each, whose edits are never lost."""
 
 from langchain_workingmem.files.api import Files
-from langchain_workingmem.files.operations import Tree, check_by, find, grep
-from langchain_workingmem.files.paths import check_directory, pattern_of
+from langchain_workingmem.files.operations import Tree, check_by, edit, find, grep
+from langchain_workingmem.files.paths import Pattern, check_directory
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
 __all__ = [
@@ -13,10 +13,11 @@ __all__ = [
     "FileUsage",
     "Files",
     "LineMatch",
+    "Pattern",
     "Tree",
     "check_by",
     "check_directory",
+    "edit",
     "find",
     "grep",
-    "pattern_of",
 ]

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.state import Operations, operation, twin
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import ArgumentError, FileMissingError, FilePathError
 from langchain_workingmem.files import operations as plans
-from langchain_workingmem.files.operations import Tree, check_content, check_text
-from langchain_workingmem.files.paths import below, check_directory, check_path, pattern_of
+from langchain_workingmem.files.operations import Tree, check_by, check_content, check_text
+from langchain_workingmem.files.paths import Pattern, below, check_directory, check_path
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Files(Operations):
     Each change makes a revision, unless it changes nothing; `by` says who makes it. Ten older revisions of a file are kept
     (`FileOptions`), also of a deleted one. Every operation is atomic, and takes one round trip, unless it says otherwise.
 
-    No edit is lost: the server applies it to the newest text, and applies it once, also if it is sent again after a lost
-    reply. Errors: `FilePathError`, `FileMissingError`, `FileQuotaError`, and `UserDeletedError` while the owner is
+    No edit is lost: it is applied to the newest text, and applied once, also if it is sent again after a lost reply. What
+    Redis has evicted in part is neither read nor changed (`FilePathError`). Errors: `FilePathError`, `FileMissingError`, `FileQuotaError`, and `UserDeletedError` while the owner is
     being deleted.
     """
 
@@ -43,14 +44,10 @@ class Files(Operations):
     ) -> Plan[File]:
         """Return a file with its content, or an older revision of it that is still kept."""
         wanted = "" if revision is None else at_least(revision, 1, "revision")
-        tree, found = Tree.of(self._core, user_id), check_path(path)
-        note, *content = (yield from tree.run(plans.READ, found, wanted)) or [None]
-        if note == 0:
-            raise FilePathError(found, "is a directory", remedy="list it, or pass the path of a file")
-        if not content or content[0] is None:
-            raise FileMissingError(found, revision)
+        found = check_path(path)
+        note, content = yield from Tree.of(self._core, user_id).read(found, wanted)
         info = plans.info_of(found, note)
-        return File(info, content[0].decode() if info.is_text else content[0])
+        return File(info, content.decode() if info.is_text else content)
 
     aread = twin(read)
 
@@ -71,9 +68,10 @@ class Files(Operations):
         0 for none. If others have changed the file since, `FileConflictError` has the text as it is now, and nothing is written.
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
-        base = None if base_revision is None else at_least(base_revision, 0, "base_revision")
-        tree, found, (sent, kind) = Tree.of(self._core, user_id), check_path(path), check_content(content)
-        return tree.change(found, by, base, "write", sent, kind, int(not replaces))
+        base = "" if base_revision is None else at_least(base_revision, 0, "base_revision")
+        tree, found = Tree.of(self._core, user_id), check_path(path)
+        sent, kind = check_content(content, tree.options.max_file_bytes)
+        return tree.change(found, by, base, "write", sent, kind, is_new=int(not replaces))
 
     awrite = twin(write)
 
@@ -91,14 +89,9 @@ class Files(Operations):
         """Replace the passage `old` by `new` in the newest text.
 
         It must be there exactly once, or with `replace_all` at least once; else `FileEditError` names the lines, and nothing
-        changes.
+        changes. Two round trips, and two more each time that others have changed the file between them.
         """
-        if not check_text(old, "old"):
-            raise ArgumentError("old is empty", remedy="pass the text to replace, or write a new file")
-        if check_text(new, "new") == old:
-            raise ArgumentError("old and new are the same", remedy="pass another text as new")
-        tree, found = Tree.of(self._core, user_id), check_path(path)
-        return tree.change(found, by, None, "edit", old, new, int(replace_all))
+        return (yield from plans.edit(self._core, path, old, new, user_id, by, everywhere=replace_all))[0]
 
     aedit = twin(edit)
 
@@ -115,19 +108,19 @@ class Files(Operations):
     ) -> Plan[FileEdit]:
         """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first, -1 behind the last.
 
-        Numbers move when others insert lines: `base_revision` guards against that, as in `write`.
+        Numbers move when others insert lines: `base_revision` guards against that, as in `write`. Round trips as of `edit`.
         """
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
         tree, found = Tree.of(self._core, user_id), check_path(path)
-        lines = check_text(text, "text").removesuffix("\n") + "\n"
-        return tree.change(found, by, base, "insert", line, lines)
+        make = plans.inserting(line, check_text(text, "text", tree.options.max_file_bytes).removesuffix("\n") + "\n")
+        return (yield from tree.edit(found, check_by(by), base, "insert", make))[0]
 
     ainsert = twin(insert)
 
     @operation
     def list(self, path: str = "/", *, user_id: str) -> Plan[builtins.list[FileInfo]]:
-        """Return the files and directories in a directory, by name; an empty list if there is no such directory."""
+        """Return the files and directories in a directory, by name; an empty list if there is none. Round trips as of `glob`."""
         directory = check_directory(path)
         start, found = below(directory), dict[str, FileInfo]()
         for one in (yield from plans.find(Tree.of(self._core, user_id), directory)):
@@ -142,11 +135,12 @@ class Files(Operations):
         """Return the files below `path` that match a pattern, by name.
 
         A pattern without a slash is for the last name at any depth: `*.py`. With one it is for the path below `path`:
-        `src/**/*.py`. `*`, `**` (at most twice), `?`, `[abc]`, `[!abc]` and `{a,b}` are understood, as wcmatch does (extra `files`). A name
-        that begins with a dot is matched only by a pattern that does.
+        `src/**/*.py`. `*`, `**`, `?`, `[abc]`, `[!abc]` and `{a,b}` are understood, as wcmatch does (extra `files`). A name
+        that begins with a dot is matched only by a pattern that does. Limits: 1,024 characters, with braces 100 patterns and
+        4,096 characters of them all. One round trip per 2,000 files below `path`.
         """
         found = check_directory(path)
-        matches = pattern_of(check_text(pattern, "pattern"), found)
+        matches = Pattern(check_text(pattern, "pattern"), found)
         return plans.find(Tree.of(self._core, user_id), found, matches)
 
     aglob = twin(glob)
@@ -157,14 +151,15 @@ class Files(Operations):
     ) -> Plan[builtins.list[LineMatch]]:
         """Return the lines that hold a text as it is, in text files at or below `path`, by file and line.
 
-        `glob` restricts the files as in `glob`. One round trip, and one for each 500 files, 8 MiB or 10 ms; so it is not atomic.
+        `glob` restricts the files as in `glob`. Round trips of `glob`, and one for each 500 files or 4 MiB; so it is not atomic.
         """
-        if not check_text(text, "text"):
-            raise ArgumentError("text is empty", remedy="pass the text to look for")
+        tree = Tree.of(self._core, user_id)
+        if not check_text(text, "text", tree.options.max_file_bytes) or "\n" in text:
+            raise ArgumentError(f"text={shown(text)}", remedy="pass the text to look for, without line ends")
         at_least(limit, 1, "limit")
         found = check_directory(path)
-        matches = None if glob is None else pattern_of(check_text(glob, "glob"), found)
-        return plans.grep(Tree.of(self._core, user_id), text, found, matches, limit)
+        matches = None if glob is None else Pattern(check_text(glob, "glob"), found)
+        return plans.grep(tree, text, found, matches, limit)
 
     agrep = twin(grep)
 
@@ -187,7 +182,8 @@ class Files(Operations):
         """Delete a file, or all files below a directory, and return how many there were.
 
         `revert` brings a file back, unless `purge=True`, which forgets all its revisions; it also forgets a file that was deleted
-        before. The files of a directory are deleted one by one, 500 in a round trip; if it is interrupted, call it again.
+        before. The files of a directory are deleted one by one, 500 in a round trip; if it is interrupted, call it again. With
+        `purge=True` "/" goes in one step.
         """
         return plans.remove(Tree.of(self._core, user_id), check_directory(path), by, purge=purge)
 
@@ -208,7 +204,7 @@ class Files(Operations):
     def revert(self, path: str, revision: int, *, user_id: str, by: str | None = None) -> Plan[FileEdit]:
         """Write the content of an older revision as a new one; it brings a deleted file back."""
         tree, found = Tree.of(self._core, user_id), check_path(path)
-        return tree.change(found, by, None, "revert", at_least(revision, 1, "revision"))
+        return tree.change(found, by, "", "revert", at_least(revision, 1, "revision"))
 
     arevert = twin(revert)
 

@@ -16,7 +16,7 @@ from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, UserDeletedError
-from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text, run_scripts
+from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text, damaged, run_scripts
 from langchain_workingmem.files.paths import check_path
 from langchain_workingmem.files.records import Note
 from langchain_workingmem.options import FileOptions
@@ -59,7 +59,10 @@ def read_files(state: MemoryState, owner: str, take: Callable[[list[Stored]], Pl
 
     A round trip per 1,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
     """
-    _, paths, _, notes, _ = state.keys.of_user(owner).files
+    _, paths, _, notes, _ = keys = state.keys.of_user(owner).files
+    (damage,) = yield from run_scripts(owner, READ.call(keys, "/", ""))
+    if damage == [1]:
+        raise damaged("/")
     low: Argument | None = "-"
     while low is not None:
         (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
@@ -136,6 +139,8 @@ def restore(state: MemoryState, owner: str, path: str, file: Stored, *limits: Ar
         older = [part for note, content in step for part in (note, content or b"")]
         head = (path, file.note, *(limits or ("", "", "", "")), file.content or b"")
         (reply,) = yield from run_scripts(owner, RESTORE.call(keys, *head, *older))
+        if reply[0] == b"damaged":
+            raise damaged(path)
         if reply[0] in {b"bytes", b"files"}:
             raise _too_much(owner, reply[0].decode(), int(reply[1]), limits)
         first = first or reply

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.plan import Plan, send
+from langchain_workingmem._engine.plan import Plan, compute, jittered, send
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import shown
-from langchain_workingmem.checks import check_ttl
+from langchain_workingmem.checks import LARGEST, check_ttl
 from langchain_workingmem.errors import (
     ArgumentError,
     FileConflictError,
@@ -23,21 +28,29 @@ from langchain_workingmem.errors import (
     UserDeletedError,
     WorkingMemError,
 )
-from langchain_workingmem.files.paths import below
-from langchain_workingmem.files.records import FileEdit, FileInfo, LineMatch
+from langchain_workingmem.files.paths import below, check_path
+from langchain_workingmem.files.records import FileEdit, FileInfo, LineMatch, Note
 from langchain_workingmem.options import FileOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import Core
+    from langchain_workingmem.files.paths import Pattern
 
-CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
-    Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "grep", "remove", "rename")
+# makes the new text, and tells how often something was changed, and in which line first
+Maker: TypeAlias = Callable[["Tree", str, bytes], tuple[bytes, int, int]]
+
+CHANGE, READ, HISTORY, REMOVE, RENAME = (
+    Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "remove", "rename")
 )
 MAX_BY = 200  # bytes of the name of a writer
-GROUP = 500  # files of one round trip
+GROUP = 500  # files that one round trip changes
+PAGE = 2000  # files of a listing in one round trip
+SEARCHED = 4 * 2**20  # bytes that a search reads in one round trip
+MOST_LINES = 1000  # that an error names
+MOST_TRIES = 100  # of an edit that others are faster than each time
 
 
 def run_scripts(user_id: str, *calls: Command) -> Plan[list[Any]]:
@@ -90,20 +103,63 @@ class Tree:
             replies += yield from run_scripts(self.user_id, *calls)
         return replies
 
-    def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[FileEdit]:
-        """Change a file by `change.lua`. One round trip."""
+    def change(
+        self,
+        path: str,
+        by: str | None,
+        base: Argument,
+        what: str,
+        content: Argument,
+        kind: str = "",
+        *,
+        is_new: int = 0,
+    ) -> Plan[FileEdit]:
+        """Write a revision of a file by `change.lua`; `base` is "" for any. One round trip."""
         options = self.options
-        limits = (options.revisions, options.max_file_bytes, options.max_bytes, options.max_files)
-        head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, "" if base is None else base, what)
-        status, *reply = yield from self.run(CHANGE, *head, *arguments)
+        if isinstance(content, bytes) and len(content) > options.max_file_bytes:
+            raise self.refusal(path, b"size", [len(content)])
+        limits = (options.revisions, options.max_bytes, options.max_files)
+        head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, base, what)
+        status, *reply = yield from self.run(CHANGE, *head, content, kind, is_new)
         if status != b"ok":
-            raise self.refusal(path, status, reply, arguments)
-        note, times, line, is_same = reply
-        return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same)
+            raise self.refusal(path, status, reply, content)
+        return FileEdit(info_of(path, reply[0]), 0, 0, changed=not reply[1])
 
-    def refusal(
-        self, path: str, status: bytes, reply: Sequence[Any], asked: Sequence[Argument] = ()
-    ) -> WorkingMemError:
+    def read(self, path: str, revision: Argument = "") -> Plan[tuple[bytes, bytes]]:
+        """Return the note and the content of a file. One round trip."""
+        note, *content = (yield from self.run(READ, path, revision)) or [None]
+        if note == 0:
+            raise FilePathError(path, "is a directory", remedy="list it, or pass the path of a file")
+        if note == 1 or (note and not content and not revision and Note.of(note).kind != "d"):
+            raise self.refusal(path, b"damaged", ())
+        if not content:
+            raise FileMissingError(path, None if revision == "" else int(revision))
+        return note, content[0]
+
+    def edit(self, path: str, by: str | None, base: int | None, what: str, make: Maker) -> Plan[tuple[FileEdit, bytes]]:
+        """Write what `make` makes of the newest text, if nobody was faster; else again. Return the new text, too.
+
+        Two round trips, and two more each time that others were faster.
+        """
+        tries = 0
+        while True:
+            note, raw = yield from self.read(path)
+            info = info_of(path, note)
+            if base is not None and info.revision != base:
+                raise FileConflictError(path, info.revision, raw.decode(errors="replace"))
+            if not info.is_text:
+                raise FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
+            text, times, line = yield from compute(partial(make, self, path, raw), 4 * len(raw))
+            try:
+                made = yield from self.change(path, by, note, what, text, "t")
+                return replace(made, occurrences=times, line=line), text
+            except FileConflictError:
+                tries += 1
+                if base is not None or tries == MOST_TRIES:
+                    raise
+            yield jittered(0.001 * tries)
+
+    def refusal(self, path: str, status: bytes, reply: Sequence[Any], asked: Argument = "") -> WorkingMemError:
         """Return the error for what a script has refused."""
         seen: Any = reply[0] if reply else b""
         match status:
@@ -117,21 +173,11 @@ class Tree:
             case b"missing":
                 return FileMissingError(path)
             case b"revision":
-                return FileMissingError(path, int(asked[0]))
+                return FileMissingError(path, int(asked))
             case b"conflict":
                 return FileConflictError(path, int(seen), reply[1].decode(errors="replace"))
-            case b"binary":
-                return FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
-            case b"lines":
-                problem = f"it has {seen} lines, and line {asked[0]!r} was asked for"
-                return FileEditError(path, problem, remedy=f"use a line from 0 to {seen}", lines=(int(seen),))
-            case b"times" if not reply:
-                remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
-                return FileEditError(path, f"{shown(asked[0])} is not in it", remedy=remedy)
-            case b"times":
-                problem = f"{shown(asked[0])} is in it {len(reply)} times, in lines {', '.join(map(str, reply[:20]))}"
-                remedy = "take more of the text around it, or replace all"
-                return FileEditError(path, problem, remedy=remedy, lines=tuple(map(int, reply)))
+            case b"damaged":
+                return damaged(path)
         limits = self.options
         begin, unit, most = {
             b"size": (f"{path!r} would have", "bytes", limits.max_file_bytes),
@@ -145,6 +191,13 @@ class Tree:
 _DEFAULT = FileOptions()
 
 
+def damaged(path: str) -> FilePathError:
+    """Return the error for files of which Redis has evicted a part."""
+    problem = "is neither read nor changed, as Redis has evicted a part of the files of this owner"
+    remedy = "delete what is left, files.delete('/', purge=True), import an export, and set maxmemory-policy noeviction"
+    return FilePathError(path, problem, remedy=remedy)
+
+
 def check_by(by: str | None) -> str:
     """Return the name of a writer; `OptionError` if it cannot be stored."""
     if by is None:
@@ -154,25 +207,25 @@ def check_by(by: str | None) -> str:
     return by
 
 
-def check_content(content: object) -> tuple[Argument, str]:
+def check_content(content: object, most: int) -> tuple[bytes, str]:
     """Return the content of a file and its kind, as scripts take them."""
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content), "b"
-    if not isinstance(content, str):
+    if not isinstance(content, str | bytes | bytearray | memoryview):
         raise OptionError(f"content is of type {type(content).__name__}", remedy="pass a str, or bytes")
-    return check_text(content, "content"), "t"
+    if len(content) > most:
+        seen = f"the content has {len(content):,} bytes or more, {most:,} at most, so nothing was written"
+        raise FileQuotaError(seen, remedy="leave something out, or write several files")
+    return (check_text(content, "content", most).encode(), "t") if isinstance(content, str) else (bytes(content), "b")
 
 
-def check_text(text: object, name: str) -> str:
+def check_text(text: object, name: str, most: int = LARGEST) -> str:
     """Return a text; `OptionError` for what is none, or cannot be stored."""
     if not isinstance(text, str):
         raise OptionError(f"{name} is of type {type(text).__name__}", remedy="pass a str")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            seen = f"{name} holds a lone surrogate, which UTF-8 cannot carry"
-            raise ArgumentError(seen, remedy="pass valid Unicode") from None
+    if len(text) > most:
+        raise ArgumentError(f"{name} has {len(text):,} characters", remedy=f"use at most {most:,}, as a file may have")
+    if not is_utf8(text):
+        seen = f"{name} holds a lone surrogate, which UTF-8 cannot carry"
+        raise ArgumentError(seen, remedy="pass valid Unicode")
     return text
 
 
@@ -181,17 +234,30 @@ def info_of(path: str, note: bytes) -> FileInfo:
     return FileInfo.of(path.encode() + b"\0" + note)
 
 
-def find(tree: Tree, directory: str, matches: Callable[[str], object] | None = None) -> Plan[list[FileInfo]]:
-    """Return the files below a directory that match, by name. One round trip."""
-    start = below(directory)
-    (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
+def find(tree: Tree, directory: str, matches: Pattern | None = None) -> Plan[list[FileInfo]]:
+    """Return the files below a directory that match, by name. One round trip per 2,000 files that are there."""
+    start, found = below(directory), list[FileInfo]()
+    low: Argument | None = f"[{start}"
+    check = [READ.call(tree.keys, "/", "")]
+    while low is not None:
+        page = ("ZRANGE", tree.keys[1], low, f"({start[:-1]}0", "BYLEX", "LIMIT", 0, PAGE)
+        members, *damage = yield from run_scripts(tree.user_id, page, *check)
+        if damage == [[1]]:
+            raise damaged(directory)
+        size = sum(map(len, members)) * (1 if matches is None else matches.size)
+        found += yield from compute(partial(_infos, members, matches), size)
+        low, check = b"(" + members[-1] if len(members) == PAGE else None, []
+    return found
+
+
+def _infos(members: Sequence[bytes], matches: Pattern | None) -> list[FileInfo]:
     return [FileInfo.of(one) for one in members if matches is None or matches(one.partition(b"\0")[0].decode())]
 
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
     """Delete a file, or each file below a directory; with `purge` also what was deleted there before."""
     replies: list[int | None] = []
-    if path != "/":
+    if path != "/" or purge:
         replies = yield from _remove_each(tree, [path], by, purge=purge)
     if not any(replies):  # nothing is below a file
         paths = [one.path for one in (yield from find(tree, path))]
@@ -214,6 +280,9 @@ def _remove_each(tree: Tree, paths: Sequence[str], by: str | None, *, purge: boo
     """Delete files; tell of each whether it was there: 1, 0: only its revisions, None: neither."""
     rest = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
     replies = yield from tree.run_each(REMOVE, [(tree.core.new_id(), path, *rest) for path in paths])
+    for one, reply in zip(paths, replies, strict=True):
+        if reply[0] == b"damaged":
+            raise damaged(one)
     return [reply[1] if reply[0] == b"ok" else None for reply in replies]
 
 
@@ -238,17 +307,96 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     return sum(status == b"ok" for status, *_ in replies)
 
 
-def grep(
-    tree: Tree, text: str, path: str, matches: Callable[[str], object] | None, limit: int
-) -> Plan[list[LineMatch]]:
-    """Find the lines that hold a text, in the file `path` or in those below it."""
-    paths = [one.path for one in (yield from find(tree, path, matches))]
-    if not paths and path != "/" and (matches is None or matches(path)):
-        paths = [path]
+# ---------------------------------------------------------------------- what edits make of a text, and searches find in it
+
+
+def edit(
+    core: Core, path: str, old: str, new: str, user_id: str, by: str | None, *, everywhere: bool = False
+) -> Plan[tuple[FileEdit, bytes]]:
+    """Replace a passage, as `Files.edit` says, and return the new text, too."""
+    tree = Tree.of(core, user_id)
+    most = tree.options.max_file_bytes
+    if not check_text(old, "old", most):
+        raise ArgumentError("old is empty", remedy="pass the text to replace, or write a new file")
+    if check_text(new, "new", most) == old:
+        raise ArgumentError("old and new are the same", remedy="pass another text as new")
+    return tree.edit(check_path(path), check_by(by), None, "edit", replacing(old, new, everywhere=everywhere))
+
+
+def replacing(old: str, new: str, *, everywhere: bool) -> Maker:
+    """Return what replaces a passage; it takes a time that grows with the text alone."""
+    wanted, instead = old.encode(), new.encode()
+
+    def make(tree: Tree, path: str, raw: bytes) -> tuple[bytes, int, int]:
+        times, most = raw.count(wanted), 1 if everywhere else MOST_LINES
+        if not times:
+            remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
+            raise FileEditError(path, f"{shown(old)} is not in it", remedy=remedy)
+        lines, at, line = list[int](), 0, 1
+        while len(lines) < min(times, most):
+            first = raw.index(wanted, at)
+            line += raw.count(b"\n", at, first)
+            lines.append(line)
+            at, line = first + len(wanted), line + wanted.count(b"\n")
+        if times > 1 and not everywhere:
+            problem = f"{shown(old)} appears {times} times, in lines {', '.join(map(str, lines[:20]))}"
+            remedy = "take more of the text around it, or replace all"
+            raise FileEditError(path, problem, remedy=remedy, lines=tuple(lines))
+        size = len(raw) + times * (len(instead) - len(wanted))
+        if size > tree.options.max_file_bytes:  # such a text is not made
+            raise tree.refusal(path, b"size", [size])
+        return raw.replace(wanted, instead), times, lines[0]
+
+    return make
+
+
+def inserting(line: int, text: str) -> Maker:
+    """Return what inserts lines after a line; -1 is the last one."""
+    new = text.encode()
+
+    def make(_: Tree, path: str, raw: bytes) -> tuple[bytes, int, int]:
+        count = raw.count(b"\n") + (raw[-1:] not in (b"", b"\n"))
+        after = count if line == -1 else line
+        if after > count:
+            problem = f"it has {count} lines, and line {line} was asked for"
+            raise FileEditError(path, problem, remedy=f"use a line from 0 to {count}", lines=(count,))
+        end = bisect_left(range(len(raw)), after, key=lambda at: raw.count(b"\n", 0, at + 1)) + 1 if after else 0
+        head, tail = raw[:end], raw[end:]
+        parts = (head, b"\n" * (head[-1:] not in (b"", b"\n")), new, tail, b"\n" * (tail[-1:] not in (b"", b"\n")))
+        return b"".join(parts), 1, after + 1
+
+    return make
+
+
+def grep(tree: Tree, text: str, path: str, matches: Pattern | None, limit: int) -> Plan[list[LineMatch]]:
+    """Find the lines that hold a text, in the file `path` or in those below it. A round trip per 4 MiB of texts."""
+    if "\n" in text:
+        return []
+    infos = [one for one in (yield from find(tree, path, matches)) if one.is_text]
+    if not infos and (matches is None or matches(path)):  # it may be a file
+        (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{path}\0", f"({path}\1", "BYLEX"))
+        infos = [one for one in _infos(members, None) if one.is_text]
     found: list[LineMatch] = []
-    while paths and len(found) < limit:
-        done, *hits = yield from tree.run(GREP, text, limit - len(found), *paths[:GROUP])
-        triples = zip(hits[::3], hits[1::3], hits[2::3], strict=True)
-        found += [LineMatch(name.decode(), int(line), hit.decode(errors="replace")) for name, line, hit in triples]
-        paths = paths[done:]
-    return found[:limit]
+    while infos and len(found) < limit:
+        ends = accumulate((one.size for one in infos[:GROUP]), initial=0)
+        count = max(1, sum(end <= SEARCHED for end in ends) - 1)
+        (texts,) = yield from send(("HMGET", tree.keys[2], *(one.path for one in infos[:count])))
+        rows = [(one.path, raw) for one, raw in zip(infos, texts, strict=False) if raw]  # else it was deleted meanwhile
+        size = 4 * sum(len(raw) for _, raw in rows)
+        found += yield from compute(partial(_lines, rows, text.encode(), limit - len(found)), size)
+        infos = infos[count:]
+    return found
+
+
+def _lines(rows: Sequence[tuple[str, bytes]], wanted: bytes, most: int) -> list[LineMatch]:
+    found: list[LineMatch] = []
+    for path, raw in rows:
+        at, line = 0, 1  # where a line begins, and its number
+        while len(found) < most and (first := raw.find(wanted, at)) >= 0:
+            begin = max(at, raw.rfind(b"\n", at, first) + 1)
+            end = raw.find(b"\n", first)
+            end = len(raw) if end < 0 else end
+            line += raw.count(b"\n", at, begin)
+            found.append(LineMatch(path, line, raw[begin:end].decode(errors="replace")))
+            at, line = end + 1, line + 1
+    return found

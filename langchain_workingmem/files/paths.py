@@ -10,11 +10,11 @@ from langchain_workingmem._text.unicode import replace_hidden
 from langchain_workingmem.errors import FilePathError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-MAX_PATH = 4096  # characters, and bytes in UTF-8
-MAX_PATTERNS = 100  # that one pattern with braces may stand for
-MOST_STARS = 2  # `**` in a pattern
+MAX_PATH, MAX_NAMES = 4096, 256  # characters, and bytes in UTF-8; directories and file
+MAX_PATTERN = 1024  # characters
+MAX_PATTERNS, MAX_EXPANDED = 100, 4096  # that one with braces may stand for, and the characters of these
 
 
 def check_path(path: object, name: str = "path") -> str:
@@ -44,6 +44,8 @@ def _normal(path: str) -> str:
     if replace_hidden(path, lambda _: "\0") != path or any(sign in path for sign in "\0\t\n\r"):
         raise FilePathError(path, "holds control or hidden characters", remedy="leave them out")
     parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part not in ("", ".")]
+    if len(parts) > MAX_NAMES:
+        raise FilePathError(path[:40], f"has more than {MAX_NAMES} names", remedy="use fewer directories")
     if ".." in parts:
         raise FilePathError(path, "holds '..'", remedy="name the place itself, from the root on")
     found = "/" + "/".join(parts)
@@ -61,29 +63,73 @@ def below(path: str) -> str:
     return path if path == "/" else f"{path}/"
 
 
-def pattern_of(pattern: str, directory: str) -> Callable[[str], bool]:
-    """Return what tells whether a path at or below a directory matches a pattern; `OptionError` without the extra `files`.
+class Pattern:
+    """Tells whether a path at or below a directory matches a pattern; `OptionError` without the extra `files`.
 
-    Without a slash the pattern is for the last name, at any depth; else for the path below the directory, from its start.
+    Without a slash the pattern is for the last name, at any depth; else for the path below the directory, from its start. The time
+    grows with the length of pattern times path: wcmatch matches what stands between two `**`, at the first place that fits.
     """
-    try:
-        from wcmatch import glob
-    except ImportError as error:
-        raise OptionError(
-            f"patterns of paths need wcmatch ({error})", remedy="pip install 'langchain-workingmem[files]'"
-        ) from error
 
-    if ".." in pattern.split("/"):
-        raise FilePathError(pattern, "holds '..'", remedy="name the place itself")
-    if len(pattern) > MAX_PATH:
-        raise _too_long(pattern)
-    if pattern.count("**") > MOST_STARS:  # each one multiplies the time by the depth of a path
-        raise FilePathError(pattern, f"has more than {MOST_STARS} `**`", remedy="use fewer")
-    flags = glob.BRACE | glob.GLOBSTAR | glob.FORCEUNIX | (0 if "/" in pattern else glob.MATCHBASE)
-    try:
-        wanted = glob.compile(unicodedata.normalize("NFC", pattern).lstrip("/"), flags=flags, limit=MAX_PATTERNS)
-    except Exception as error:  # wcmatch has no public name for it
-        problem = f"stands for more than {MAX_PATTERNS} patterns"
-        raise FilePathError(pattern, problem, remedy="use fewer braces") from error
-    start, name = len(below(directory)), directory.rpartition("/")[2]  # a file may be passed as the directory
-    return lambda path: wanted.match(name if path == directory else path[start:])
+    def __init__(self, pattern: str, directory: str) -> None:
+        try:
+            from bracex import ExpansionLimitException, expand
+            from wcmatch import glob
+        except ImportError as error:
+            remedy = "pip install 'langchain-workingmem[files]'"
+            raise OptionError(f"patterns of paths need wcmatch ({error})", remedy=remedy) from error
+
+        if ".." in pattern.split("/"):
+            raise FilePathError(pattern[:40], "holds '..'", remedy="name the place itself")
+        if len(pattern) > MAX_PATTERN:
+            raise FilePathError(f"{pattern[:40]}...", f"has more than {MAX_PATTERN:,} characters", remedy="use fewer")
+        try:
+            expanded = expand(unicodedata.normalize("NFC", pattern), keep_escapes=True, limit=MAX_PATTERNS) or [""]
+        except ExpansionLimitException:
+            expanded = [pattern] * MAX_EXPANDED
+        self.size = sum(map(len, expanded)) + 1
+        if self.size > MAX_EXPANDED + 1:
+            problem = f"stands for more than {MAX_PATTERNS} patterns, or {MAX_EXPANDED:,} characters of them"
+            raise FilePathError(pattern[:40], problem, remedy="use fewer braces")
+        self._ways = [
+            ("/" in way, [(len(one), glob.compile("/".join(one), flags=glob.FORCEUNIX).match) for one in _pieces(way)])
+            for way in dict.fromkeys(expanded)
+        ]
+        self._directory, self._start = directory, len(below(directory))
+
+    def __call__(self, path: str) -> bool:
+        """Tell whether a path matches."""
+        # a file may be passed as the directory
+        names = (path.rpartition("/")[2] if path == self._directory else path[self._start :]).split("/")
+        return any(_matches(pieces, names if is_path else names[-1:]) for is_path, pieces in self._ways)
+
+
+def _pieces(pattern: str) -> list[list[str]]:
+    """Divide a pattern at each `**` into patterns of names."""
+    names = pattern.lstrip("/").split("/")
+    pieces: list[list[str]] = [[]]
+    for name in [*names, "*"] if names[-1] == "**" else names:  # what it ends with is a file
+        if name == "**":
+            pieces.append([])
+        else:
+            pieces[-1].append(name)
+    return pieces
+
+
+def _matches(pieces: Sequence[tuple[int, Callable[[str], object]]], names: Sequence[str]) -> bool:
+    """Tell whether the pieces match names in this order, with any names but hidden ones between them."""
+    (count, first), *rest = pieces
+    if len(names) < sum(number for number, _ in pieces) or (count and not first("/".join(names[:count]))):
+        return False
+    at = count
+    if not rest:
+        return at == len(names)
+    *middle, (last, end) = rest
+    for number, matches in middle:
+        while number and not matches("/".join(names[at : at + number])):
+            if at + number + last >= len(names) or names[at].startswith("."):
+                return False
+            at += 1
+        at += number
+    left = len(names) - last
+    fits = at <= left and bool(end("/".join(names[left:])))
+    return fits and not any(name.startswith(".") for name in names[at:left])

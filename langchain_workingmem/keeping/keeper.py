@@ -65,7 +65,7 @@ class Keeper(Worker):
         if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
             return False
         size = max(1, BATCH >> unread.shown.failures)
-        groups = yield from read_batch(self.state, self.thread_id, facts, unread.shown, tokens=size, most=MOST_READ)
+        groups = yield from read_batch(self.rows, facts, unread.shown, tokens=size, most=MOST_READ)
         if groups is None:
             return True  # the thread has changed meanwhile
         rows = [row for group in groups for row in group]
@@ -120,7 +120,7 @@ class Keeper(Worker):
         )
         said = [one for one in (Facts.read(text.decode()) for text in found) if one.words and not one.is_refused]
         said = said[:_EARLIER][::-1]
-        return ((yield from read_messages(self.state, self.thread_id, said, unread.shown)) or []) if said else []
+        return ((yield from read_messages(self.rows, said, unread.shown)) or []) if said else []
 
     def _rows(
         self,

@@ -11,6 +11,8 @@ from langchain_workingmem.faces.tools import NoArguments, Search
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
 MOST_THREADS, MOST_FOUND = 100, 50
+LONGEST_QUERY = 10_000  # characters; recall looks at the first and the last 2,000
+MOST_TOKENS = 20_000  # of all that a search shows
 
 
 class NewMessage(BaseModel, extra="forbid"):
@@ -46,6 +48,7 @@ class ListThreads(BaseModel, extra="forbid"):
 class SearchMemory(Search, extra="forbid"):
     """Arguments of `search_memory`."""
 
+    query: str = Field(max_length=LONGEST_QUERY, description=Search.model_fields["query"].description)
     limit: int | None = Field(
         None, ge=1, le=MOST_FOUND, description="Return at most this number of hits. Leave it out for the usual number."
     )

@@ -17,6 +17,7 @@ from langchain_workingmem.mcp import answers
 from langchain_workingmem.mcp.answers import quoted
 from langchain_workingmem.mcp.arguments import (
     MOST_CHARACTERS,
+    MOST_TOKENS,
     ListThreads,
     Nothing,
     SaveMessages,
@@ -128,8 +129,7 @@ class Operations:
         await self._check_thread(user, thread_id)
         zone = self._core.state.zone(thread_id, user)
         asked: Any = {"since": aware(since, zone), "until": aware(until, zone, last=True)}
-        if limit is not None:
-            asked["top_k"] = limit
+        asked |= {"top_k": limit or self._core.state.recalling.top_k, "max_tokens": MOST_TOKENS}
         result = await self._memory.recall.asearch(query, thread_id=thread_id, user_id=user, **asked)
         return answers.of_hits(result, zone)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+import orjson
 from mcp import types
 from mcp.server.lowlevel import Server
 from pydantic import ValidationError
@@ -107,6 +109,14 @@ def _told(error: WorkingMemError) -> str:
 
 # ------------------------------------------------------------------ what the SDK must not see
 
+MOST_BYTES = 2**20  # of a message
+MOST_VALUES, DEEPEST = 10_000, 64  # in a message: the SDK goes through it three times, in the event loop
+_MOST_BRACKETS = 100_000  # also in texts: what has more of them takes too long to read
+_SIDE = 200  # bytes at both ends of a message that cannot be read, where clients write its id
+_ID = re.compile(
+    rb'\A\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*(\d{1,15}|"[\w.:-]*")|"id"\s*:\s*(\d{1,15}|"[\w.:-]*")\s*\}\s*\Z'
+)
+
 
 class Refusal(NamedTuple):
     """The answer to a message that goes no further."""
@@ -115,19 +125,32 @@ class Refusal(NamedTuple):
     text: str = ""  # JSON; empty where the protocol wants no answer
 
 
-def refusal(sent: str | bytes) -> Refusal | None:
-    """Return the answer to what is no message of the protocol, or has another form than it wants; None for all else.
+def refusal(sent: bytes) -> Refusal | None:
+    """Return the answer to what is no message of the protocol, is too large, or has another form than it wants; None for all else.
 
     The SDK would answer 500 or leave the client waiting, and it would log what the client says. This server asks its clients
     nothing, so their answers are dropped.
     """
+    if len(sent) > MOST_BYTES:
+        seen = f"The message has more than {MOST_BYTES:,} bytes, so nothing was done. Send less in one call."
+        return _refused(413, _id_at_an_end(sent), types.INVALID_REQUEST, seen)
+    too_much = f"The message has more than {MOST_VALUES:,} values or {DEEPEST} levels, so nothing was done. Send less in one call."
+    if sent.count(b"[") + sent.count(b"{") > _MOST_BRACKETS:
+        return _refused(413, _id_at_an_end(sent), types.INVALID_REQUEST, too_much)
     try:
-        message = types.JSONRPCMessage.model_validate_json(sent).root
+        found = orjson.loads(sent)
+    except orjson.JSONDecodeError as error:
+        seen = f"This is no JSON ({error.msg[:200]}), so nothing was done."
+        return _refused(400, _id_at_an_end(sent), types.PARSE_ERROR, seen)
+    id = found.get("id") if isinstance(found, dict) else None
+    if _is_too_much(found):
+        return _refused(413, id, types.INVALID_REQUEST, too_much)
+    try:
+        message = types.JSONRPCMessage.model_validate(found).root
     except ValidationError as error:
         why = error.errors(include_url=False, include_input=False)[0]["msg"][:200]
-        return _refused(
-            400, sent, types.PARSE_ERROR, f"This is no message of the protocol ({why}), so nothing was done."
-        )
+        seen = f"This is no message of the protocol ({why}), so nothing was done."
+        return _refused(400, id, types.PARSE_ERROR, seen)
     if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
         return Refusal(202)
     asks = isinstance(message, types.JSONRPCRequest)
@@ -139,9 +162,9 @@ def refusal(sent: str | bytes) -> Refusal | None:
         if not asks:
             return Refusal(202)
         if message.method not in _METHODS:  # clients try out whether a server knows a newer one
-            return _refused(200, sent, types.METHOD_NOT_FOUND, "This server does not know the method.")
+            return _refused(200, id, types.METHOD_NOT_FOUND, "This server does not know the method.")
         said = "The params of the method have another form, so nothing was done."
-        return _refused(400, sent, types.INVALID_PARAMS, said)
+        return _refused(400, id, types.INVALID_PARAMS, said)
     return None
 
 
@@ -151,9 +174,23 @@ _METHODS = {
 }
 
 
-def _refused(status: int, sent: str | bytes, code: int, message: str) -> Refusal:
-    id = None
-    with suppress(ValueError, RecursionError, AttributeError):  # as far as it can be read
-        id = json.loads(sent).get("id")
+def _is_too_much(found: Any) -> bool:
+    """Tell whether JSON holds more values than a message needs, without going through more than these."""
+    level, count = [found] if isinstance(found, dict | list) else [], 0
+    for _ in range(DEEPEST):
+        if (count := count + sum(map(len, level))) > MOST_VALUES:
+            return True
+        inner = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for one in inner if isinstance(one, dict | list)]
+    return bool(level)
+
+
+def _id_at_an_end(sent: bytes) -> str | int | None:
+    """Return the id of a message that cannot be read, if it stands in front or at the end, as clients write it."""
+    found = _ID.search(sent[:_SIDE] + sent[_SIDE:][-_SIDE:])
+    return None if found is None else json.loads(found[1] or found[2])
+
+
+def _refused(status: int, id: object, code: int, message: str) -> Refusal:
     id = id if isinstance(id, str | int) else None
     return Refusal(status, json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))

@@ -1,14 +1,11 @@
-"""Requests over HTTP: whose token they hold, and bodies of a limited size."""
+"""Whose token a request over HTTP holds."""
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
-
-from starlette.requests import ClientDisconnect
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
@@ -16,24 +13,9 @@ from langchain_workingmem.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from starlette.requests import Request
-
-MOST_BYTES = 32 * 2**20  # of a request
 SHORTEST = 16  # characters of a token
 _TOKEN = re.compile(r"[!-~]+")
 _MAKE = "make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
-
-
-async def read_body(request: Request) -> bytes | None:
-    """Return the body of a request; None for one that is too large, or whose client has left."""
-    body = bytearray()
-    with suppress(ClientDisconnect):
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST_BYTES:
-                return None
-        return bytes(body)
-    return None
 
 
 def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:

@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError as Cancelled
 from contextlib import contextmanager, suppress
 from inspect import signature
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -25,9 +25,9 @@ from starlette.routing import Route
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.mcp.protocol import build, refusal
-from langchain_workingmem.mcp.tokens import MOST_BYTES, check_tokens, read_body, user_of
-from langchain_workingmem.serving import leave_soon
+from langchain_workingmem.mcp.protocol import MOST_BYTES, build, refusal
+from langchain_workingmem.mcp.tokens import check_tokens, user_of
+from langchain_workingmem.serving import leave_soon, read_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
 
 _WAITING = 16  # lines that are read ahead
+_END = MOST_BYTES // 2 + 1  # bytes of both ends of a line that are kept
 _USER = "langchain_workingmem.user"  # in the scope of a request
 # newer versions of the SDK limit requests to 4 MiB, older ones have no limit
 _LIMIT = "max_request_body_size"
@@ -97,29 +98,38 @@ class _Output:
         """Nothing is left to write."""
 
 
-async def _lines(source: int) -> AsyncIterator[str]:
+def _line(file: BinaryIO) -> bytes:
+    """Read a line; of one that is too long its ends, which together are too long as well."""
+    line = part = file.readline(MOST_BYTES + 1)
+    while part and not part.endswith(b"\n"):
+        part = file.readline(MOST_BYTES)
+        line = line[:_END] + (line[_END:] + part)[-_END:]
+    return line
+
+
+async def _lines(source: int) -> AsyncIterator[bytes]:
     """Read lines in a thread that ends with the process: a read that waits for input cannot be interrupted."""
     loop = asyncio.get_running_loop()
     waiting: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
 
     def read() -> None:
         with suppress(RuntimeError, Cancelled, OSError), os.fdopen(source, "rb") as file:  # the loop may be closed
-            for line in file:
+            while line := _line(file):
                 asyncio.run_coroutine_threadsafe(waiting.put(line), loop).result()
             asyncio.run_coroutine_threadsafe(waiting.put(b""), loop).result()
 
     Thread(target=read, name="workingmem-stdin", daemon=True).start()
     while line := await waiting.get():
-        yield line.decode(errors="replace")
+        yield line
 
 
-async def _valid(lines: AsyncIterator[str], output: _Output) -> AsyncIterator[str]:
+async def _valid(lines: AsyncIterator[bytes], output: _Output) -> AsyncIterator[str]:
     """Pass on what the SDK can answer, and answer the rest."""
     async for line in lines:
         if not line.strip():
             continue
         if (refused := refusal(line)) is None:
-            yield line
+            yield line.decode()
         elif refused.text:
             await output.write(f"{refused.text}\n")
 
@@ -170,7 +180,7 @@ class _Application:
             await PlainTextResponse(said, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         elif scope["method"] != "POST":  # there is no stream to open and no session to end
             await PlainTextResponse("Use POST.\n", 405, {"Allow": "POST"})(scope, receive, send)
-        elif (body := await read_body(Request(scope, receive))) is None:
+        elif (body := await read_body(Request(scope, receive), MOST_BYTES)) is None:
             await PlainTextResponse(f"Send at most {MOST_BYTES:,} bytes.\n", 413)(scope, receive, send)
         elif (refused := refusal(body)) is not None:
             await Response(refused.text, refused.status, media_type="application/json")(scope, receive, send)

@@ -116,7 +116,7 @@ class Observer(Worker):
         options, shown = self.options, unread.shown
         tokens, free = sum(one.tokens for one in unread.facts), self._free(unread.waiting())
         is_over = self.now or tokens >= options.message_tokens
-        if is_over and shown.ahead:
+        if is_over and shown.ahead.pairs:
             yield from self.rows.commit(shown, activate=True)
             return True
         is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
@@ -124,9 +124,7 @@ class Observer(Worker):
             return False
         asked = max((one.seq for one in unread.facts if one.words.startswith("q")), default=-1)
         size = max(1, options.batch_tokens >> shown.failures)
-        groups = yield from read_batch(
-            self.state, self.thread_id, free, shown, tokens=size, most=MOST_READ, open_after=asked
-        )
+        groups = yield from read_batch(self.rows, free, shown, tokens=size, most=MOST_READ, open_after=asked)
         if groups is None:
             return True  # the thread has changed meanwhile
         if not groups:
@@ -138,7 +136,7 @@ class Observer(Worker):
     def pause(self) -> Plan[None]:
         """Show what was read ahead, at the limit."""
         unread = yield from read_unread(self.rows)
-        if self._note(unread) >= self.options.message_tokens and unread.shown.ahead:
+        if self._note(unread) >= self.options.message_tokens and unread.shown.ahead.pairs:
             yield from self.rows.commit(unread.shown, activate=True)
 
     def _lines(self, unread: Unread, groups: Sequence[Sequence[StoredMessage]]) -> Plan[list[NewRow]]:
@@ -170,7 +168,7 @@ class Observer(Worker):
         before = [one for one in unread.facts if one.seq < first.place and one.words.startswith("q")]
         if not before or first.upto:
             return None
-        rows = yield from read_messages(self.state, self.thread_id, before[-1:], unread.shown)
+        rows = yield from read_messages(self.rows, before[-1:], unread.shown)
         return rows[0] if rows else None
 
     # ------------------------------------------------------------------ lines

@@ -95,7 +95,7 @@ class Observing(Part):
         is_other: bool = own.revision != reply.get("rows_revision", own.revision)
         if is_other:  # the history has to fit to these rows
             head.pop("uncovered")
-            head["covered"] = [[*pair] for pair in own.covered]
+            head["covered"] = [[*pair] for pair in own.covered.pairs]
         tokens = sum(int(facts.split(":", 3)[2]) for facts in reply.get("shown") or ())
         self._show(state, found, {**shown, found.thread_id: own}, tokens)
         return is_other
@@ -177,9 +177,9 @@ def _on_branch(state: MemoryState, found: Gathered, rows: Rows) -> Plan[Rows]:
     left, covered = dict[int, dict[str, Any]](), list[tuple[int, int]]()
     for (id, body), text in zip(rows.rows.items(), stored, strict=True):
         row = orjson.loads(text) if text else None
-        cites = Ranges.read(row["cites"]) if row else ()
+        cites = Ranges.read(row["cites"]).pairs if row else ()
         if row and not any(low <= last and first <= high for low, high in cites for first, last in found.gone):
             left[id] = body
-            covered += Ranges.read(row["covers"])
+            covered += Ranges.read(row["covers"]).pairs
     revision = f"{rows.revision} without some" if len(left) < len(rows.rows) else rows.revision
     return replace(rows, revision=revision, covered=Ranges(tuple(sorted(covered))), rows=left)

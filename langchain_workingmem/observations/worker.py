@@ -21,7 +21,7 @@ from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool, message_text, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem._text.values import to_minute, zone_name
-from langchain_workingmem.derived import Ranges, Rows, ThreadRows, state_command
+from langchain_workingmem.derived import Ranges, Rows, ThreadRows, learn
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.read import made
 from langchain_workingmem.models import StoredMessage
@@ -75,7 +75,7 @@ class Unread(NamedTuple):
 def read_unread(rows: ThreadRows) -> Plan[Unread]:
     """Read which messages the rows of a kind do not cover. Two round trips."""
     shown = yield from rows.read()
-    edges = [-1, *(edge for pair in shown.covered for edge in pair)]
+    edges = [-1, *(edge for pair in shown.covered.pairs for edge in pair)]
     gaps = [
         (f"({low}", f"({high}") for low, high in zip(edges[::2], [*edges[1::2], "+inf"], strict=True) if low != high
     ]
@@ -89,15 +89,16 @@ def _uncovered(texts: Sequence[bytes], covered: Ranges) -> list[Facts]:
     return [one for one in (Facts.read(text.decode()) for text in texts) if one.seq not in covered]
 
 
-def read_messages(
-    state: MemoryState, thread_id: str, facts: Sequence[Facts], shown: Rows
-) -> Plan[list[StoredMessage] | None]:
+def read_messages(rows: ThreadRows, facts: Sequence[Facts], shown: Rows) -> Plan[list[StoredMessage] | None]:
     """Read messages; None if some were edited or deleted since `shown` was read. One round trip, one more with media."""
-    messages = state.keys.of(thread_id).messages
-    bodies, found = yield from send(("HMGET", messages, *(one.seq for one in facts)), state_command(state, thread_id))
-    if not shown.are_of(found):
+    state, call = rows.state, rows.show()
+    messages = state.keys.of(rows.thread_id).messages
+    bodies, reply = yield from send(("HMGET", messages, *(one.seq for one in facts)), call)
+    if learn(call, reply).state != shown.state:
         return None
-    read = [(body, thread_id, one.seq, one.upto if one.words else 0) for one, body in zip(facts, bodies, strict=True)]
+    read = [
+        (body, rows.thread_id, one.seq, one.upto if one.words else 0) for one, body in zip(facts, bodies, strict=True)
+    ]
     return (yield from made(state, [StoredMessage.of(*one) for one in read if one[0]]))
 
 
@@ -117,8 +118,7 @@ def groups_of(rows: Iterable[StoredMessage]) -> list[tuple[list[StoredMessage], 
 
 
 def read_batch(
-    state: MemoryState,
-    thread_id: str,
+    rows: ThreadRows,
     facts: Sequence[Facts],
     shown: Rows,
     *,
@@ -136,11 +136,11 @@ def read_batch(
             break
         chosen.append(one)
         size += one.tokens
-    rows = yield from read_messages(state, thread_id, chosen, shown)
-    if rows is None:
+    messages = yield from read_messages(rows, chosen, shown)
+    if messages is None:
         return None
     weights, size, found = {one.seq: one.tokens for one in chosen}, 0, list[list[StoredMessage]]()
-    for group, is_finished in groups_of(rows):
+    for group, is_finished in groups_of(messages):
         size += sum(weights[row.place] for row in group)
         if (found and size > tokens) or (not is_finished and group[-1].place > open_after):
             break
@@ -366,8 +366,7 @@ class Worker:
         for attempt in range(ATTEMPTS):
             if attempt:  # the messages are shown again, so the thread has to be as it was
                 yield from self._take()
-                (found,) = yield from send(state_command(self.state, self.thread_id))
-                if not shown.are_of(found):
+                if (yield from self.rows.read()).state != shown.state:
                     raise ChangedError
             owner = (self.thread_id, self.user_id)
             answer = yield from ask_counted(self.state, *owner, asked, messages, self.seconds, run)

@@ -1,12 +1,11 @@
 """The studio: one's memory on web pages of this machine, as `workingmem studio` serves them; needs the extra `studio`.
 
 `app` holds the routes and who may enter, `site` what all pages share; the other modules make the pages.
-They are made on the server, from `templates`, without scripts; nothing that was stored becomes markup.
+They are made on the server, from `templates`, without scripts, each in a thread; nothing that was stored becomes markup.
 """
 
 try:
     import jinja2  # noqa: F401
-    import python_multipart  # noqa: F401 - starlette reads forms with it
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401
 except ImportError as error:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import hmac
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import conversations, inspecting, stored
+from langchain_workingmem.serving import read_body
+from langchain_workingmem.studio import conversations, inspecting, overview, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from langchain_workingmem.studio.site import Studio
 
-    Page = Callable[[Studio, Request], Awaitable[Response]]
+    # A page runs in a thread of its own, and may take its time: the event loop is never its place
+    Page = Callable[[Studio, Request], Response]
+    Form = Callable[[Studio, Request, Mapping[str, str]], Response]
 
 HEADERS = {
     "content-security-policy": (
@@ -43,23 +46,27 @@ HEADERS = {
     "cache-control": "no-store",
 }
 _PAGES: Mapping[str, Page] = {
-    "/": conversations.threads,
-    "/users": conversations.users,
+    "/": overview.overview,
+    "/users": overview.users,
+    "/threads": overview.threads,
     "/thread": conversations.thread,
     "/find": conversations.find,
     "/context": inspecting.context,
     "/recall": inspecting.recall,
     "/working-memory": stored.working_memory,
+    "/log": stored.log,
     "/data": stored.data,
 }
-_FORMS: Mapping[str, Page] = {
+_FORMS: Mapping[str, Form] = {
     "/thread/delete": conversations.delete,
     "/working-memory": stored.change_working_memory,
+    "/log": stored.change_log,
     "/data": stored.delete,
 }
+MOST_BYTES, MOST_FIELDS = 2**20, 10  # of a form
 _NOTHING = "There is nothing here"
 _STATUS = {  # the first that fits an error of memory
-    (errors.MessageNotFoundError, errors.RevisionNotFoundError): (404, _NOTHING),
+    (errors.MessageNotFoundError, errors.RevisionNotFoundError, errors.ObservationNotFoundError): (404, _NOTHING),
     (errors.ReadOnlyError,): (403, "Read only"),
     (errors.RedisConnectionError, errors.RedisReplyError): (503, "Redis does not answer as it should"),
     (errors.WorkingMemError,): (400, "This does not work"),
@@ -69,18 +76,11 @@ _FORM = "application/x-www-form-urlencoded"
 
 def application(studio: Studio) -> ASGIApp:
     """Make the ASGI application of a studio."""
-
-    @asynccontextmanager
-    async def closing(_: Starlette) -> AsyncIterator[None]:
-        yield
-        for memory in {id(one): one for one in (studio.memory, *studio.documents.values())}.values():
-            await memory.aclose()  # the connections of this event loop
-
     routes: list[Any] = [Route(path, partial(page, studio)) for path, page in _PAGES.items()]
     routes += [Route(path, partial(_write, studio, page), methods=["POST"]) for path, page in _FORMS.items()]
     routes.append(Mount("/static", StaticFiles(packages=[("langchain_workingmem.studio", "static")])))
     handlers: Any = dict.fromkeys((HTTPException, errors.WorkingMemError), partial(_failed, studio))
-    return Door(Starlette(routes=routes, exception_handlers=handlers, lifespan=closing), studio)
+    return Door(Starlette(routes=routes, exception_handlers=handlers), studio)
 
 
 class Door:
@@ -114,9 +114,7 @@ class Door:
 
     def _entry(self, request: Request) -> ASGIApp:
         """Set the cookie, and take the token out of the address, which stays in the history of the browser."""
-        rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
-        path = f"/{request.url.path.lstrip('/')}" + (f"?{urlencode(rest)}" if rest else "")
-        answer: Response = RedirectResponse(path, 303)
+        answer = _redirect(request, [pair for pair in request.query_params.multi_items() if pair[0] != "token"])
         answer.set_cookie(self._studio.cookie, self._studio.token, httponly=True, samesite="strict")
         return answer
 
@@ -128,32 +126,50 @@ def _unpacked(request: Request) -> ASGIApp:
     """Continue at the address of a form: what it is about is in one field, because browsers change line breaks in fields."""
     given = [*request.query_params.multi_items()]
     of = [pair for name, value in given if name == "of" for pair in parse_qsl(value.lstrip("?"))]
-    rest = [(name, value) for name, value in given if name != "of" and value]
-    return RedirectResponse(f"{request.url.path}?{urlencode([*of, *rest])}", 303)
+    return _redirect(request, [*of, *((name, value) for name, value in given if name != "of" and value)])
 
 
-async def _write(studio: Studio, page: Page, request: Request) -> Response:
+def _redirect(request: Request, parameters: list[tuple[str, str]]) -> Response:
+    """Continue at the same path: two slashes in front of it would name another host."""
+    path = f"/{request.url.path.lstrip('/')}"
+    return RedirectResponse(f"{path}?{urlencode(parameters)}" if parameters else path, 303)
+
+
+async def _write(studio: Studio, page: Form, request: Request) -> Response:
     """Answer a form, if this studio may write and the form stands on one of its pages."""
-    if not studio.write:
-        remedy = "Start the studio with --write to change or delete something."
-        return _error(studio, request, 403, "Read only", remedy)
+    refused = ""
     if "origin" not in request.headers:  # `LoopbackOnly` has compared it; browsers send it with every form
-        return _error(studio, request, 403, "Refused", "The request names no origin: send the form of the page.")
+        refused = "The request names no origin: send the form of the page."
+    if not studio.write:
+        refused = "Start the studio with --write to change or delete something."
+    if refused:
+        return await run_in_threadpool(_error, studio, request, 403, "Refused", refused)
     if not request.headers.get("content-type", _FORM).startswith(_FORM):
-        return _error(studio, request, 415, "Refused", "Send the form of the page.")
-    try:
-        await request.body()
-    except ClientDisconnect:  # nobody waits for an answer
-        return PlainTextResponse("", 400)
-    return await page(studio, request)
+        return await run_in_threadpool(_error, studio, request, 415, "Refused", "Send the form of the page.")
+    body = await read_body(request, MOST_BYTES)
+
+    def answered() -> Response:
+        try:
+            form = dict(
+                parse_qsl((body or b"").decode(errors="replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+            )
+        except ValueError:
+            return _error(studio, request, 413, "Refused", f"A form has at most {MOST_FIELDS} fields.")
+        if body is None:
+            return _error(studio, request, 413, "Refused", f"A form has at most {MOST_BYTES:,} bytes.")
+        return page(studio, request, form)
+
+    return await run_in_threadpool(answered)
 
 
-async def _failed(studio: Studio, request: Request, error: Exception) -> Response:
-    """Answer an error with a page."""
+def _failed(studio: Studio, request: Request, error: Exception) -> Response:
+    """Answer an error with a page. Where nothing was ever stored, every page says what to do."""
     if isinstance(error, errors.ThreadNotFoundError | errors.ThreadOwnershipError):
         error = Missing()  # alike, so that nobody learns which threads exist
     if isinstance(error, HTTPException):
         return _error(studio, request, error.status_code, _NOTHING, str(error.detail))
+    if isinstance(error, errors.OptionError) and studio.is_empty():
+        return studio.page(request, "empty.html", user=studio.user_id)
     status, title = next(answer for kinds, answer in _STATUS.items() if isinstance(error, kinds))
     return _error(studio, request, status, title, error)
 

@@ -1,118 +1,62 @@
-"""The pages of users and of threads: their lists, one conversation, and what is found in it."""
+"""The pages of one conversation, and of what is found in the conversations of a user."""
 
 from __future__ import annotations
 
-import json
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.messages import message_text
-from langchain_workingmem.errors import OptionError
-from langchain_workingmem.studio.site import Missing, confirm, number, size
+from langchain_workingmem.studio import reading
+from langchain_workingmem.studio.site import MOST_ROWS, Missing, confirm, number, size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from langchain_workingmem.models import Thread
     from langchain_workingmem.studio.site import Studio
 
-SEARCHED = 1_000  # of the newest threads, whose titles and ids a search compares
-ROWS = 50  # threads, messages or users of a page
-COMPARED = 2_000  # messages that one page of a search reads
-_AROUND = 100  # characters on each side of the first word that is found
+ROWS = 50  # messages of a page
+COMPARED = 2_000  # messages of a thread that one page of a search reads
+THREADS, COMPARED_EACH, HITS_EACH = 10, 500, 5  # of a page of a search in all threads: of each thread the newest
 
 
-async def users(studio: Studio, request: Request) -> Response:
-    """List the users who own threads, the one whose thread changed last first."""
-    if studio.user_id is not None:
-        raise Missing
-    limit, cursor = size(request, "limit", ROWS), request.query_params.get("cursor")
-    page = await studio.memory.users.alist(limit=limit, cursor=cursor)
-    return studio.page(request, "users.html", user=None, users=page)
-
-
-async def threads(studio: Studio, request: Request) -> Response:
-    """List the threads of a user, or the newest of all: filtered by title, id or metadata, in pages."""
-    given = request.query_params
-    is_everyone = studio.user_id is None and not given.get("user")
-    user, words = None if is_everyone else studio.owner(request), given.get("q", "").strip()
-    page = await studio.memory.threads.alist(
-        user_id=user,
-        metadata=_metadata(given.get("metadata", "")),
-        limit=SEARCHED if words else size(request, "limit", ROWS),
-        cursor=None if words else given.get("cursor"),
-    )
-    found = [one for one in page if _is_about(one, words)]
-    values = {"page": page, "threads": found, "searched": min(page.total, SEARCHED) if words else None}
-    return studio.page(request, "threads.html", user=user, **values)
-
-
-def _is_about(thread: Thread, words: str) -> bool:
-    text = f"{thread.title or ''}\n{thread.id}".casefold()
-    return all(word in text for word in words.casefold().split())
-
-
-def _metadata(given: str) -> dict[str, Any] | None:
-    """Read `key=value`: the value is JSON, or else text."""
-    key, sign, value = (part.strip() for part in given.partition("="))
-    if not (key or sign):
-        return None
-    if not sign or not key:
-        raise OptionError(f"metadata {given!r}", remedy="write key=value, such as topic=travel or stars=5")
-    try:
-        return {key: json.loads(value)}
-    except (ValueError, RecursionError):
-        return {key: value}
-
-
-async def thread(studio: Studio, request: Request) -> Response:
-    """Show a part of a conversation: the newest messages, or those below a position."""
-    one, below = await studio.thread(request), number(request.query_params.get("below"))
-    limit, cursor = size(request, "limit", ROWS), None if below is None else str(below)
-    page = await studio.memory.history.apage(one.id, user_id=one.user_id, limit=limit, cursor=cursor, descending=True)
+def thread(studio: Studio, request: Request) -> Response:
+    """Show a part of a conversation: the newest messages, those below a position, or those around a message."""
+    one, given = studio.thread(request), request.query_params
+    below = number(given.get("below"))
+    if named := given.get("message"):
+        place = studio.memory._core.run(reading.place_of(studio.state, one, named))
+        if place is None:
+            raise Missing
+        return studio.go("/thread", user=one.user_id, thread=one.id, below=place + studio.behind, at=f"m-{place}")
+    limit, cursor = size(request, "limit", ROWS, MOST_ROWS), None if below is None else str(below)
+    page = studio.memory.history.page(one.id, user_id=one.user_id, limit=limit, cursor=cursor, descending=True)
     rows = page.items[::-1]
-    values = {"rows": rows, "older": rows[0].place if page.next_cursor else None, "below": below}
+    values = {"rows": rows, "older": rows[0].place if page.next_cursor and rows else None, "below": below}
     return studio.page(request, "thread.html", user=one.user_id, thread=one, **values)
 
 
-async def find(studio: Studio, request: Request) -> Response:
-    """List the messages of a part of a conversation that have all words, the newest first."""
-    one, given = await studio.thread(request), request.query_params
-    text, below = given.get("q", "").strip(), number(given.get("below"))
-    words, hits, older = text.casefold().split(), list[Any](), None
-    if words:
-        page = await studio.memory.history.apage(
-            one.id,
-            user_id=one.user_id,
-            limit=COMPARED,
-            cursor=None if below is None else str(below),
-            descending=True,
-        )
-        said = ((row, message_text(row.message, whole=True)) for row in page)
-        found = [(row, text) for row, text in said if all(word in text.casefold() for word in words)]
-        hits = [(row, around(text, words)) for row, text in found[:ROWS]]
-        if len(found) > ROWS:
-            older = found[ROWS - 1][0].place
-        elif page.next_cursor:
-            older = page.items[-1].place
-    values = {"hits": hits, "older": older, "read": COMPARED, "question": text}
-    return studio.page(request, "find.html", user=one.user_id, thread=one, **values)
+def find(studio: Studio, request: Request) -> Response:
+    """List the messages that have all words, the newest first: of a conversation, or of all conversations of a user."""
+    given = request.query_params
+    text = given.get("q", "").strip()[:200]
+    if given.get("thread"):
+        one, below = studio.thread(request), number(given.get("below"))
+        found = reading.search(studio.memory, one, text, below=below, most=COMPARED, hits=ROWS)
+        values = {"found": [(one, found)] if text else [], "read": COMPARED, "more": None}
+        return studio.page(request, "find.html", user=one.user_id, thread=one, question=text, **values)
+    user, more, found_in = studio.owner(request), None, []
+    if text:
+        page = studio.memory.threads.list(user_id=user, limit=THREADS, cursor=given.get("cursor"))
+        found_in = [*reading.everywhere_in(studio.memory, page.items, text, most=COMPARED_EACH, hits=HITS_EACH)]
+        more = page.next_cursor
+    values = {"found": found_in, "read": COMPARED_EACH, "more": more, "threads": THREADS}
+    return studio.page(request, "find.html", user=user, thread=None, question=text, **values)
 
 
-def around(text: str, words: list[str]) -> list[tuple[bool, str]]:
-    """Return the text around the first of these words, in pieces: whether it is one of the words, and the piece."""
-    text = " ".join(text.split())
-    one_of = "|".join(map(re.escape, words))
-    first = re.search(one_of, text, re.IGNORECASE)
-    start = 0 if first is None else max(0, first.start() - _AROUND)
-    pieces = re.split(f"({one_of})", text[start : start + 3 * _AROUND], flags=re.IGNORECASE)
-    return [(bool(at % 2), piece) for at, piece in enumerate(pieces) if piece]
-
-
-async def delete(studio: Studio, request: Request) -> Response:
+def delete(studio: Studio, request: Request, form: Mapping[str, str]) -> Response:
     """Delete a thread, if its id was repeated."""
-    one = await studio.thread(request)
-    await confirm(request, one.id, "the thread was not deleted", "its id")
-    await studio.memory.threads.adelete(one.id, user_id=one.user_id)
-    return studio.go("/", user=one.user_id, done="delete")
+    one = studio.thread(request)
+    confirm(form, one.id, "the thread was not deleted", "its id")
+    studio.memory.threads.delete(one.id, user_id=one.user_id)
+    return studio.go("/threads", user=one.user_id, done="delete")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -20,9 +21,10 @@ from langchain_workingmem._text.unicode import count_tokens
 from langchain_workingmem.display.pictures import clean, clock, cut, minutes, shown_in
 from langchain_workingmem.display.records import pretty
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.studio.markdown import LONGEST, Html, rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from starlette.requests import Request
 
@@ -38,7 +40,7 @@ DONE = {  # what a page says after a form of it
     "revert": "Restored.",
 }
 MOST = {"characters": 20_000, "lines": 1_000}  # of one text on a page
-MOST_ROWS = 500
+MOST_ROWS = 100
 
 
 class Missing(HTTPException):
@@ -53,17 +55,23 @@ class Studio:
     """One studio."""
 
     memory: Memory
-    token: str  # that a browser must know
+    token: str = field(repr=False)  # that a browser must know
     user_id: str | None = None  # whose data is shown; None: that of every user
     write: bool = False
     # the memories that read and write working memory, by its scope
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
     is_program: bool = False  # the memory has the options of a program
 
+    behind = 10 * STRIDE  # how far a page that shows a message goes on behind it
+
     @property
     def state(self) -> MemoryState:
         """Return the options of the memory."""
         return self.memory._core.state
+
+    def is_empty(self) -> bool:
+        """Tell whether nothing was ever stored."""
+        return self.memory._core.run(self.state.indexes.missing())
 
     @cached_property
     def cookie(self) -> str:
@@ -79,11 +87,11 @@ class Studio:
             raise Missing
         return self.user_id
 
-    async def thread(self, request: Request) -> Thread:
+    def thread(self, request: Request) -> Thread:
         """Return the thread of a page. One of another user is missing."""
         user, ids = self.owner(request), request.query_params.getlist("thread")
         id = check_id(ids[0], "thread") if len(ids) == 1 else None
-        found = await self.memory.threads.aget(id, user_id=user) if id else None
+        found = self.memory.threads.get(id, user_id=user) if id else None
         if found is None:
             raise Missing
         return found
@@ -105,23 +113,36 @@ class Studio:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        found.globals |= {"studio": self, "url": self.url, "clock": clock, "done": DONE, "behind": 10 * STRIDE}
+        found.globals |= {
+            "studio": self,
+            "url": self.url,
+            "clock": clock,
+            "done": DONE,
+            "behind": self.behind,
+            "markdown_longest": LONGEST,
+        }
         found.filters |= _FILTERS
         return found
+
+    @contextmanager
+    def times(self, user: str | None, thread: str | None = None) -> Iterator[None]:
+        """Write times in the zone of a user; UTC for all users, and where the program does not know the zone."""
+        zone = None
+        with suppress(OptionError):
+            zone = self.state.zone(thread, user) if user else None
+        with shown_in(zone):
+            yield
 
     def page(self, request: Request, template: str, status: int = 200, /, **values: Any) -> Response:
         """Answer with a page, whose times are in the zone of its user."""
         values |= {"path": request.url.path, "query": request.query_params, "status": status}
-        thread, zone = values.get("thread"), None
-        with suppress(OptionError):  # a page shows times in any case
-            if user := values.get("user"):  # else it shows all users
-                zone = self.state.zone(getattr(thread, "id", thread), user)
-        with shown_in(zone):
+        thread = values.setdefault("thread", None)
+        with self.times(values.get("user"), getattr(thread, "id", thread)):
             return HTMLResponse(self.templates.get_template(template).render(**values), status)
 
-    def go(self, path: str, /, **parameters: Any) -> Response:
-        """Answer a form: continue on a page that can be reloaded."""
-        return RedirectResponse(self.url(path, **parameters), 303)
+    def go(self, path: str, /, at: str = "", **parameters: Any) -> Response:
+        """Continue on a page that can be reloaded, `at` one of its elements."""
+        return RedirectResponse(self.url(path, **parameters) + (f"#{at}" if at else ""), 303)
 
 
 def number(given: object, digits: int = 15) -> int | None:
@@ -135,12 +156,20 @@ def size(request: Request, name: str, default: int, most: int = MOST_ROWS) -> in
     return min(number(request.query_params.get(name)) or default, most)
 
 
-async def confirm(request: Request, id: str, undone: str, what: str) -> None:
+def confirm(form: Mapping[str, str], id: str, undone: str, what: str) -> None:
     """Check that a form repeats an id: as it is, or as a page shows it, because a field cannot hold every character."""
-    given = (await request.form()).get("confirm")
+    given = form.get("confirm")
     typed, exact, visible = (str(one).translate({10: None, 13: None}) for one in (given, id, clean(id)))
     if given is None or typed not in {exact, visible}:
         raise OptionError(undone, remedy=f"write {what} into the field to confirm the deletion")
+
+
+def marked(text: str) -> Html:
+    """Show Markdown as HTML; JSON and a long text as they are."""
+    shown = clean(cut(pretty(text), **MOST))
+    if len(shown) > LONGEST or shown.lstrip().startswith(("{", "[")):
+        return Html(f'<pre class="document">{escape(shown)}</pre>')
+    return rendered(shown)
 
 
 _FILTERS: dict[str, Callable[..., object]] = {
@@ -152,5 +181,8 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "said": partial(message_text, whole=True),
     "role": lambda kind: ROLES.get(kind, kind),
     "pretty": pretty,
+    "marked": marked,
+    "size": lambda number: f"{number / 2**20:,.1f} MiB",
+    "named": lambda one, beginnings: one.title or beginnings.get(one.id) or one.id,
     "value": partial(json.dumps, ensure_ascii=False, default=str),
 }

@@ -1,36 +1,41 @@
-"""The pages of what else is stored: working memory, and the deletion of all data of a user."""
+"""The pages of what else is stored: working memory, the log, and the deletion of all data of a user."""
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem import keeping
 from langchain_workingmem._text.values import parse_json
+from langchain_workingmem.display.pictures import minutes
 from langchain_workingmem.errors import (
     OptionError,
     ReadOnlyError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
+from langchain_workingmem.studio import reading
 from langchain_workingmem.studio.site import Missing, confirm, number
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Mapping
 
-    from starlette.datastructures import FormData
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.models import WorkingMemoryValue
     from langchain_workingmem.options import Scope
     from langchain_workingmem.studio.site import Studio
 
 REVISIONS = 100
 
 
-async def _ids(studio: Studio, request: Request) -> tuple[Scope, dict[str, Any]]:
+def _ids(studio: Studio, request: Request) -> tuple[Scope, dict[str, Any]]:
     """Return whose document a page shows: of a thread if it names one, else of the user."""
     if request.query_params.get("thread"):
-        one = await studio.thread(request)
+        one = studio.thread(request)
         return "thread", {"thread_id": one.id, "user_id": one.user_id}
     return "user", {"user_id": studio.owner(request)}
 
@@ -40,44 +45,52 @@ def _place(ids: dict[str, Any]) -> dict[str, Any]:
     return {"user": ids["user_id"], "thread": ids.get("thread_id")}
 
 
-async def working_memory(
+def working_memory(
     studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
 ) -> Response:
     """Show working memory, its revisions, and the text of one of them; `draft` is a text that was refused."""
-    scope, ids = await _ids(studio, request)
+    scope, ids = _ids(studio, request)
     memory, state, revisions = studio.documents.get(scope), None, []
     if memory is not None:
-        revisions = await memory.working_memory.arevisions(limit=REVISIONS, **ids)
-        state = await memory.working_memory.aget(**ids)
+        revisions = memory.working_memory.revisions(limit=REVISIONS, **ids)
+        state = memory.working_memory.get(**ids)
     asked = number(request.query_params.get("revision"))
     older = next((one for one in revisions if one.revision == asked), None)
-    values = {"memory": memory, "state": state, "revisions": revisions, "older": older, "draft": draft}
+    values: dict[str, Any] = {"memory": memory, "state": state, "revisions": revisions, "older": older, "draft": draft}
+    values["sources"] = _sources(memory, ids) if memory else []
     return studio.page(request, "working_memory.html", status, problem=problem, **_place(ids), **values)
 
 
-async def change_working_memory(studio: Studio, request: Request) -> Response:
+def _sources(memory: Memory, ids: dict[str, Any]) -> list[WorkingMemoryValue]:
+    """Return the present values of which a keeper has noted the messages that they come from."""
+    timeline = memory._core.run(keeping.read(memory._core.state, ids.get("thread_id"), ids["user_id"])).timeline or {}
+    present = [values[0] for values in timeline.values() if values]
+    return [value for value in present if value.sources and value.value is not None][:REVISIONS]
+
+
+def change_working_memory(studio: Studio, request: Request, form: Mapping[str, str]) -> Response:
     """Edit, clear or revert. What was typed is never lost: a refused text is shown again with the reason."""
-    (scope, ids), form = await _ids(studio, request), await request.form()
+    scope, ids = _ids(studio, request)
     memory, revision = studio.documents.get(scope), number(form.get("revision")) or 0
     if memory is None:
         raise Missing
-    text, part = str(form.get("text", "")).replace("\r\n", "\n"), memory.working_memory  # as browsers send it
+    text, part = form.get("text", "").replace("\r\n", "\n"), memory.working_memory  # as browsers send it
 
-    async def edit() -> None:
+    def edit() -> None:
         # the options of the program are unknown: a document keeps its form
-        if not studio.is_program and _is_object((await part.aget(**ids)).text) and not _is_object(text):
+        if not studio.is_program and _is_object((part.get(**ids)).text) and not _is_object(text):
             seen = "working memory holds a JSON object, and this text is none, which its program could not read"
             raise WorkingMemoryValidationError(seen, remedy="write a JSON object, or clear working memory first")
-        await part.aupdate(text, mode="replace", expected_revision=revision, **ids)
+        part.update(text, mode="replace", expected_revision=revision, **ids)
 
     draft = text if form.get("action") == "edit" else None
     try:
-        await _do(form, edit=edit, clear=partial(part.aclear, **ids), revert=partial(part.arevert, revision, **ids))
+        _do(form, edit=edit, clear=partial(part.clear, **ids), revert=partial(part.revert, revision, **ids))
     except WorkingMemoryConflictError:
         late = "Somebody has written since you opened the form."
-        return await working_memory(studio, request, status=409, draft=draft, problem=late)
+        return working_memory(studio, request, status=409, draft=draft, problem=late)
     except (WorkingMemoryValidationError, ReadOnlyError) as error:
-        return await working_memory(studio, request, status=422, draft=draft, problem=str(error))
+        return working_memory(studio, request, status=422, draft=draft, problem=str(error))
     return studio.go("/working-memory", **_place(ids), done=form.get("action"))
 
 
@@ -85,24 +98,54 @@ def _is_object(text: str) -> bool:
     return isinstance(parse_json(text), dict)
 
 
-async def _do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> None:
+def _do(form: Mapping[str, str], **actions: Callable[[], object]) -> None:
     """Do what a form asks for."""
     action = actions.get(str(form.get("action")))
     if action is None:
         raise OptionError(f"action {form.get('action')!r}", remedy="use the forms of the page")
-    await action()
+    action()
 
 
-async def data(studio: Studio, request: Request) -> Response:
-    """Offer the deletion of all data of a user."""
+def log(studio: Studio, request: Request) -> Response:
+    """Show the observations of a thread, or of the threads of a user that changed last, by day."""
+    _, ids = _ids(studio, request)
+    with studio.times(ids["user_id"], ids.get("thread_id")):
+        found = studio.memory.observations.get(**ids)
+        days = [(day, [*some]) for day, some in groupby(found, lambda one: minutes(one.said_at)[:10])]
+    return studio.page(request, "log.html", log=found, days=days, **_place(ids))
+
+
+def change_log(studio: Studio, request: Request, form: Mapping[str, str]) -> Response:
+    """Delete a line of a log, or all of it."""
+    _, ids = _ids(studio, request)
+    line = form.get("line", "")
+    if line.rpartition(":")[0] != ids.get("thread_id") and form.get("action") == "delete":
+        raise Missing
+    log = studio.memory.observations
+    _do(form, delete=partial(log.delete, line, **ids), clear=partial(log.clear, **ids))
+    return studio.go("/log", **_place(ids), done=form.get("action"))
+
+
+def data(studio: Studio, request: Request) -> Response:
+    """Count all that is stored for a user, and offer its deletion."""
     user = studio.owner(request)
-    threads = await studio.memory.threads.alist(user_id=user, limit=1)
-    return studio.page(request, "data.html", user=user, threads=threads.total, report=None)
+    return studio.page(request, "data.html", user=user, stored=_stored(studio, user), report=None)
 
 
-async def delete(studio: Studio, request: Request) -> Response:
+def _stored(studio: Studio, user: str) -> dict[str, int]:
+    """Count the data of a user, by kind."""
+    if studio.is_empty():
+        return {}
+    counts = studio.memory._core.run(reading.counts(studio.state, user))
+    threads = studio.memory.threads.list(user_id=user, limit=1).total
+    found = {"threads": threads, "messages": counts.messages, "vectors": counts.vectors or 0}
+    found |= {"revisions of working memory": counts.revisions, "threads with a log": counts.logs}
+    return found | {"threads with values of a keeper": counts.values, "files": counts.files}
+
+
+def delete(studio: Studio, request: Request, form: Mapping[str, str]) -> Response:
     """Delete all data of a user, if its id was repeated, and show what was deleted."""
     user = studio.owner(request)
-    await confirm(request, user, "nothing was deleted", "the id of the user")
-    report = await studio.memory.users.adelete(user)
-    return studio.page(request, "data.html", user=user, threads=0, report=report)
+    confirm(form, user, "nothing was deleted", "the id of the user")
+    report = studio.memory.users.delete(user)
+    return studio.page(request, "data.html", user=user, stored=_stored(studio, user), report=report)

@@ -82,7 +82,7 @@ class Gathered:
 
     def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages for which nothing else stands."""
-        return [one for one in messages if self.seqs.get(one.id or "") not in self.covered]
+        return [one for one in messages if self.seqs.get(one.id or "", -1) not in self.covered]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

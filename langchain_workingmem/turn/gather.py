@@ -148,23 +148,21 @@ def _rows(
     done, waiting, some = found.followed, iter(bodies), list[tuple[int, int, bytes | None]]()
     listed = {seq for seqs in reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
     skipped = {*found.seqs.values()}
-    # what a state has had and lacks now is trimmed
     trimmed = done.writer if found.kind == "state" else None
     repeated: set[str] = set()
     if found.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
-        asked, others = last_question(entries), [at for at in range(len(entries)) if at not in done.seqs]
-        repeated = {entries[at].words for at in others if at < asked and entries[at].words}
-        if done.seqs and any(not entries[at].words for at in others):
-            repeated.add("")
+        others = [entries[at].words for at in range(last_question(entries)) if at not in done.seqs]
+        repeated = {words for words in others if words or done.seqs}
     found.tokens = 0
     for text in reply.get("shown") or ():
         place, words, tokens, upto, writer, _, id = text.split(":", 6)
         if (seq := int(place)) in listed:
             continue
         body = next(waiting)
-        if seq in skipped or seq >= found.end or words in repeated:
+        is_gone = any(low <= seq <= high for low, high in found.gone)
+        if seq in skipped or seq >= found.end or words in repeated or is_gone:
             continue
-        if (writer == trimmed and seq not in found.left_out) or any(low <= seq <= high for low, high in found.gone):
+        if writer == trimmed and seq not in found.left_out:  # what a state has had and lacks now
             continue
         some.append((seq, int(upto) if words else 0, body))
         found.seqs[id], found.tokens = seq, found.tokens + int(tokens)

@@ -59,7 +59,7 @@ def test_bytes_go_in_and_out_as_they_are(backend: FilesBackend) -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (("old", "new"), "Error: '/a.md': 'old' is in it 2 times"),
+        (("old", "new"), "Error: '/a.md': 'old' appears 2 times"),
         (("no", "new"), "Error: '/a.md': 'no' is not in it"),
         (("", "new", True), "Error: old is empty: pass the text to replace, or write a new file"),
         (("old", "old"), "Error: old and new are the same"),

@@ -54,28 +54,28 @@ def test_messages_are_shown_whole(run: Run, talked: Memory) -> None:
         ToolMessage("sunny", tool_call_id="c", name="weather"),
     ]
     talked.save_turn(turn, thread_id="dog", user_id="maya")
-    shown = run("show", "dog").stdout
+    shown = run("show", "--thread", "dog").stdout
     assert shown.index("Nougat") < shown.index("the end")
     assert '[called weather({"city": "Oslo"})]' in shown
     assert "tool weather" in shown
 
 
 def test_messages_by_role_by_time_and_from_the_end(run: Run, talked: Memory) -> None:
-    shown = answer(run("show", "dog", "--role", "assistant", "--format=json"))
+    shown = answer(run("show", "--thread", "dog", "--role", "assistant", "--format=json"))
     assert [row["message"]["data"]["content"] for row in shown["items"]] == ["Hello Nougat!"]
-    newest = run("show", "dog", "--newest-first", "--limit", "1")
+    newest = run("show", "--thread", "dog", "--newest-first", "--limit", "1")
     assert "Hello Nougat!" in newest.stdout
     assert "My dog" not in newest.stdout
-    assert "My dog" not in run("show", "dog", "--since", "2100-01-01").stdout
+    assert "My dog" not in run("show", "--thread", "dog", "--since", "2100-01-01").stdout
     soon = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}"
-    assert "My dog" in run("show", "dog", "--since", "2020-01-01", "--until", soon).stdout
+    assert "My dog" in run("show", "--thread", "dog", "--since", "2020-01-01", "--until", soon).stdout
 
 
 def test_a_thread_that_is_not_there_or_not_theirs(run: Run, talked: Memory) -> None:
-    missing = run("show", "nope")
+    missing = run("show", "--thread", "nope")
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert "no thread 'nope'" in missing.stderr
-    theirs = run("show", "boat", "--user", "maya")
+    theirs = run("show", "--thread", "boat", "--user", "maya")
     assert theirs.exit_code == 1
     assert "does not belong" in theirs.stderr
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from typer.testing import CliRunner
 
 from langchain_workingmem import Memory
@@ -54,7 +54,9 @@ def test_a_wrong_call_is_exit_code_2(run: Run, words: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["threads"], ["doctor"], ["export", "maya"], ["recall", "x", "--user", "maya"]])
+@pytest.mark.parametrize(
+    "words", [["threads"], ["doctor"], ["export", "--user", "maya"], ["recall", "x", "--user", "maya"]]
+)
 def test_reading_makes_no_memory(run: Run, tmp_path: Path, words: list[str]) -> None:
     found = run(*words, REDIS_URL=None)
     assert found.exit_code == 1
@@ -70,17 +72,31 @@ def test_a_directory_goes_before_the_environment(run: Run, tmp_path: Path) -> No
     assert "0 in all" in run("threads", *place).stdout
 
 
-def test_a_server_without_indexes_says_so(run: Run) -> None:
-    found = run("threads")
+@pytest.mark.parametrize("words", ["users", "threads", "recall dog --user maya"])
+def test_on_an_empty_database_a_list_is_empty_and_says_what_helps(run: Run, words: str) -> None:
+    found = run(*words.split(), "--format", "json")
+    assert found.exit_code == 0
+    shown = json.loads(found.stdout)
+    assert [shown.get(name) for name in ("items", "hits", "rows", "total") if shown.get(name)] == []
+    assert "Nothing is stored here yet" in found.stderr
+    assert "workingmem chat" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_on_an_empty_database_nothing_is_exported_deleted_or_embedded(run: Run, tmp_path: Path) -> None:
+    found = run("export", "--user", "maya", "-o", str(tmp_path / "maya.jsonl"))
     assert (found.exit_code, found.stdout) == (1, "")
-    assert "setup()" in found.stderr
-    assert run("forget", "maya", "--yes").stdout == "deleted: nothing\n"
+    assert "Nothing is stored here yet" in found.stderr
+    assert not (tmp_path / "maya.jsonl").exists()
+    assert run("forget", "--user", "maya", "--yes").stdout == "deleted: nothing\n"
     assert "0 messages" in run("reindex").stdout
-    assert "0 in all" in run("threads").stdout
+    made = run("threads")  # reindex has made the indexes
+    assert "0 in all" in made.stdout
+    assert made.stderr == ""
 
 
 def test_a_password_is_never_shown(run: Run) -> None:
-    for words in (["export", "maya"], ["import", "-"]):
+    for words in (["export", "--user", "maya"], ["import", "-"]):
         found = run(*words, REDIS_URL="redis://ann:hunter2@127.0.0.1:1", input="{}")
         assert found.exit_code == 1
         assert "cannot be reached" in found.stderr
@@ -88,7 +104,7 @@ def test_a_password_is_never_shown(run: Run) -> None:
 
 
 def test_json_has_no_inner_fields(run: Run, talked: Memory) -> None:
-    page = json.loads(run("show", "dog", "--format", "json").stdout)
+    page = json.loads(run("show", "--thread", "dog", "--format", "json").stdout)
     assert set(page["items"][0]) == {"message", "thread_id", "seq", "stored_at", "superseded"}
     found = json.loads(run("recall", "dog", "--user", "maya", "--format", "json").stdout)
     assert {"hits", "rows"} <= set(found)
@@ -99,7 +115,7 @@ def test_json_has_no_inner_fields(run: Run, talked: Memory) -> None:
     "words",
     [
         ["threads"],
-        ["show", "evil"],
+        ["show", "--thread", "evil"],
         ["recall", "owned", "--user", EVIL],
         ["working-memory", "get", "--user", EVIL],
     ],
@@ -115,17 +131,34 @@ def test_what_people_wrote_is_text(run: Run, outside: Memory, words: list[str], 
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found.output)
 
 
+@pytest.mark.parametrize("width", ["60", "80", "200"])
+def test_a_row_that_is_too_wide_breaks_no_id_time_or_word(run: Run, outside: Memory, width: str) -> None:
+    thread, user = "a-thread-with-a-rather-long-id-1", "maya.of.the.mountains@example.com"
+    words = ["Bern", "Cortina", "accommodation", "mountaineering"] * 10
+    outside.threads.create(thread_id=thread, user_id=user, title="A trip to the mountains with many friends of mine")
+    outside.save_turn([HumanMessage(" ".join(words)), AIMessage("Noted.")], thread_id=thread, user_id=user)
+    for command in (["users"], ["threads"], ["show", "--thread", thread], ["recall", "Cortina", "--user", user]):
+        found = run(*command, COLUMNS=width).stdout
+        shown = found.split()
+        assert max(map(len, found.splitlines())) <= int(width)
+        assert thread in shown or command != ["threads"]
+        assert user in shown or command[0] not in {"users", "threads"}
+        assert any(re.fullmatch(r"\d\d:\d\d", one) for one in shown)
+        if command[0] in {"show", "recall"}:
+            assert [one for one in shown if one in {*words}] == words
+
+
 # ---------------------------------------------------------------------- time zones
 
 
 def test_times_are_utc_or_those_of_the_option(run: Run, talked: Memory) -> None:
     times = {}
     for zone in ("UTC", "Asia/Tokyo"):
-        shown = run("show", "dog", "--timezone", zone).stdout
+        shown = run("show", "--thread", "dog", "--timezone", zone).stdout
         assert f"time ({zone})" in shown
         times[zone] = int(re.findall(r"(\d\d):\d\d +user", shown)[0])
     assert (times["Asia/Tokyo"] - times["UTC"]) % 24 == 9
-    assert "time (UTC)" in run("show", "dog").stdout
+    assert "time (UTC)" in run("show", "--thread", "dog").stdout
     found = run("threads", "--timezone", "Mars")
     assert (found.exit_code, found.stdout) == (1, "")
     assert "--timezone is 'Mars': use an IANA name" in found.stderr

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,50 @@ def test_the_first_line_is_the_address_and_a_signal_ends_it(
     assert ended(program) == 0
     assert port is not None
     assert not is_open(port)
+
+
+def test_on_an_empty_database_it_starts_and_says_what_to_do(server: EmbeddedRedis, prefix: str) -> None:
+    program = started("studio", "--key-prefix", prefix, REDIS_URL=server.url)
+    assert program.stdout
+    assert program.stderr
+    address = program.stdout.readline().strip()
+    assert "Nothing is stored here yet" in program.stderr.readline()
+    with httpx.Client(follow_redirects=True) as browser:
+        assert "workingmem chat" in browser.get(address).text
+        with Memory(server.url, key_prefix=prefix) as memory:
+            memory.save_turn([("user", "Where is the hut?")], thread_id="t", user_id="maya")
+        assert "Where is the hut?" in browser.get(address).text
+    program.terminate()
+    assert ended(program) == 0
+
+
+def test_the_token_is_in_no_output_but_the_first_line(talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    program = started("studio", "--write", "--key-prefix", prefix, REDIS_URL=server.url)
+    assert program.stdout
+    assert program.stderr
+    address = program.stdout.readline().strip()
+    url = httpx.URL(address)
+    token = url.params["token"]
+    heads = [
+        f"GET /?token={token} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+        f"GET /?token={token} HTTP/9.9\r\n\r\n",
+        f"GET /{token}\0 HTTP/1.1\r\nHost: x\r\n\r\n",
+        f"GET /?token={token} HTTP/1.1\r\nX: {'x' * 40_000}",
+        f"POST /data?user=maya&token={token} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n",
+    ]
+    for head in heads:
+        with socket.create_connection(("127.0.0.1", url.port or 0)) as line:
+            line.sendall(head.encode())
+            line.settimeout(2)
+            with suppress(OSError):
+                line.recv(100)
+    with httpx.Client(follow_redirects=True) as browser:
+        for path in ("", "thread", "nothing", "recall?user=maya&q=dog", "static/nothing"):
+            said = browser.get(f"{address.partition('?')[0]}{path}", params={"token": token}).text
+            assert token not in said
+    program.terminate()
+    assert token not in program.stdout.read() + program.stderr.read()
+    assert ended(program) == 0
 
 
 def test_a_private_redis_ends_with_the_studio(scratch: Path) -> None:

@@ -43,15 +43,15 @@ LANGCHAIN = messages_to_dict([HumanMessage("Where is Oslo?")])
 def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
     path = tmp_path / "maya.jsonl"
     path.write_text("an older export")
-    assert run("export", "maya", "-o", str(path), "--vectors").stdout == ""
+    assert run("export", "--user", "maya", "-o", str(path), "--vectors").stdout == ""
     assert sorted(tmp_path.iterdir()) == [path]
     assert [json.loads(line)["kind"] for line in path.read_text().splitlines()].count("message") == 4
-    assert run("export", "maya").stdout.splitlines()[0] == path.read_text().splitlines()[0]
-    deleted = run("forget", "maya", "--yes")
+    assert run("export", "--user", "maya").stdout.splitlines()[0] == path.read_text().splitlines()[0]
+    deleted = run("forget", "--user", "maya", "--yes")
     assert (deleted.exit_code, deleted.stdout) == (0, "deleted: threads 2, messages 4, vectors 4\n")
     assert "verified: no key of Redis names 'maya' any more" in deleted.stderr
     assert "memory.users.delete(..., checkpointer=...)" in deleted.stderr
-    assert json.loads(run("forget", "maya", "--yes", "--format=json").stdout)["checkpoints"] == "not asked"
+    assert json.loads(run("forget", "--user", "maya", "--yes", "--format=json").stdout)["checkpoints"] == "not asked"
     assert "maya" not in run("threads").stdout
     assert run("import", str(path)).stdout == "imported: threads 2, messages 4\n"
     again = json.loads(run("import", "-", "--format=json", input=path.read_text()).stdout)
@@ -61,7 +61,7 @@ def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
 
 def test_an_export_is_safe_to_look_at(run: Run, outside: Memory) -> None:
     outside.save_turn([HumanMessage(f"ö {EVIL}\u2028\ud800\U000e0041")], thread_id="t", user_id="maya")
-    found = run("export", "maya").stdout
+    found = run("export", "--user", "maya").stdout
     assert found.isascii()
     assert not {"\x1b", "\x07"} & set(found)
     said = [json.loads(line) for line in found.splitlines() if '"message"' in line]
@@ -73,9 +73,9 @@ def test_an_export_is_safe_to_look_at(run: Run, outside: Memory) -> None:
 def test_an_export_that_fails_leaves_the_older_one(run: Run, talked: Memory, tmp_path: Path) -> None:
     path = tmp_path / "maya.jsonl"
     path.write_text("an older export")
-    assert run("export", "maya", "-o", str(path), REDIS_URL="redis://127.0.0.1:1").exit_code == 1
+    assert run("export", "--user", "maya", "-o", str(path), REDIS_URL="redis://127.0.0.1:1").exit_code == 1
     assert path.read_text() == "an older export"
-    assert "No such file" in run("export", "maya", "-o", str(tmp_path / "no" / "folder")).stderr
+    assert "No such file" in run("export", "--user", "maya", "-o", str(tmp_path / "no" / "folder")).stderr
     assert sorted(tmp_path.iterdir()) == [path]
 
 
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read(run: Run, tmp_path: Path, content: bytes, wo
 
 
 def test_nothing_is_forgotten_without_a_yes(run: Run, talked: Memory) -> None:
-    refused = run("forget", "maya")
+    refused = run("forget", "--user", "maya")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "pass --yes" in refused.stderr
     assert talked.threads.list(user_id="maya").total == 2
@@ -131,7 +131,7 @@ def test_nothing_is_forgotten_without_a_yes(run: Run, talked: Memory) -> None:
 def test_a_person_is_asked(
     talked: Memory, server: EmbeddedRedis, prefix: str, answer: str, code: int, left: int
 ) -> None:
-    program = started("forget", "maya", "--key-prefix", prefix, terminal=True, REDIS_URL=server.url)
+    program = started("forget", "--user", "maya", "--key-prefix", prefix, terminal=True, REDIS_URL=server.url)
     read_until(program, "[y/N]")
     assert program.stdin
     program.stdin.write(f"{answer}\n")

@@ -265,7 +265,7 @@ class Life:
         assert {*WORD.findall(" ".join(stored.fields.values()))} <= words
         for id, head in stored.heads.items():
             named = stored.seqs(f"{head['cites']},{head['covers']}")
-            lows = {low for low, _ in (*Ranges.read(head["cites"]), *Ranges.read(head["covers"]))}
+            lows = {low for low, _ in (*Ranges.read(head["cites"]).pairs, *Ranges.read(head["covers"]).pairs)}
             assert lows <= named, ("a deleted message", id, head)
             made_of = self.made_of.setdefault(
                 (thread, stored.about.split()[0], id), {seq: stored.bodies[seq] for seq in named}

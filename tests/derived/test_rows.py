@@ -9,7 +9,7 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem.derived import NewRow, ThreadRows
+from langchain_workingmem.derived import NewRow, ThreadRows, restore_rows
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.threads import append, said
 from tests.helpers.types import Make
@@ -92,6 +92,19 @@ def test_what_covers_nothing_stays_deleted(plain: Memory, told: list[int]) -> No
     plain.history.truncate("t", after="c")
     plain.history.append(said("e"), thread_id="t", user_id="u")
     assert shown(plain) == [""]
+
+
+def test_a_restored_row_that_is_refused_keeps_no_other_out(plain: Memory, told: list[int]) -> None:
+    """An archive may hold rows of one message that nobody can see together, in front, too."""
+    ids = [str(one.id) for one in plain.history.messages("t")]
+    row = {"row": "log", "replaces": [], "waits": False}
+    rows = [
+        {**row, "id": at, "cites": [id], "covers": covers, "body": body(id)}
+        for at, (id, covers) in enumerate([(ids[0], []), (ids[1], [ids[1]]), (ids[1], [ids[1]]), (ids[2], [ids[2]])], 1)
+    ]
+    nothing = {**row, "id": 9, "cites": [], "covers": [], "body": body("of nothing")}
+    assert plain._core.run(restore_rows(plain._core.state, "t", "u", [nothing, *rows])) == 3
+    assert shown(plain) == ids[:3]
 
 
 def test_a_reader_that_knows_the_log_fetches_next_to_nothing(plain: Memory, told: list[int], raw: redis.Redis) -> None:

@@ -35,22 +35,11 @@ HELLO = HumanMessage("hello", id="1")
 # ------------------------------------------------------------------ URLs
 
 
-@pytest.mark.parametrize("url", ["http://host", "localhost:6379", "redis+cluster://host"])
-def test_a_url_of_another_kind_is_refused_with_the_ones_that_work(url: str) -> None:
-    with pytest.raises(OptionError, match=r"use one of redis://, rediss://, unix://"):
-        Memory(url)
-
-
 def test_the_environment_names_the_server(server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDIS_URL", server.url)
     with Memory(key_prefix=prefix) as memory:
         memory.history.append([HELLO], thread_id="t", user_id="u")
         assert memory.history.messages("t") == [HELLO]
-
-
-def test_a_prefix_that_would_break_keys_is_refused() -> None:
-    with pytest.raises(OptionError, match="key_prefix"):
-        Memory(key_prefix="a{b}")
 
 
 # ------------------------------------------------------------------ timeouts
@@ -64,31 +53,21 @@ def test_a_timeout_that_is_no_time_is_refused(timeout: Any, name: str) -> None:
         Memory(**options)
 
 
-PLACES = ["redis://h", "rediss://h", "unix:///s"]
-
-
-async def timeouts(memory: Memory | RedisMemoryStore) -> list[tuple[float, float]]:
-    """Look at the connections, sync and async: for a reply, to connect."""
-    both = runners_of(memory)[0].client, await runners_of(memory)[1].client()
-    connections = [client.connection_pool.make_connection() for client in both]
-    assert {connection.retry.get_retries() for connection in connections} == {0}
-    return [(connection.socket_timeout, connection.socket_connect_timeout) for connection in connections]
-
-
-@pytest.mark.parametrize("place", PLACES)
-async def test_a_timeout_in_the_url_wins_and_clients_repeat_nothing_by_themselves(place: str) -> None:
-    both = Memory(f"{place}?socket_timeout=3&socket_connect_timeout=4", connect_timeout=timedelta(seconds=1))
-    assert set(await timeouts(both)) == {(3, 4)}
-    reply = Memory(f"{place}?socket_timeout=3", timeout=timedelta(seconds=7))
-    assert set(await timeouts(reply)) == {(3, 2)}
-
-
 @pytest.mark.parametrize("kind", [Memory, RedisMemoryStore])
-@pytest.mark.parametrize("place", PLACES)
-async def test_a_connection_is_not_waited_for_as_long_as_a_reply(place: str, kind: Any) -> None:
-    assert (await timeouts(kind(place)))[0] == (10, 2)
-    assert (await timeouts(kind(place, connect_timeout=timedelta(seconds=5))))[0] == (10, 5)
-    assert (await timeouts(kind(place, timeout=timedelta(seconds=1))))[0] == (1, 1)
+@pytest.mark.parametrize("place", ["redis://h", "rediss://h", "unix:///s"])
+async def test_a_timeout_in_the_url_wins_and_connecting_takes_less_time_than_a_reply(place: str, kind: Any) -> None:
+    second = timedelta(seconds=1)
+    for url, options, expected in (
+        (place, {}, (10, 2)),
+        (place, {"connect_timeout": 5 * second}, (10, 5)),
+        (place, {"timeout": second}, (1, 1)),
+        (f"{place}?socket_timeout=3&socket_connect_timeout=4", {"connect_timeout": second}, (3, 4)),
+        (f"{place}?socket_timeout=3", {"timeout": 7 * second}, (3, 2)),
+    ):
+        runner, async_runner = runners_of(kind(url, **options))
+        for client in (runner.client, await async_runner.client()):
+            made = client.connection_pool.make_connection()
+            assert (made.socket_timeout, made.socket_connect_timeout, made.retry.get_retries()) == (*expected, 0)
 
 
 # ------------------------------------------------------------------ servers that are not there
@@ -101,16 +80,6 @@ def test_no_server_is_a_connection_error(make_memory: Callable[..., Memory]) -> 
         memory.history.append([HELLO], thread_id="t", user_id="u")
     assert "hunter2" not in str(caught.value)
     assert isinstance(caught.value, ConnectionError)
-
-
-def test_a_wrong_password_is_a_connection_error_that_does_not_show_it(
-    start: Callable[..., int], make_memory: Callable[..., Memory]
-) -> None:
-    port = start("--requirepass", "right")
-    with pytest.raises(RedisConnectionError, match="refused the login") as caught:
-        make_memory(f"redis://:hunter2@127.0.0.1:{port}").history.messages("t")
-    assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in repr(make_memory(f"redis://:hunter2@127.0.0.1:{port}"))
 
 
 # ------------------------------------------------------------------ servers without Search
@@ -151,7 +120,7 @@ def test_an_index_that_nobody_has_made_costs_no_message(
 # ------------------------------------------------------------------ borrowed clients
 
 
-@pytest.mark.parametrize("options", [{"protocol": 2}, {"protocol": 3}, {"decode_responses": True, "protocol": 2}])
+@pytest.mark.parametrize("options", [{"protocol": 3}, {"decode_responses": True, "protocol": 2}])
 def test_borrowed_clients_of_any_kind_work_and_stay_open(
     server: EmbeddedRedis, prefix: str, options: dict[str, Any], embeddings: WordEmbeddings
 ) -> None:
@@ -166,13 +135,6 @@ def test_borrowed_clients_of_any_kind_work_and_stay_open(
 
 
 # ------------------------------------------------------------------ event loops and threads
-
-
-def test_an_event_loop_that_ends_closes_its_connections(server: EmbeddedRedis, prefix: str, raw: redis.Redis) -> None:
-    memory = Memory(server.url, key_prefix=prefix)
-    before = len(raw.client_list())
-    asyncio.run(memory.history.amessages("t"))
-    assert len(raw.client_list()) == before
 
 
 def test_one_memory_serves_threads_and_tasks_at_once(server: EmbeddedRedis, prefix: str) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import math
 import subprocess
 import sys
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from langchain_core.embeddings import Embeddings
 
-from langchain_workingmem import LocalEmbeddings, Memory, OptionError, RecallOptions, embeddings
+from langchain_workingmem import LocalEmbeddings, OptionError, embeddings
+from langchain_workingmem._engine.calls import Embedder
 from langchain_workingmem.embeddings import embedding_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from langchain_workingmem.embedded import EmbeddedRedis
 
 
 @pytest.fixture(scope="module")
@@ -25,36 +23,8 @@ def local() -> LocalEmbeddings:
     return LocalEmbeddings()
 
 
-def test_a_vector_has_256_floats(local: LocalEmbeddings) -> None:
-    vectors = local.embed_documents(["hello", "a longer sentence about nothing"])
-    assert [len(vector) for vector in vectors] == [256, 256]
-    assert all(type(value) is float for value in vectors[0])
-
-
-@pytest.mark.parametrize("text", ["hello", "word " * 5000, "🍒", "樱桃蛋糕", "\0", "a\nb", "?!"])
-def test_vectors_are_normalised(local: LocalEmbeddings, text: str) -> None:
-    assert math.hypot(*local.embed_query(text)) == pytest.approx(1, abs=1e-5)
-
-
-RELATED = [
-    ("my cat is called Molly", "what is the name of my pet", "the stock market fell on Friday"),
-    ("we fly to Paris in May", "our trip to France", "how to fix a bicycle chain"),
-    ("I am allergic to peanuts", "which foods make me sick", "the meeting is on Monday"),
-    ("the build fails on Windows", "compile error in CI", "grandmother bakes apple pie"),
-]
-
-
 def test_vectors_are_those_of_wordllama(local: LocalEmbeddings, tmp_path: Path) -> None:
-    texts = [
-        "my cat is called Molly",
-        "Grüße aus Köln! 漢字 🍒",
-        "word " * 500,
-        "?!",
-        "\0",
-        "</s> <unk>",
-        "  x",
-        "hello",
-    ]
+    texts = ["my cat is called Molly", "Grüße aus Köln! 漢字 🍒", "word " * 500, "?!", "\0", "</s> <unk>", "  x"]
     code = (
         "import json, pathlib, sys, wordllama\n"
         "model = wordllama.WordLlama.load(cache_dir=pathlib.Path(wordllama.__file__).parent, disable_download=True)\n"
@@ -100,29 +70,65 @@ def test_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- by name
 
 
-@pytest.mark.parametrize("name", ["", "Local", "openai", "openai:", "text-embedding-3-small"])
+@pytest.mark.parametrize("name", ["Local", "openai:", "text-embedding-3-small"])
 def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
     with pytest.raises(OptionError, match="'local', 'multilingual' or 'provider:model'"):
         embedding_model(name)
 
 
-def test_an_unknown_name_is_refused_when_the_memory_is_made() -> None:
-    with pytest.raises(OptionError, match="provider:model"):
-        Memory(embeddings="nothing", recall=RecallOptions())
+# ---------------------------------------------------------------------- the cache of vectors
 
 
-def test_openai_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    made = embedding_model("openai:text-embedding-3-large")
-    assert type(made).__name__ == "OpenAIEmbeddings"
-    assert getattr(made, "model", None) == "text-embedding-3-large"
+class Counted(Embeddings):
+    """A model that embeds questions as documents, or nearly."""
+
+    def __init__(self, apart: float = 0.0, **attributes: Any) -> None:
+        self.apart = apart
+        self.calls: list[tuple[str, str]] = []
+        vars(self).update(attributes)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.calls += [("document", text) for text in texts]
+        return [self.vector(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        self.calls.append(("question", text))
+        return [value + self.apart for value in self.vector(text)]
+
+    def vector(self, text: str) -> list[float]:
+        return [float(bool(text.strip())), float(len(text.strip()))]
 
 
-def test_local_by_name_serves_a_memory(server: EmbeddedRedis, prefix: str) -> None:
-    facts = [text for text, _, _ in RELATED]
-    options = RecallOptions(message_range=0, search="semantic")
-    with Memory(server.url, embeddings="local", recall=options, key_prefix=prefix) as memory:
-        memory.history.append([("human", fact) for fact in facts], thread_id="t", user_id="ann")
-        found = memory.recall.search("what is the name of my pet", user_id="ann", top_k=4)
-    assert found.hits[0].message.content == "my cat is called Molly"
-    assert all(one.similarity >= two.similarity for one, two in pairwise(found.hits))
+def ask(face: str, embedder: Embedder, *texts: str, query: bool = False) -> None:
+    call: Any = embedder.embed(texts, query=query)
+    call.call() if face == "sync" else asyncio.run(call.acall())
+
+
+@pytest.mark.in_turn("face")
+def test_a_model_whose_class_says_so_is_asked_once_for_both(face: str) -> None:
+    model = Counted(embeds_alike=True)
+    embedder = Embedder(model, 100)
+    for text in ("one", "two"):
+        for query in (True, False, True):
+            ask(face, embedder, text, query=query)
+    assert model.calls == [("question", "one"), ("question", "two")]
+
+
+@pytest.mark.in_turn("face")
+@pytest.mark.parametrize("apart", [0.0, 5e-7])
+def test_a_model_that_shows_equal_vectors_is_asked_once_from_then_on(face: str, apart: float) -> None:
+    model = Counted(apart)
+    embedder = Embedder(model, 100)
+    for text, query in (("one", True), ("one", False), ("two", True), ("two", False)):
+        ask(face, embedder, text, query=query)
+    ask(face, embedder, "three", "four")
+    ask(face, embedder, "three", query=True)
+    asked = [("question", "one"), ("document", "one"), ("question", "two"), ("document", "three"), ("document", "four")]
+    assert model.calls == asked
+
+
+def test_the_local_model_says_the_truth() -> None:
+    model = LocalEmbeddings()
+    assert LocalEmbeddings.embeds_alike
+    texts = ["My dog is called Nougat", "what is the name of my dog?"]
+    assert np.array_equal(model.embed_documents(texts), [model.embed_query(text) for text in texts])

@@ -17,7 +17,7 @@ import redis
 
 from langchain_workingmem import RedisConnectionError
 from langchain_workingmem._engine import clients
-from langchain_workingmem._engine.plan import Command, Send, attempt, send
+from langchain_workingmem._engine.plan import Command, Send, attempt
 from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OutcomeUnknownError
@@ -117,12 +117,6 @@ async def test_a_reply_that_is_late_is_read_by_nobody(few: str) -> None:
         assert [await echo(runner, number(place)) for place in range(3)] == [[number(place)] for place in range(3)]
 
 
-async def test_each_reply_of_a_long_exchange_has_its_time(few: str) -> None:
-    async with running(few, SHORT) as runner:
-        found = await runner.run(send(*[("BLPOP", "nothing", 0.08)] * 5))
-        assert found == [None] * 5
-
-
 # ------------------------------------------------------------------ connections that end
 
 
@@ -220,16 +214,3 @@ async def test_a_connection_that_ends_while_it_logs_in_is_opened_again(
         monkeypatch.setattr(pool, "get_connection", fail)
         calls = [echo(runner, number(place)) for place in range(5)]
         assert await asyncio.gather(*calls) == [[number(place)] for place in range(5)]
-
-
-# ------------------------------------------------------------------ options of connections
-
-
-@pytest.mark.parametrize("option", ["protocol=3", "health_check_interval=1", "encoding=latin-1"])
-async def test_options_in_the_url_change_no_reply(few: str, option: str) -> None:
-    said = b"x", "ü".encode()
-    runner = sync_runner(f"{few}&{option}")
-    assert runner.run(send(*(("ECHO", one) for one in said))) == [*said]
-    runner.close()
-    async with running(f"{few}&{option}") as other:
-        assert await echo(other, *said) == [*said]

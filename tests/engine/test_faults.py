@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import redis
@@ -20,8 +18,8 @@ from langchain_workingmem._engine import plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
-from tests.helpers.fault_bench import BY_FACES, SEVERAL, TOOLS, FaultBench, Outcome, Trial
-from tests.helpers.operations import ALONE, Caller, Operation, start_from_nothing, talk_and_note
+from tests.helpers.fault_bench import BY_FACES, SEVERAL, TOOLS, FaultBench, Outcome
+from tests.helpers.operations import ALONE
 from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
 
 pytestmark = pytest.mark.programs
@@ -66,42 +64,6 @@ def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
                 states = {whole.after} if is_written else {whole.before, whole.after}
                 assert outcome.after in states
                 assert outcome == Outcome(None, whole.before, outcome.after, None, Exchange())
-
-
-@pytest.mark.both_faces
-def test_what_concerns_all_of_a_user_is_done_whole_when_it_is_called_again(
-    make_bench: Callable[..., FaultBench],
-) -> None:
-    bench = make_bench()
-
-    def deleted(c: Caller) -> Any:
-        return c.memory.users.delete(c.user).verified
-
-    def imported(c: Caller) -> Any:
-        c.memory.users.load(archive(c), user_id=c.user)
-        return len(list(c.memory.users.export(c.user)))
-
-    def archive(c: Caller) -> list[dict[str, Any]]:
-        number = c.user.removeprefix("u")
-        return [json.loads(json.dumps(record).replace("-00000-", number)) for record in records]
-
-    first = Trial(0).caller(bench.direct)
-    talk_and_note(first)
-    records = list(bench.direct.users.export(first.user))
-    bench.direct.users.delete(first.user)
-    for operation in (Operation(deleted, talk_and_note), Operation(imported, start_from_nothing)):
-        whole = bench.record(operation)
-        for stream in get_args(Stream):
-            for place in places(bytes(whole.exchange.of(stream)))[::2]:
-                broken = Fault("close", stream, place)
-
-                def again(c: Caller, once: Operation = operation) -> Any:
-                    with suppress(RedisConnectionError):
-                        once.call(c)
-                    return once.call(replace(c, memory=bench.direct))
-
-                outcome = bench.try_out(Operation(again, operation.prepare), broken)
-                assert (outcome.answer, outcome.after) == (whole.answer, whole.after)
 
 
 @pytest.mark.in_turn("face")

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import resource
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis
-from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import RedisReplyError
 from tests.helpers.embedded import connect, is_stopped, kill_server, server_pid, wait_until
 
 pytestmark = [
@@ -31,43 +26,6 @@ def fill(directory: Path, room: int | None = ROOM) -> None:
     (file,) = directory.glob("appendonlydir/*.incr.aof")
     most = resource.RLIM_INFINITY if room is None else file.stat().st_size + room
     resource.prlimit(server_pid(directory), resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
-
-
-def test_a_full_disk_refuses_writes_and_loses_nothing_when_it_has_room_again(
-    data: Path, make_memory: Callable[..., Memory]
-) -> None:
-    with EmbeddedRedis(data) as server:
-        memory = make_memory(server.url)
-        said: list[str] = []
-
-        def say() -> None:
-            text = f"{len(said)} {'x' * 500}"
-            memory.history.append([HumanMessage(text)], thread_id="t", user_id="u")
-            said.append(text)
-
-        say()
-        fill(data)
-
-        def go_on() -> None:
-            while True:
-                say()
-
-        with pytest.raises(RedisReplyError, match=r"MISCONF.*cannot write to its disk") as caught:
-            go_on()
-        assert caught.value.code == "MISCONF"
-        assert [message.content for message in memory.history.messages("t")] == said  # reads go on
-        fill(data, None)
-
-        def has_room() -> bool:
-            with contextlib.suppress(RedisReplyError):
-                say()
-                return True
-            return False
-
-        wait_until(has_room)
-        kill_server(data)
-        server.start()
-        assert [message.content for message in memory.history.messages("t")] == said
 
 
 def test_a_server_that_is_killed_while_its_disk_is_full_loses_one_write_of_a_client_at_most(

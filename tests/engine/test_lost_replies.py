@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, ThreadExistsError, WorkingMemoryConflictError, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryConflictError, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OutcomeUnknownError
-from langchain_workingmem.threads import Threads
 from langchain_workingmem.working_memory.store import WorkingMemory
-from tests.helpers.crashes import CrashError, cut
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
 from tests.helpers.plans import plan_of
@@ -103,44 +100,3 @@ def test_a_write_whose_reply_was_lost_before_a_rival_is_a_conflict_for_who_expec
     with pytest.raises(WorkingMemoryConflictError):
         brief._core.run(losing(replacing(brief, "mine", 1), lambda: write(rival, "rival")))
     assert documents(brief) == ["mine", "rival"]
-
-
-def test_a_rival_of_a_writer_whose_write_never_arrived_is_a_conflict(brief: Memory, rival: Memory) -> None:
-    def before(plan: Plan[Any]) -> Plan[Any]:
-        effect = plan.send((yield next(plan)))
-        write(rival, "rival")  # in front of the write
-        try:
-            while True:
-                effect = plan.send((yield effect))
-        except StopIteration as done:
-            return done.value
-
-    write(brief, "first")
-    with pytest.raises(WorkingMemoryConflictError):
-        brief._core.run(before(replacing(brief, "mine", 1)))
-    assert documents(brief) == ["first", "rival"]
-
-
-# ------------------------------------------------------------------ clones
-
-
-def cloning(memory: Memory) -> Plan[Any]:
-    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", user_id="u")
-    return plan
-
-
-@pytest.mark.parametrize("after", [4, 6])
-def test_a_part_of_a_clone_whose_writer_died_can_be_deleted(plain: Memory, after: int) -> None:
-    said = [HumanMessage(str(place), id=str(place)) for place in range(450)]
-    plain.history.append(said, thread_id="t", user_id="u")
-    plain._core.run(cloning(plain))  # the server knows the scripts
-    plain.threads.delete("c")
-    with pytest.raises(CrashError):
-        plain._core.run(cut(cloning(plain), after))
-    part = plain.threads.get("c")
-    assert part is not None
-    assert part.message_count < 450
-    with pytest.raises(ThreadExistsError):
-        plain.threads.clone("t", new_thread_id="c")
-    assert plain.threads.delete("c")
-    assert plain.threads.clone("t", new_thread_id="c").thread.message_count == 450

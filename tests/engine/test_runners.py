@@ -1,21 +1,18 @@
-"""Plans driven by hand, and the runners around them."""
+"""Plans driven by hand, the runners around them, and the circuit breaker."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
-import redis
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Call, Give, Plan, Sleep, attempt, everywhere, scan, send
-from langchain_workingmem._engine.run import AsyncRunner, Runner
+from langchain_workingmem._engine.plan import Give, Plan, Sleep, attempt, scan, send
+from langchain_workingmem._engine.run import COOL_DOWN, Link
 from langchain_workingmem._redis.scripts import DELETE
-from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import MemoryClosedError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
-from tests.helpers.types import Make
+from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Any], Any]:
@@ -44,53 +41,6 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
 def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
     with pytest.raises(OutcomeUnknownError):
         drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
-
-
-# ---------------------------------------------------------------------- steps
-
-
-def no_client() -> Any:
-    raise AssertionError
-
-
-def watched(log: list[str]) -> Plan[str]:
-    try:
-        yield Sleep(0)
-        raise LookupError
-    finally:
-        log.append("closed")
-
-
-def test_a_plan_is_closed_when_it_fails() -> None:
-    log: list[str] = []
-    with pytest.raises(LookupError):
-        Runner(no_client).run(watched(log))
-    assert log == ["closed"]
-
-
-@pytest.mark.parametrize("face", ["sync", "async"])
-def test_what_a_call_raises_is_raised_in_the_plan(face: str) -> None:
-    def fail() -> str:
-        raise LookupError("x")
-
-    async def afail() -> str:
-        return fail()
-
-    def plan() -> Plan[str]:
-        try:
-            return (yield from Call(fail, afail))
-        except LookupError as error:
-            return f"caught {error}"
-
-    run = Runner(no_client).run
-    assert (run(plan()) if face == "sync" else asyncio.run(AsyncRunner(no_client).run(plan()))) == "caught x"
-
-
-async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> None:
-    def plan() -> Plan[str]:
-        return (yield from Call(lambda: threading.current_thread().name))
-
-    assert await AsyncRunner(no_client).run(plan()) != threading.current_thread().name
 
 
 def counting(log: list[int]) -> Plan[None]:
@@ -123,12 +73,8 @@ def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(pla
 # ---------------------------------------------------------------------- nodes
 
 
-def found_by(replies: dict[str, Any], *more: Any) -> tuple[list[Any], Any]:
-    return drive(scan("k*"), replies, *more)
-
-
 def test_a_scan_goes_through_every_master_to_its_end() -> None:
-    effects, (keys, cursors) = found_by({"a": [[b"7", [b"k1"]]], "b": [[b"0", [b"k2"]]]})
+    effects, (keys, cursors) = drive(scan("k*"), {"a": [[b"7", [b"k1"]]], "b": [[b"0", [b"k2"]]]})
     assert (effects[0].node, keys, cursors) == ("*", [b"k1", b"k2"], {"a": 7})
     effects, found = drive(scan("k*", cursors), [[b"0", [b"k3"]]])
     assert (effects[0].node, effects[0].commands[0][1], found) == ("a", 7, ([b"k3"], {}))
@@ -137,45 +83,35 @@ def test_a_scan_goes_through_every_master_to_its_end() -> None:
 def test_a_scan_without_one_master_is_an_error_and_without_all_is_repeated() -> None:
     lost = RedisConnectionError("gone", repeats=1)
     with pytest.raises(RedisConnectionError):
-        found_by({"a": [[b"0", []]], "b": lost})
+        drive(scan("k*"), {"a": [[b"0", []]], "b": lost})
     effects, found = drive(scan("k*"), lost, None, {"": [[b"0", []]]})
     assert (effects[1], found) == (Sleep(0.05), ([], {}))
 
 
-def test_everywhere_without_a_cluster_is_one_server(plain: Memory) -> None:
-    assert plain._core.run(everywhere(("ECHO", "x"), ("ECHO", "y"))) == {"": [b"x", b"y"]}
+# ---------------------------------------------------------------------- the circuit breaker
 
 
-def test_a_plan_is_closed_when_its_task_is_cancelled() -> None:
-    log: list[str] = []
-
-    def endless() -> Plan[None]:
-        try:
-            while True:
-                yield Sleep(60)
-        finally:
-            log.append("closed")
-
-    async def main() -> None:
-        task = asyncio.create_task(AsyncRunner(no_client).run(endless()))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert log == ["closed"]
+def ping(link: Link, answer: Any) -> int:
+    """Let an agent ask Redis, which answers or fails; return how often it was asked."""
+    plan = link.guard(send(("PING",)))
+    try:
+        next(plan)
+    except RedisConnectionError:
+        return 0
+    with suppress(StopIteration, RedisConnectionError):
+        plan.throw(answer) if isinstance(answer, Exception) else plan.send(answer)
+    return 1
 
 
-@pytest.mark.both_faces
-@pytest.mark.parametrize("borrowed", [False, True])
-def test_after_close_every_call_says_that_the_memory_is_closed(
-    make_memory: Make, server: EmbeddedRedis, face: str, borrowed: bool
-) -> None:
-    with redis.Redis.from_url(server.url) as client:
-        memory = make_memory(**({"client": client} if borrowed and face == "sync" else {}))
-        memory.threads.get("t")
-        memory.close()
-        memory.close()
-        with pytest.raises(MemoryClosedError):
-            memory.threads.get("t")
+def test_after_a_failure_one_call_is_let_through_every_few_seconds() -> None:
+    now, refused = [0.0], RedisConnectionError("refused")
+    link = Link(clock=lambda: now[0])
+    assert [ping(link, refused), ping(link, refused)] == [1, 0]
+    now[0] += COOL_DOWN
+    assert [ping(link, ["PONG"]) for _ in range(3)] == [1, 0, 0]
+    now[0] += COOL_DOWN - 0.1
+    assert ping(link, refused) == 0
+    now[0] += 0.1
+    assert [ping(link, refused), ping(link, refused)] == [1, 0]
+    link.answered()  # to anybody
+    assert [ping(link, ["PONG"]) for _ in range(2)] == [1, 1]

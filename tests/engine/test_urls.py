@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_workingmem import Memory, OptionError, RedisConnectionError
-from langchain_workingmem._engine.clients import check_url
 from tests.helpers.examples import examples
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -71,22 +70,16 @@ def test_no_error_shows_a_password_however_it_is_written(place: str, odd: str) -
         assert not any(piece in shown for piece in PIECES), (written, shown)
 
 
-@pytest.mark.parametrize("place", [*PLACES, *IN_QUERIES])
-def test_what_is_percent_encoded_is_read(place: str) -> None:
-    assert check_url(place.format(quote("".join(ODD), safe="")))
-
-
 @pytest.mark.parametrize(
     "url",
     [
+        "http://host",
+        "localhost:6379",
         "redis://ann:4711@host:1?nonsense=8215",
-        "redis://host?socket_timeout=8215x",
         "rediss://host?ssl_cert_reqs=8215x",
         "redis://host:65536",
         "redis://host/name",
         "redis://host#8215",
-        "redis://host..name",
-        "redis://host%00",
         "unix:///nowhere%00",
         "redis+sentinel://ann:4711@host/service",
     ],

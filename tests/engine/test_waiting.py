@@ -16,8 +16,6 @@ from langchain_workingmem._engine import calls
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 
-pytestmark = pytest.mark.both_faces
-
 HELLO = HumanMessage("hello", id="1")
 SHORT = timedelta(milliseconds=100)
 
@@ -45,55 +43,39 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Hanging:
 # ------------------------------------------------------------------ connections
 
 
+@pytest.mark.both_faces
 @pytest.mark.parametrize("name", ["get", "delete"])  # the second is not repeated
 def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
     server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner, name: str
 ) -> None:
     memory = Memory(f"{server.url}?max_connections=1", key_prefix=prefix, timeout=SHORT)
 
-    async def in_async() -> None:
-        pool = (await memory._core.async_runner.client()).connection_pool
-        taken = await pool.get_connection()
-        with pytest.raises(
-            RedisConnectionError, match=r"every connection to Redis was in use.*max_connections"
-        ) as caught:
-            await getattr(memory.threads, f"a{name}")("t")
-        check(caught.value)
-        await pool.release(taken)
-        assert await memory.threads.aget("t") is None
+    async def talk() -> None:
+        is_sync = face == "sync"
+        pool = (memory._core.runner.client if is_sync else await memory._core.async_runner.client()).connection_pool
+        taken: Any = pool.get_connection()
+        taken = taken if is_sync else await taken
+        with pytest.raises(RedisConnectionError, match=r"every connection .* in use.*max_connections") as caught:
+            getattr(memory.threads, name)("t") if is_sync else await getattr(memory.threads, f"a{name}")("t")
+        assert "nothing was sent" in str(caught.value)
+        assert (caught.value.timed_out, caught.value.repeats) == (True, 0)
+        released: Any = pool.release(taken)
+        if not is_sync:
+            await released
+        assert (memory.threads.get("t") if is_sync else await memory.threads.aget("t")) is None
         await memory.aclose()
 
-    def in_sync() -> None:
-        pool = memory._core.runner.client.connection_pool
-        taken = pool.get_connection()
-        with pytest.raises(
-            RedisConnectionError, match=r"every connection to Redis was in use.*max_connections"
-        ) as caught:
-            getattr(memory.threads, name)("t")
-        check(caught.value)
-        pool.release(taken)
-        assert memory.threads.get("t") is None
-        memory.close()
-
-    def check(error: RedisConnectionError) -> None:
-        assert "nothing was sent" in str(error)
-        assert error.timed_out
-        assert error.repeats == 0
-
-    if face == "sync":
-        in_sync()
-    else:
-        loop_runner.run(in_async())
+    loop_runner.run(talk())
 
 
 # ------------------------------------------------------------------ models
 
 
-async def test_a_hanging_model_is_an_error_that_names_the_option(
-    server: EmbeddedRedis, prefix: str, hanging: Hanging
+async def test_a_hanging_model_is_an_error_that_names_the_option_or_costs_the_vectors_only(
+    server: EmbeddedRedis, prefix: str, hanging: Hanging, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recall = RecallOptions(embedding_timeout=SHORT)
-    async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=recall) as memory:
+    options: Any = {"embeddings": hanging, "recall": RecallOptions(embedding_timeout=SHORT), "key_prefix": prefix}
+    async with Memory(server.url, **options) as memory, Memory(server.url, **options, on_error="log") as agent:
         await memory.asetup()
         hanging.hangs = True
         asking: list[Callable[[], Any]] = [
@@ -104,23 +86,11 @@ async def test_a_hanging_model_is_an_error_that_names_the_option(
             with pytest.raises(EmbeddingError, match=r"did not answer within 0\.1 s.*embedding_timeout") as caught:
                 await call()
         assert "reindex" in caught.value.__notes__[0]
-        assert await memory.history.amessages("t") == [HELLO]
-        hanging.hangs = False
-        assert await memory.recall.areindex(progress=False) == 1
-
-
-async def test_with_on_error_log_a_hanging_model_costs_the_vectors_only(
-    server: EmbeddedRedis, prefix: str, hanging: Hanging, caplog: pytest.LogCaptureFixture
-) -> None:
-    recall = RecallOptions(embedding_timeout=SHORT)
-    async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=recall, on_error="log") as memory:
-        await memory.asetup()
-        hanging.hangs = True
+        said = HumanMessage("go on", id="2")
         with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-            assert await memory.asave_turn([HELLO], thread_id="t", user_id="u") == [HELLO]
-            context = await memory.acontext("next", thread_id="t", user_id="u")
-        assert context.messages[0] == HELLO
+            assert await agent.asave_turn([said], thread_id="t", user_id="u") == [said]
+            context = await agent.acontext("next", thread_id="t", user_id="u")
+        assert context.messages[:2] == [HELLO, said]
         assert "did not answer within" in caplog.text
         hanging.hangs = False
-        assert await memory.recall.areindex(progress=False) == 1
-        assert (await memory.recall.asearch("hello", user_id="u")).hits[0].message == HELLO
+        assert await memory.recall.areindex(progress=False) == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -11,32 +9,22 @@ import redis
 
 from langchain_workingmem._engine import clients
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.engine.conftest import to_socket
-from tests.helpers.examples import sample
-from tests.helpers.fault_bench import FaultBench
-from tests.helpers.operations import ALONE
-from tests.helpers.proxy import Proxy, as_newest
-from tests.helpers.types import Make
 
 # Recorded, or read in the sources of RediSearch, branches 2.10 to 8.10
 SAID = {
     "wm:threads: no such index": "SEARCH_INDEX_NOT_FOUND",  # 2.10.5
     "No such index wm:threads": "SEARCH_INDEX_NOT_FOUND",  # 2.10.12 to 8.6
     "Unknown index name": "SEARCH_INDEX_NOT_FOUND",  # FT.INFO up to 8.6
-    "Unknown Index name": "SEARCH_INDEX_NOT_FOUND",  # FT.DROPINDEX up to 8.6
     "Index not found: wm:threads": "SEARCH_INDEX_NOT_FOUND",  # the coordinator of 8.4 and 8.6
     "SEARCH_INDEX_NOT_FOUND Index not found: wm:threads": "SEARCH_INDEX_NOT_FOUND",  # 8.8 and later
-    "The index was dropped before the query could be executed": "SEARCH_INDEX_DROPPED_BG",
     "SEARCH_INDEX_DROPPED_BG The index was dropped before the query could be executed": "SEARCH_INDEX_DROPPED_BG",
     "Index already exists": "SEARCH_INDEX_EXISTS",
-    "SEARCH_INDEX_EXISTS Index already exists": "SEARCH_INDEX_EXISTS",
     "Error parsing vector similarity query: query vector blob size (4) does not match index's expected size (8).": (
         "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"
     ),
     "SEARCH_QUERY_BAD Error parsing vector similarity query: query vector blob size (4) does not match index's expected "
     "size (8).": "SEARCH_VECTOR_BLOB_SIZE_MISMATCH",
     "SEARCH_QUERY_BAD Could not validate the query nodes (bad attribute?)": "SEARCH_QUERY_BAD",
-    "NOPERM User does not have the required permissions to query the index": "NOPERM",
     "ERR ACL failure in script: User u has no permissions to run the 'get' command": "NOPERM",
     "unknown command 'FT.SEARCH', with args beginning with: ": "NOSEARCH",
     "unknown command 'JSON.SET', with args beginning with: ": "unknown",
@@ -90,34 +78,3 @@ def test_the_codes_of_a_lacking_right(raw: Any, server: EmbeddedRedis, prefix: s
                 assert refused(user, *command) == "NOPERM"
     finally:
         raw.acl_deluser(prefix)
-
-
-# ------------------------------------------------------------------ the words of Search 8.8
-
-
-@pytest.fixture
-def newest(private: EmbeddedRedis) -> Iterator[Proxy]:
-    """The server of this run, with the errors of Search worded as 8.8 does."""
-    with Proxy(to_socket(private), as_newest) as proxy:
-        with redis.Redis.from_url(proxy.url) as client, pytest.raises(redis.ResponseError) as caught:
-            client.ft("none").info()
-        assert str(caught.value).startswith("SEARCH_INDEX_NOT_FOUND ")
-        yield proxy
-
-
-@contextmanager
-def forgotten(raw: Any, prefix: str) -> Iterator[None]:
-    for index in raw.execute_command("FT._LIST"):
-        if index.decode().startswith(f"{prefix}:"):
-            raw.execute_command("FT.DROPINDEX", index)
-    yield
-
-
-def test_every_operation_heals_indexes_that_are_gone(
-    private: EmbeddedRedis, newest: Proxy, make_memory: Make, impatient: None
-) -> None:
-    with closing(FaultBench(private, newest, make_memory)) as bench:
-        for name in sample(ALONE, 20, offset=1):  # others than test_server_faults.py takes
-            operation = ALONE[name]
-            whole = bench.record(operation)
-            assert bench.try_out(operation, trouble=forgotten(bench.raw, "f")) == whole, name

@@ -47,12 +47,14 @@ def paths_of(files: Files) -> list[str]:
 
 
 def test_listings_agree_with_each_other(files: Files, raw: Any, prefix: str) -> None:
-    """Over pages of the script: 1,000 members."""
-    _, paths, _, _, _ = Keys(prefix).of_user("ann").files
+    """Over pages of 2,000 files."""
+    _, paths, texts, notes, _ = Keys(prefix).of_user("ann").files
     note = "1 1 1 0 t write a/b"
     names = [f"/d/{number:04}" for number in range(1500)] + [f"/d/big/{number:04}/x" for number in range(1200)]
     names += ["/d/big-", "/d/bi", "/d/z/deep/er/x", "/e", "/d0", "/d-"]
     raw.zadd(paths, {f"{name}\0{note}": 0 for name in names})
+    raw.hset(texts, names[0], "")
+    raw.hset(notes, mapping={"count": len(names), "bytes": 0})
     listed = files.list("/d", **ANN)
     assert {info.path for info in listed} == {*names[:1500], "/d/big", "/d/big-", "/d/bi", "/d/z"}
     assert len(listed) == 1504

@@ -129,7 +129,7 @@ def test_a_reply_that_came_late_is_the_same_after_other_changes(memory: Memory) 
     """The edit happened, its reply was lost, others went on, and it is sent again."""
 
     def late(plan: Plan[Any]) -> Plan[Any]:
-        effect = next(plan)
+        effect = plan.send((yield next(plan)))  # the text was read, and it is to be written
         first = yield effect
         memory.files.edit("/a", "C", "c", **ANN)
         again = yield effect

@@ -1,8 +1,7 @@
-"""A small TCP proxy in front of a Redis, which breaks a connection at a chosen byte, or words errors as Search 8.8 does."""
+"""A small TCP proxy in front of a Redis, which breaks a connection at a chosen byte."""
 
 from __future__ import annotations
 
-import re
 import socket
 import struct
 import threading
@@ -59,34 +58,18 @@ class _Link:
             self.server.shutdown(socket.SHUT_RDWR)
 
 
-_NEWEST = (  # as in the sources of RediSearch: src/redisearch_rs/query_error/src/lib.rs of the branch 8.8
-    (rb"(\S+): no such index|no such index (\S+)", rb"SEARCH_INDEX_NOT_FOUND Index not found: \1\2"),
-    (rb"unknown index name(?: \(.*\))?", b"SEARCH_INDEX_NOT_FOUND Index not found: name"),
-    (rb"index already exists", b"SEARCH_INDEX_EXISTS Index already exists"),
-    (rb"(error parsing vector similarity query: query vector blob size.*)", rb"SEARCH_QUERY_BAD \1"),
-)
-
-
-def as_newest(replies: bytes) -> bytes:
-    """Word the errors of Search as 8.8 does: with codes."""
-    for words, newest in _NEWEST:
-        replies = re.sub(rb"(?im)^-(?:" + words + rb")\r$", b"-" + newest + b"\r", replies)
-    return replies
-
-
 class Proxy:
     """Listens on a port of its own, as a context manager, and forwards to `connect()`.
 
-    `rewrite` changes replies; an error is short enough to arrive as a whole. `reword` changes requests.
+    `reword` changes requests.
     """
 
     def __init__(
         self,
         connect: Callable[[], socket.socket],
-        rewrite: Callable[[bytes], bytes] = lambda data: data,
         reword: Callable[[bytes], bytes] = lambda data: data,
     ) -> None:
-        self._connect, self._change = connect, {"reply": rewrite, "request": reword}
+        self._connect, self._change = connect, {"reply": lambda data: data, "request": reword}
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._fault: Fault | None = None

@@ -28,7 +28,7 @@ except (Exception, SystemExit) as error:
         ("platformdirs", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         *(
             (missing, "import langchain_workingmem.studio", "pip install 'langchain-workingmem[studio]'")
-            for missing in ("jinja2", "python_multipart", "starlette", "uvicorn")
+            for missing in ("jinja2", "starlette", "uvicorn")
         ),
         ("mcp", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
         ("starlette", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),

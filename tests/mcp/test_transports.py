@@ -112,10 +112,10 @@ async def test_what_cannot_be_stored_is_refused_with_the_remedy(connect: Connect
     async with connect() as client:
         for thread in ("a\0b", "x" * 513, ""):
             assert "thread_id" in await client.refusal("save_messages", thread_id=thread, messages=[message])
-        large = [{"role": "user", "content": "x" * 10_000_000}]
+        large = [{"role": "user", "content": "x" * 1_010_000}]
         assert "save them in several calls" in await client.refusal("save_messages", messages=large)
         assert "at most 100 items" in await client.refusal("save_messages", messages=[message] * 101)
-        assert "limit is 65536" in await client.refusal("update_working_memory", memory="x" * 10_000_000)
+        assert "limit is 65536" in await client.refusal("update_working_memory", memory="x" * 1_000_000)
         assert "user_id" in await client.refusal("list_threads", user_id="jonas")
         assert "cursor" in await client.refusal("list_threads", cursor="x")
         assert (await client.data("list_threads"))["total"] == 0

@@ -83,7 +83,7 @@ def environment(repository: str, places: dict[Suite, Path]) -> Path:
         *groups,
         *pins(places),
     ]
-    subprocess.run([*install, "--editable", f"{ROOT}[embedded]", "pytest-asyncio", "pytest-xdist"], check=True)
+    subprocess.run([*install, "--editable", f"{ROOT}[embedded,files]", "pytest-asyncio", "pytest-xdist"], check=True)
     return python
 
 

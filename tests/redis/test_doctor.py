@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem import Memory
 from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.embedded import chosen_engine
 from langchain_workingmem.models import Diagnosis, Finding
-from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.rights import rules
 
 Make = Callable[..., Memory]
 Start = Callable[..., int]
-
-CHECKS = [
-    "server",
-    "search",
-    "persistence",
-    "eviction",
-    "memory",
-    "layout",
-    "threads index",
-    "vectors index",
-    "model",
-    "vectors",
-]
 
 
 def look(memory: Memory, check: str) -> Finding:
@@ -48,26 +32,13 @@ def tell(memory: Memory, *texts: str, thread: str = "t") -> None:
 def test_a_healthy_memory(memory: Memory) -> None:
     tell(memory, "hello")
     found = memory.doctor()
-    assert [finding.check for finding in found] == CHECKS
     assert {finding.level for finding in found} == {"ok"}
     assert found.level == "ok"
-    assert len(found) == len(CHECKS)
-    assert re.fullmatch(r"Search \d+\.\d+\.\d+", look(memory, "search").message)
-    assert (
-        look(memory, "vectors").message
-        == "0 of 1 messages, the newest of each thread, lack vectors of the present settings"
-    )
-
-
-def test_a_database_that_has_not_been_used_yet_is_no_error(memory: Memory) -> None:
-    found = memory.doctor()
-    assert found.level in {"ok", "warning"}  # whatever the server's own settings deserve
-    assert look(memory, "threads index").message == "not made yet: made at first use"
 
 
 def test_nothing_is_made_by_looking(memory: Memory, raw: Any, prefix: str) -> None:
     raw.delete(f"{prefix}:layout")
-    memory.doctor()
+    assert look(memory, "threads index").message == "not made yet: made at first use"
     assert not raw.keys(f"{prefix}*")
 
 
@@ -88,32 +59,19 @@ def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEm
     tell(plain, "two", "three")
     plain.history.append([AIMessage("four")], thread_id="t", user_id="u")
     found = look(memory, "vectors")
-    assert (found.level, found.message) == (
-        "warning",
-        "3 of 4 messages, the newest of each thread, lack vectors of the present settings",
-    )
+    assert (found.level, found.message[:17]) == ("warning", "3 of 4 messages, ")
     assert "reindex" in str(found.remedy)
     memory.recall.reindex(progress=False)
     assert look(memory, "vectors").level == "ok"
 
 
-def test_documents_that_could_not_be_indexed_are_counted(memory: Memory, raw: Any, prefix: str) -> None:
-    memory.setup()
-    raw.hset(f"{prefix}:vector:{{t}}:0:0:1", "vector", b"short")
-    wait_until(lambda: look(memory, "vectors index").level == "unknown")
-    assert "1 could not be indexed" in look(memory, "vectors index").message
-
-
 # ---------------------------------------------------------------------- the server
 
 
-def with_search(start: Start, *arguments: str) -> str:
-    modules = [word for module in chosen_engine().modules for word in ("--loadmodule", str(module))]
-    return f"redis://127.0.0.1:{start(*modules, *arguments)}"
-
-
 def test_a_server_that_forgets_and_evicts(start: Start, make_memory: Make) -> None:
-    url = with_search(start, "--save", "", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    modules = [word for module in chosen_engine().modules for word in ("--loadmodule", str(module))]
+    settings = ["--save", "", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]
+    url = f"redis://127.0.0.1:{start(*modules, *settings)}"
     with redis.Redis.from_url(url) as client:
         if client.config_get("search-on-oom"):  # else setup() refuses a server with maxmemory, and says so
             client.config_set("search-on-oom", "ignore")
@@ -135,18 +93,10 @@ def test_a_server_without_search_is_an_error_that_says_so_once(start: Start, mak
     assert [finding.check for finding in found if finding.level == "error"] == ["search"]
 
 
-@pytest.mark.usefixtures("impatient")
-def test_no_server_is_a_finding_that_hides_the_password(make_memory: Make) -> None:
-    memory = make_memory(f"redis://ann:hunter2@127.0.0.1:{free_port()}?retry_on_timeout=0")
-    found = memory.doctor()
-    assert [(finding.check, finding.level) for finding in found] == [("connection", "error")]
-    assert "hunter2" not in repr(found)
-
-
 # ---------------------------------------------------------------------- rights
 
 
-@pytest.mark.parametrize("granted", ["-@all", "-@all +get ~*", "-@all +get +ft.search ~*"])
+@pytest.mark.parametrize("granted", ["-@all", "-@all +get +ft.search ~*"])
 def test_what_the_user_may_not_see_is_unknown(
     granted: str, memory: Memory, make_memory: Make, raw: Any, server: Any, prefix: str
 ) -> None:
@@ -158,21 +108,6 @@ def test_what_the_user_may_not_see_is_unknown(
     assert all(finding.remedy for finding in found if finding.level == "unknown")
     assert found.level == "ok"
     raw.acl_deluser(prefix)
-
-
-@pytest.fixture
-def guest(make_memory: Make, raw: Any, server: Any, prefix: str) -> Iterator[Memory]:
-    """The application, as the documented user that may neither create indexes nor list keys."""
-    raw.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">p", *rules(prefix, "workingmem"))
-    url = f"{server.url}?username={prefix}&password=p"
-    yield make_memory(url, embeddings=WordEmbeddings(), recall=RecallOptions(), create_index=False)
-    raw.acl_deluser(prefix)
-
-
-def test_a_missing_right_has_the_remedy_of_its_check(guest: Memory) -> None:
-    found = look(guest, "memory")
-    assert (found.level, found.remedy) == ("unknown", "grant +info, which only reads")
-    assert "docs/security.md" not in found.message
 
 
 # ------------------------------------------------------------------ what is damaged
@@ -188,10 +123,8 @@ def test_a_message_that_cannot_be_read_is_named_and_costs_itself_only(memory: Me
     assert "history.delete(['m1']" in str(found.remedy)
     assert [one.id for one in memory.history.messages("t")] == ["m0", "m2"]
     assert memory.recall.reindex(force=True, progress=False) == 2
-    assert [record["message"]["data"]["id"] for record in memory.users.export("u") if record["kind"] == "message"] == [
-        "m0",
-        "m2",
-    ]
+    kept = [record["message"]["data"]["id"] for record in memory.users.export("u") if record["kind"] == "message"]
+    assert kept == ["m0", "m2"]
     assert len(memory.threads.clone("t").message_ids) == 2
     memory.history.delete(["m1"], thread_id="t")
     assert memory.doctor().level == "ok"

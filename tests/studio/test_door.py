@@ -9,7 +9,7 @@ from langchain_workingmem.studio.app import HEADERS
 from tests.studio.conftest import ROOT, TOKEN, Open
 
 PATHS = ["/", "/thread", "/data?user=maya", "/static/studio.css", "/nothing"]
-FORMS = ["/thread/delete", "/working-memory", "/data"]
+FORMS = ["/thread/delete", "/working-memory", "/log", "/data"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -40,8 +40,10 @@ def test_the_token_leaves_the_address_and_becomes_a_cookie_that_scripts_cannot_r
 def test_an_entrance_never_leads_to_another_site(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived, token=None)
     for path in ("//evil.example/", "/\\evil.example", "///evil.example"):
-        answer = visitor.client.get(f"{ROOT}{path}?token={TOKEN}", follow_redirects=False)
-        assert not answer.headers.get("location", "/").startswith(("//", "/\\", "http"))
+        for query in (f"token={TOKEN}", "of=user%3Dmaya", "of="):
+            answer = visitor.client.get(f"{ROOT}{path}?{query}", follow_redirects=False)
+            assert answer.status_code == 303
+            assert not answer.headers["location"].startswith(("//", "/\\", "http"))
 
 
 @pytest.mark.parametrize(

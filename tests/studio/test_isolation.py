@@ -11,7 +11,7 @@ from tests.helpers.types import Make
 from tests.studio.conftest import PAGES, Open, Visitor
 
 SECRET = "Kestrel"
-POSTS = ["/thread/delete", "/working-memory", "/data"]
+POSTS = ["/thread/delete", "/working-memory", "/log", "/data"]
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_no_form_reaches_somebody_else(visitor: Visitor, lived: Memory, path: st
     assert "Kestrel" in str(list(lived.users.export("jonas")))
 
 
-@pytest.mark.parametrize("path", ["/thread", "/context", "/working-memory", "/recall"])
+@pytest.mark.parametrize("path", ["/thread", "/context", "/working-memory", "/recall", "/find", "/log"])
 def test_a_foreign_thread_answers_like_a_missing_one(visitor: Visitor, path: str) -> None:
     foreign, missing = (visitor.get(path, thread=name, q="boat") for name in ("boat", "none"))
     assert (foreign.status_code, foreign.text) == (missing.status_code, missing.text)
@@ -92,10 +92,12 @@ def test_a_foreign_thread_answers_like_a_missing_one(visitor: Visitor, path: str
 
 
 def test_the_front_page_lists_only_the_own_threads(visitor: Visitor) -> None:
-    page = visitor.page("/")
-    assert "A trip" in page
-    assert "boat" not in page
-    assert "jonas" not in page
+    for path in ("/", "/threads"):
+        page = visitor.page(path)
+        assert "A trip" in page
+        assert "boat" not in page
+        assert "jonas" not in page
+        assert "users</dt>" not in page
 
 
 @pytest.mark.parametrize("name", sample(NAMES[::5], 8))
@@ -106,7 +108,7 @@ def test_ids_that_look_alike_are_apart(make_memory: Make, open_studio: Open, nam
         memory.working_memory.update(f"# About\n- {SECRET}", user_id=other)
     memory.save_turn([("user", "my own")], thread_id="mine", user_id=name)
     visitor = open_studio(memory, user_id=name)
-    assert visitor.page("/").count('href="/thread?') == 1
-    for path in ("/", "/thread", "/working-memory", "/data"):
+    assert visitor.page("/threads").count('href="/thread?') == 1
+    for path in ("/", "/threads", "/find", "/thread", "/working-memory", "/log", "/data"):
         assert SECRET not in visitor.get(path, thread="mine").text
         assert SECRET not in visitor.get(path).text

@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory, ObservationOptions, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.importers import header
-from langchain_workingmem.models import DeletionReport
+from langchain_workingmem.models import DeletionReport, RecallResult
 from langchain_workingmem.studio import conversations
 from tests.helpers.embedded import free_port
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
 from tests.helpers.odd_ids import NAMES
 from tests.helpers.types import Make
+from tests.keeping.keepers import Setting, kept_by
+from tests.observations.observers import Observer
 from tests.studio.conftest import EVIL, ROOT, Open
 
 TRIP = {"user": "maya", "thread": "trip"}
 PAGES = [
+    ("/", {}),
     ("/", {"user": "maya"}),
+    ("/threads", {"user": "maya"}),
     ("/users", {}),
     ("/thread", TRIP),
     ("/find", {**TRIP, "q": "hut"}),
+    ("/find", {"user": "maya", "q": "hut"}),
     ("/context", {**TRIP, "q": "Is the hut booked?"}),
     ("/context", {**TRIP, "turn": "0"}),
     ("/recall", {"user": "maya", "q": "weather in Bern"}),
     ("/recall", {**TRIP, "q": "weather in Bern"}),
     ("/working-memory", {"user": "maya"}),
+    ("/log", {"user": "maya"}),
+    ("/log", TRIP),
     ("/data", {"user": "maya"}),
 ]
 
 
 def shown(page: str) -> list[str]:
     """Return the texts of the messages of a page."""
-    return re.findall(r'<div class="text" dir="auto">(.*?)</div>', page, re.DOTALL)
+    return [
+        re.sub("<[^>]+>", "", text)
+        for text in re.findall(r'<div class="text[^"]*" dir="auto">(.*?)</div>', page, re.DOTALL)
+    ]
 
 
 @pytest.mark.parametrize(("path", "parameters"), PAGES)
@@ -74,12 +88,12 @@ def test_what_was_stored_never_becomes_markup(
 
 
 def test_threads_are_listed_with_what_describes_them_and_their_owners(lived: Memory, open_studio: Open) -> None:
-    page = open_studio(lived).text("/", user="maya")
+    page = open_studio(lived).text("/threads", user="maya")
     chips = re.findall(r'<span class="chip"><bdi>(.*?)</bdi>=(.*?)</span>', page)
     assert sorted(chips) == [("stars", "5"), ("topic", '"travel"')]
     assert page.index("dog") < page.index("A trip")  # the last changed first
     assert "boat" not in page
-    assert all(one in open_studio(lived).page("/") for one in ("A trip", "boat", "jonas", "maya"))
+    assert all(one in open_studio(lived).page("/threads") for one in ("A trip", "boat", "jonas", "maya"))
 
 
 @pytest.mark.parametrize(
@@ -92,15 +106,15 @@ def test_threads_are_listed_with_what_describes_them_and_their_owners(lived: Mem
     ],
 )
 def test_threads_are_filtered(lived: Memory, open_studio: Open, filters: dict[str, str], found: set[str]) -> None:
-    page = open_studio(lived).page("/", user="maya", **filters)
+    page = open_studio(lived).page("/threads", user="maya", **filters)
     assert set(re.findall(r"/thread\?user=maya&amp;thread=(\w+)", page)) == found
 
 
 def test_a_filter_without_a_value_says_what_helps(lived: Memory, open_studio: Open) -> None:
-    answer = open_studio(lived).get("/", user="maya", metadata="topic")
+    answer = open_studio(lived).get("/threads", user="maya", metadata="topic")
     assert answer.status_code == 400
     assert "write key=value" in answer.text
-    assert open_studio(lived).get("/", user="maya", metadata=f"a={'[' * 20_000}").status_code in {200, 400}
+    assert open_studio(lived).get("/threads", user="maya", metadata=f"a={'[' * 20_000}").status_code == 200
 
 
 def pages(visitor: Any, path: str, rel: str = "next") -> list[str]:
@@ -118,7 +132,7 @@ def test_threads_and_users_come_in_pages(make_memory: Make, open_studio: Open) -
     for number in range(7):
         memory.save_turn([("user", "hello")], thread_id=f"t{number}", user_id=f"u{number % 3}")
     visitor = open_studio(memory)
-    listed = [re.findall(r"thread=(t\d)", page) for page in pages(visitor, "/?limit=3")]
+    listed = [re.findall(r"thread=(t\d)", page) for page in pages(visitor, "/threads?limit=3")]
     assert listed == [["t6", "t5", "t4"], ["t3", "t2", "t1"], ["t0"]]
     listed = [re.findall(r'<li><a href="/\?user=(\w+)', page) for page in pages(visitor, "/users?limit=2")]
     assert listed == [["u0", "u2"], ["u1"]]
@@ -174,6 +188,97 @@ def test_a_search_in_parts_loses_nothing(make_memory: Make, open_studio: Open, m
         assert re.findall(r"</mark> (\d)", "".join(found)) == list("43210")
 
 
+def test_words_are_found_in_all_threads_of_a_user(lived: Memory, open_studio: Open) -> None:
+    lived.save_turn([("user", "A hut near Oslo"), ("assistant", "Kestrel")], thread_id="oslo", user_id="maya")
+    visitor = open_studio(lived)
+    page = visitor.page("/find", user="maya", q="HUT")
+    assert re.findall(r'<h2><a href="/thread\?user=maya&amp;thread=(\w+)"', page) == ["oslo", "trip"]
+    for link in re.findall(r'href="(/thread\?[^"]+#m-\d+)"', page):
+        assert f'id="{link.rpartition("#")[2]}"' in visitor.client.get(unescape(link)).text
+    assert "boat" not in visitor.page("/find", user="maya", q="kestrel")
+    assert "No message has all these words" in visitor.page("/find", user="maya", q="zebra")
+
+
+def test_a_search_of_all_threads_goes_on_in_older_threads_and_messages(
+    make_memory: Make, open_studio: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = make_memory()
+    for number in range(5):
+        memory.save_turn([("user", f"red {number}"), ("assistant", "blue")], thread_id=f"t{number}", user_id="maya")
+    for number in range(6):
+        memory.save_turn([("user", f"old {number}")], thread_id="deep", user_id="maya")
+    monkeypatch.setattr(conversations, "THREADS", 2)
+    monkeypatch.setattr(conversations, "COMPARED_EACH", 3)
+    visitor = open_studio(memory)
+    found = pages(visitor, "/find?user=maya&q=red")
+    assert re.findall(r"</mark> (\d)", "".join(found)) == list("43210")
+    assert len(found) == 3
+    (older,) = re.findall(
+        r'href="(/find\?[^"]*thread=deep[^"]*below=\d+)"', visitor.page("/find", user="maya", q="old 1")
+    )
+    assert "<mark>old</mark> <mark>1</mark>" in visitor.client.get(unescape(older)).text
+
+
+def test_a_thread_without_a_title_is_named_by_its_first_question(lived: Memory, open_studio: Open) -> None:
+    lived.save_turn([("user", "Where is\n the hut? " + "far " * 100)], thread_id="untitled", user_id="maya")
+    for path in ("/threads", "/"):
+        page = open_studio(lived).page(path, user="maya")
+        (named,) = re.findall(r'thread=untitled" class="preview"><bdi>(.*?)</bdi>', page)
+        assert named.startswith("Where is the hut? far")
+        assert named.endswith(" …")
+        assert len(named) <= 80
+        assert 'thread=trip"><bdi>A trip</bdi>' in page
+
+
+# ---------------------------------------------------------------------- the overview
+
+
+def test_the_overview_counts_what_is_stored(lived: Memory, open_studio: Open) -> None:
+    def figures(page: str) -> dict[str, str]:
+        found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
+        return {name: re.sub("<[^>]+>", "", value) for name, value in found}
+
+    everything = figures(open_studio(lived).page("/"))
+    assert {name: everything[name] for name in ("users", "threads", "messages")} == {
+        "users": "2",
+        "threads": "3",
+        "messages": "8",
+    }
+    assert everything["vectors"] == str(lived.recall.reindex(force=True))
+    assert everything["memory of the server"].endswith(" MiB")
+    own = open_studio(lived, user_id="maya").page("/")
+    assert {name: figures(own)[name] for name in ("threads", "messages")} == {"threads": "2", "messages": "6"}
+    assert "memory of the server" not in own
+    assert "dog: Silk" in own
+
+
+def test_the_overview_counts_messages_by_day(make_memory: Make, open_studio: Open) -> None:
+    memory, now = make_memory(), datetime.now(UTC)
+    for days, number in ((0, 2), (3, 3), (13, 1), (14, 5)):
+        at = now - timedelta(days=days)
+        said = [("user", f"message {one}") for one in range(number)]
+        memory.history.append(said, thread_id=f"t{days}", user_id="maya", said_at=[at] * number)
+    rows = re.findall(r'<th scope="row">(.*?)</th><td class="number">(\d+)</td>', open_studio(memory).page("/"))
+    expected = {f"{now - timedelta(days=days):%a %d %b}": number for days, number in ((0, "2"), (3, "3"), (13, "1"))}
+    assert {day: number for day, number in rows if number != "0"} == expected
+
+
+@pytest.mark.parametrize("path", ["/", "/users", "/threads", "/recall", "/find", "/data", "/log"])
+def test_on_an_empty_database_a_page_says_what_to_do(
+    server: EmbeddedRedis, prefix: str, raw: Any, open_studio: Open, path: str
+) -> None:
+    memory = Memory(server.url, key_prefix=prefix, create_index=False, embeddings=WordEmbeddings())
+    visitor = open_studio(memory)  # entering a `with` block would set it up
+    before = {*raw.scan_iter(f"{prefix}*")}
+    page = visitor.page(path, **({} if path in {"/", "/users", "/threads"} else {"user": "maya", "q": "dog"}))
+    assert ("Nothing was observed" if path == "/log" else "othing is stored") in page
+    if path in {"/", "/users", "/threads", "/recall"}:
+        assert "workingmem chat" in page
+        assert f"{prefix}:" in page
+    assert {*raw.scan_iter(f"{prefix}*")} == before
+    memory.close()
+
+
 # ---------------------------------------------------------------------- what a model sees
 
 
@@ -219,9 +324,116 @@ def test_recall_of_a_turn_finds_what_its_context_holds(lived: Memory, open_studi
 
 
 def test_without_recall_the_page_says_what_helps(plain: Memory, open_studio: Open) -> None:
+    plain.save_turn([("user", "hello")], thread_id="t", user_id="maya")
     visitor = open_studio(plain)
     assert "--embeddings" in visitor.page("/recall", user="maya")
     assert visitor.get("/recall", user="maya", q="x").status_code == 400
+
+
+def test_what_memory_has_put_in_stands_apart_from_the_words_of_the_user(lived: Memory, open_studio: Open) -> None:
+    lived.save_turn([("user", "The weather in Bern is mild"), ("assistant", "Fine.")], thread_id="old", user_id="maya")
+    page = open_studio(lived).text("/context", user="maya", thread="dog", q="Is the weather in Bern mild?")
+    blocks = dict(
+        re.findall(
+            r'<li class="memory">\s*<p class="head"><b>\w+</b> <bdi>(.*?)</bdi>.*?dir="auto">(.*?)</div>',
+            page,
+            re.DOTALL,
+        )
+    )
+    assert [name.partition(": ")[2] for name in blocks] == ["recalled from other conversations", "working memory"]
+    recalled, known = blocks.values()
+    assert "The weather in Bern is mild" in recalled
+    assert "dog: Silk" in known
+    assert shown(page)[-1] == "Is the weather in Bern mild?"
+
+
+def test_a_turn_that_recalls_nothing_says_why(
+    lived: Memory, open_studio: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = lived.context("zebra", thread_id="dog", user_id="maya")
+    for silent, why in (("far", "nothing is near enough"), ("ordinary", "nothing stands out")):
+        empty = replace(found, recalled=RecallResult(silent=silent))
+        monkeypatch.setattr(Memory, "context", lambda *_, empty=empty, **__: empty)
+        page = open_studio(lived).page("/recall", user="maya", thread="dog", q="zebra")
+        assert why in page
+        assert "Search without the rules of a turn" in page
+
+
+# ---------------------------------------------------------------------- the log, and sources
+
+
+@pytest.fixture
+def observed(make_memory: Make) -> Memory:
+    """A memory with a log and values of a keeper."""
+    memory = make_memory(
+        observations=ObservationOptions(
+            model=Observer(size=2), message_tokens=200, keep_tokens=50, batch_tokens=200, background=False
+        ),
+        **kept_by(Setting()),
+    )
+    for number in range(8):
+        turn = [
+            HumanMessage(f"city is Oslo{number} {'and so on ' * 20}", id=f"q{number}"),
+            AIMessage("Noted.", id=f"a{number}"),
+        ]
+        memory.save_turn(turn, thread_id="t", user_id="maya")
+    memory.observations.observe("t", user_id="maya")
+    memory.working_memory.keep("t", user_id="maya")
+    return memory
+
+
+@pytest.mark.parametrize("thread", [None, "t"])
+def test_the_log_shows_its_lines_with_links_to_their_messages(
+    observed: Memory, open_studio: Open, thread: str | None
+) -> None:
+    visitor, of = open_studio(observed), {"user": "maya"} | ({"thread": thread} if thread else {})
+    page = visitor.text("/log", **of)
+    lines = observed.observations.get(thread_id="t", user_id="maya").observations
+    assert lines
+    assert all(line.text in page for line in lines)
+    links = re.findall(r'href="(/thread\?user=maya&thread=t&message=\w+)"', page)
+    assert len(links) >= len(lines)
+    there = visitor.client.get(links[0])
+    assert there.status_code == 200
+    assert f'id="{there.url.fragment}"' in there.text
+    assert visitor.get("/thread", user="maya", thread="t", message="nope").status_code == 404
+
+
+def test_a_line_of_the_log_is_deleted_and_the_log_emptied(observed: Memory, open_studio: Open) -> None:
+    def lines() -> list[str]:
+        return [one.id for one in observed.observations.get(thread_id="t", user_id="maya")]
+
+    visitor, before, of = open_studio(observed, write=True), lines(), {"user": "maya", "thread": "t"}
+    assert "Deleted." in visitor.send("/log", {"action": "delete", "line": before[0]}, **of).text
+    assert lines() == before[1:]
+    for line in ("other:1", "t:99999", "", "x"):
+        assert visitor.send("/log", {"action": "delete", "line": line}, **of).status_code == 404
+    assert visitor.send("/log", {"action": "dance"}, **of).status_code == 400
+    assert "Cleared." in visitor.send("/log", {"action": "clear"}, **of).text
+    assert lines() == []
+    assert observed.threads.get("t").message_count == 16  # type: ignore[union-attr]
+
+
+def test_the_page_of_data_counts_logs_and_values(observed: Memory, open_studio: Open) -> None:
+    page = open_studio(observed).page("/data", user="maya")
+    for name, count in {
+        "threads": 1,
+        "messages": 16,
+        "threads with a log": 1,
+        "threads with values of a keeper": 1,
+    }.items():
+        assert f"<dt>{name}</dt><dd><bdi>{count}</bdi>" in page
+    assert "Nothing is stored for this user" in open_studio(observed).page("/data", user="nobody")
+
+
+def test_values_of_a_keeper_are_shown_with_their_sources(observed: Memory, open_studio: Open) -> None:
+    state = observed.working_memory.get(user_id="maya")
+    assert state.value.city == "Oslo7"
+    visitor = open_studio(observed)
+    page = visitor.text("/working-memory", user="maya").split("Where the values come from")[1]
+    assert "Oslo7" in page
+    (link,) = re.findall(r'href="(/thread\?user=maya&thread=t&message=q7)"', page)
+    assert "city is Oslo7" in visitor.client.get(link).text
 
 
 # ---------------------------------------------------------------------- working memory
@@ -229,9 +441,10 @@ def test_without_recall_the_page_says_what_helps(plain: Memory, open_studio: Ope
 
 def test_working_memory_is_shown_with_the_text_of_a_revision(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived)
-    assert "- dog: Nougat" not in visitor.page("/working-memory", user="maya")
+    assert "dog: Nougat" not in visitor.page("/working-memory", user="maya")
     page = visitor.page("/working-memory", user="maya", revision="1")
-    assert "- dog: Nougat" in page.split("Revision 1")[1].split("Revisions")[0]
+    assert "dog: Nougat" in page.split("Revision 1")[1].split("Revisions")[0]
+    assert "- dog: Silk" in page.split("As it is stored")[1]
 
 
 def test_an_edit_is_stored_and_a_stale_one_is_refused_and_kept(lived: Memory, open_studio: Open) -> None:
@@ -308,10 +521,10 @@ def test_nothing_is_deleted_without_the_id(lived: Memory, open_studio: Open, raw
 def test_a_deletion_that_leaves_something_says_so(
     lived: Memory, open_studio: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def deleted(*_: Any, **__: Any) -> DeletionReport:
+    def deleted(*_: Any, **__: Any) -> DeletionReport:
         return DeletionReport(user_id="maya", verified=False)
 
-    monkeypatch.setattr(type(lived.users), "adelete", deleted)
+    monkeypatch.setattr(type(lived.users), "delete", deleted)
     page = open_studio(lived, write=True).send("/data", {"confirm": "maya"}, user="maya").text
     assert "Not everything is deleted: other programs wrote at the same time" in page
 
@@ -324,7 +537,7 @@ def test_every_id_has_its_pages(make_memory: Make, open_studio: Open, name: str)
     memory = make_memory(working_memory=WorkingMemoryOptions())
     memory.save_turn([("user", "hello there")], thread_id=name, user_id=name)
     visitor = open_studio(memory, write=True)
-    (link,) = re.findall(r'href="(/thread\?[^"]+)"', visitor.page("/", user=name))
+    (link,) = re.findall(r'href="(/thread\?[^"]+)"', visitor.page("/threads", user=name))
     page = visitor.client.get(unescape(link))
     assert page.status_code == 200
     assert "hello there" in page.text

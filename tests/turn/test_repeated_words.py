@@ -57,6 +57,19 @@ def test_a_graph_whose_answers_repeat_keeps_each_turn(plain: Memory, answers: li
     assert stored(plain) == [text for pair in zip(asks, answers, strict=True) for text in pair]
 
 
+def test_the_first_turn_of_another_state_is_new_whatever_it_says(plain: Memory) -> None:
+    plain.save_turn(said("hi", "ok"), **IDS)
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", plain.load_node(into="messages"))
+    graph.add_node("answer", lambda _: {"messages": [AIMessage("ok")]})
+    graph.add_node("save", plain.save_node())
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "answer")
+    graph.add_edge("answer", "save")
+    graph.compile(checkpointer=InMemorySaver()).invoke({"messages": [HumanMessage("hi")]}, {"configurable": IDS})
+    assert stored(plain) == ["hi", "ok"] * 2
+
+
 def test_an_answer_to_a_question_that_was_deleted_meanwhile_is_not_stored(plain: Memory) -> None:
     plain.save_turn(said("old", "x"), **IDS)
     asked = HumanMessage("secret", id="Q")

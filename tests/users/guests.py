@@ -31,6 +31,7 @@ def live(memory: Memory) -> None:
     """Let each of them talk in a thread, with a working memory."""
     for name, place in PLACES.items():
         talk(memory, f"I live in {place}", "and so on", thread=f"of {place}", owner=name)
+        memory.files.write(f"/{place}.md", place, user_id=name)
         memory.working_memory.update({"city": place, place: 1, "seen": [place]}, user_id=name)
 
 
@@ -40,6 +41,7 @@ def known(memory: Memory, name: str = USER) -> dict[str, Any]:
     return {
         "threads": {one.id: [row.text for row in memory.history.messages(one.id)] for one in threads},
         "working memory": memory.working_memory.get(user_id=name).value,
+        "files": [one.path for one in memory.files.glob("**", user_id=name)],
         "recall": {hit.thread_id for hit in memory.recall.search("live", user_id=name).hits},
     }
 

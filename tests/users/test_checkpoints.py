@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, OptionError, UserDeletedError, users
+from langchain_workingmem import Memory, OptionError, UserDeletedError
 from langchain_workingmem._redis.keys import Keys
-from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
 
 Delete = Callable[..., Any]
@@ -83,22 +81,6 @@ def test_a_checkpointer_that_fails_half_way_leaves_what_a_second_call_needs(benc
     report = delete(memory, "maya", checkpointer=saver)
     assert (report.threads, report.verified, report.checkpoints) == (2, True, "deleted")
     assert set(saver.storage) == {"jonas 0", "jonas 1", "jonas 2"}
-
-
-def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: Bench) -> None:
-    for after in count():
-        saver = InMemorySaver()
-        memory, _, _ = talk(bench, saver, threads=2, key_prefix=f"{bench.prefix}-{after}")
-        plan = users.delete(memory._core.state, "maya", "a deletion", saver)
-        try:
-            memory._core.run(cut(plan, after))
-        except CrashError:
-            pass
-        except RuntimeError:  # it came to its end
-            assert after > 6
-            break
-        assert memory.users.delete("maya", checkpointer=saver).verified
-        assert set(saver.storage) == {"jonas 0", "jonas 1"}
 
 
 def test_the_checkpoints_of_a_thread_that_was_handed_over_stay(bench: Bench) -> None:

@@ -103,6 +103,3 @@ def test_processes_that_are_killed_leave_nothing_behind_the_next_deletion(
             writer.communicate()
         assert memory.users.delete("u").verified
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
-
-
-# ---------------------------------------------------------------------- clones, step by step

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import pytest
 import redis
 
-from langchain_workingmem import Memory, UserDeletedError
+from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.files import archive
-from langchain_workingmem.users import merge
 from tests.helpers.archives import unsealed
-from tests.helpers.crashes import ends_within
 from tests.helpers.embedded import read
-from tests.helpers.examples import NIGHTLY
 from tests.helpers.programs import Forked
 from tests.helpers.types import Make
 from tests.users.guests import GUEST, USER, naming
 from tests.users.test_files import holding, stock, tree
-from tests.users.test_merging_races import merging
+from tests.users.test_merging_races import MERGER, program
 
 G: Any = {"user_id": GUEST}
 U: Any = {"user_id": USER}
-STAGES = range(24) if NIGHTLY else range(3, 15, 2)
 
 
 def texts(memory: Memory, owner: str = USER) -> dict[str, str]:
@@ -52,7 +45,6 @@ def live(memory: Memory) -> None:
 # ---------------------------------------------------------------------- merges
 
 
-@pytest.mark.both_faces
 def test_the_user_has_all_files_of_the_guest_and_none_is_lost(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory()
     live(memory)
@@ -86,74 +78,6 @@ def test_the_user_has_all_files_of_the_guest_and_none_is_lost(make_memory: Make,
     assert memory.doctor().level == "ok"
 
 
-@pytest.mark.parametrize("after", STAGES)
-def test_a_merge_that_ends_half_way_goes_on(make_memory: Make, raw: redis.Redis, prefix: str, after: int) -> None:
-    memory = make_memory()
-    live(memory)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive, "GROUP", 2)
-        if not ends_within(memory, merge(memory._core.state, GUEST, USER, "first"), after):
-            with pytest.raises(UserDeletedError):
-                memory.files.write("/late", "x", **G)
-            with pytest.raises(UserDeletedError):
-                memory.files.delete("/", **G)
-        memory.users.merge(GUEST, into=USER)
-    found = texts(memory)
-    assert len(found) == 11
-    assert [found[path] for path in ("/notes/a (merged).md", "/notes/a.md")] == ["guest 2\nuni\n", "the user's"]
-    assert naming(raw, prefix, GUEST) == []
-    assert memory.doctor().level == "ok"
-
-
-def test_what_the_user_has_edited_meanwhile_is_not_moved_again(make_memory: Make) -> None:
-    memory = make_memory()
-    memory.files.write("/a.md", "one", **G)
-    memory.files.write("/b.md", "two", **G)
-    leaving = archive.LEAVE
-
-    class LostError(Exception):
-        pass
-
-    def lost(*_: Any) -> Any:
-        raise LostError
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaving, "call", lost)  # all is copied, and nothing has left
-        with pytest.raises(LostError):
-            memory.users.merge(GUEST, into=USER)
-    memory.files.edit("/a.md", "one", "one and more", **U)
-    memory.files.delete("/b.md", **U)
-    report = memory.users.merge(GUEST, into=USER)
-    assert (report.files, report.files_renamed) == (0, {})
-    assert texts(memory) == {"/a.md": "one and more"}
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_deletion_of_one_of_the_two_wins(make_memory: Make, raw: redis.Redis, prefix: str, stage: int) -> None:
-    """And what the guest writes after it is not taken for what the merge has seen."""
-    memory = make_memory()
-    memory.files.write("/a.md", "old secret", **G)
-    done: list[int] = []
-
-    def event() -> None:
-        done.append(memory.users.delete(GUEST).files)
-        memory.files.write("/new.md", "new", **G)
-
-    with suppress(UserDeletedError):
-        merging(memory, stage, event)
-    assert done
-    assert "new" in {**texts(memory), **texts(memory, GUEST)}.values()
-
-    memory.files.write("/b.md", "more", **G)
-    with suppress(UserDeletedError):
-        merging(memory, stage, lambda: raw.set(f"{prefix}:tombstone:{{{USER}}}", "a deletion"))
-    left = texts(memory, GUEST)
-    assert memory.users.delete(USER).verified
-    assert texts(memory) == {}
-    assert memory.users.merge(GUEST, into=USER).files == len(left)
-    assert naming(raw, prefix, GUEST) == []
-
-
 # ---------------------------------------------------------------------- processes
 
 WRITER = """
@@ -174,18 +98,6 @@ with Memory(url, key_prefix=prefix) as memory:
             continue
         print(path, begin, monotonic(), flush=True)
 """
-MERGER = """
-import sys
-from langchain_workingmem import Memory
-with Memory(sys.argv[1], key_prefix=sys.argv[2]) as memory:
-    print("ready", flush=True)
-    memory.users.merge("anon-7f3", into="maya")
-"""
-
-
-def program(source: str, *words: str) -> Forked:
-    pipe = subprocess.PIPE
-    return Forked([sys.executable, "-c", source, *words], of="library", stdin=pipe, stdout=pipe)
 
 
 def begun(server: EmbeddedRedis, prefix: str, owner: str) -> list[Forked]:
@@ -205,8 +117,6 @@ def rest_of(writers: list[Forked]) -> list[str]:
 def test_two_processes_that_write_lose_what_was_before_a_deletion_and_nothing_else(
     make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
 ) -> None:
-    from time import monotonic
-
     memory = make_memory()
     writers = begun(server, prefix, "u")
     for _ in range(2):

@@ -116,20 +116,14 @@ def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
     assert plain.users.load(from_chatgpt([CONVERSATION]), user_id="u").messages == 0
 
 
-BAD: list[Any] = [{}, None, "x", {"id": "c"}, {**CONVERSATION, "create_time": "x", "title": "Old"}]
+BAD: list[Any] = [None, {"id": "c"}, {**CONVERSATION, "create_time": "x", "title": "Old"}]
 
 
 def test_a_conversation_that_cannot_be_read_is_named_and_the_others_are_imported(plain: Memory) -> None:
     report = plain.users.load(from_chatgpt([*BAD, CONVERSATION]), user_id="u")
     assert (report.threads, report.messages) == (1, 6)
-    assert [*report.unread] == [
-        "conversation 0",
-        "conversation 1",
-        "conversation 2",
-        "conversation 3",
-        "conversation 4 Old",
-    ]
-    assert report.unread["conversation 3"] == "KeyError('mapping')"
+    assert [*report.unread] == ["conversation 0", "conversation 1", "conversation 2 Old"]
+    assert report.unread["conversation 1"] == "KeyError('mapping')"
 
 
 def test_a_damaged_conversation_keeps_what_can_be_read(plain: Memory) -> None:
@@ -144,7 +138,7 @@ def test_a_damaged_conversation_keeps_what_can_be_read(plain: Memory) -> None:
     assert plain.history.messages("c") == [HumanMessage("Where is Oslo?", id="q"), AIMessage("In Norway.", id="a")]
 
 
-@pytest.mark.parametrize("given", ["text", b"text", {"mapping": {}}, None])
+@pytest.mark.parametrize("given", [b"text", {"mapping": {}}])
 def test_what_is_no_export_is_refused(given: Any) -> None:
     with pytest.raises(OptionError, match=r"json\.load"):
         list(from_chatgpt(given))
@@ -185,15 +179,8 @@ def test_every_form_of_langchain_is_read(plain: Memory, form: str) -> None:
     report = plain.users.load(from_langchain({"t": FORMS[form]}), user_id="u")
     assert (report.messages, report.dropped) == (4, 0)
     assert plain.history.messages("t") == TALK
-
-
-@pytest.mark.parametrize("form", ["objects", "dumpd", "flat"])
-def test_messages_of_langchain_may_stand_in_a_log_of_openai(plain: Memory, form: str) -> None:
-    plain.users.load(from_openai({"t": FORMS[form]}), user_id="u")
-    found = plain.history.messages("t")
-    assert [(one.type, one.id, one.text) for one in found] == [(one.type, one.id, one.text) for one in TALK]
-    assert isinstance(found[1], AIMessage)
-    assert found[1].tool_calls == FORMS["objects"][1].tool_calls
+    plain.users.load(from_openai({"log": FORMS[form]}), user_id="u")  # they may also stand in a log of OpenAI
+    assert [(one.type, one.text) for one in plain.history.messages("log")] == [(one.type, one.text) for one in TALK]
 
 
 def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) -> None:
@@ -205,12 +192,7 @@ def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) ->
         "status": "idle",
         "values": {"messages": FORMS["flat"], "other": 1},
     }
-    empty: dict[str, Any] = {
-        "thread_id": "new",
-        "created_at": "2026-01-02T03:04:05+00:00",
-        "metadata": {},
-        "values": None,
-    }
+    empty: Any = {"thread_id": "new", "created_at": thread["created_at"], "metadata": {}, "values": None}
     report = plain.users.load(from_langchain([thread, empty]), user_id="u")
     assert (report.threads, report.messages) == (2, 4)
     found = plain.threads.get("t")
@@ -221,6 +203,6 @@ def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) ->
 def test_what_is_no_list_of_langchain_is_refused() -> None:
     with pytest.raises(OptionError, match="thread ids"):
         list(from_langchain("x"))  # type: ignore[arg-type]
-    for broken in ({}, {"type": "human"}, {"type": "human", "data": {}}, "x", 5):
+    for broken in ({"type": "human", "data": {}}, 5):
         with pytest.raises(OptionError, match="thread 't', message 1"):
             list(from_langchain({"t": [*messages_to_dict([HumanMessage("x")]), broken]}))

@@ -28,7 +28,6 @@ def of(found: dict[str, Any], word: str) -> dict[str, str]:
 # ---------------------------------------------------------------------- what moves
 
 
-@pytest.mark.both_faces
 def test_all_is_the_users_and_nothing_of_a_third_one_changes(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(**options())
     live(memory)
@@ -41,20 +40,12 @@ def test_all_is_the_users_and_nothing_of_a_third_one_changes(make_memory: Make, 
     assert now["threads"] == {"of Lisbon": lisbon, "of Xanadu": xanadu}
     assert now["working memory"] == {"Lisbon": 1, "Xanadu": 1, "city": "Xanadu", "seen": ["Xanadu"]}
     assert now["recall"] == {"of Lisbon", "of Xanadu"}
+    assert now["files"] == ["/Lisbon.md", "/Xanadu.md"]
     assert naming(raw, prefix, GUEST) == []
     assert of(everything(raw, prefix), THIRD) | of(everything(raw, prefix), "Oslo") == third
     again = memory.users.merge(GUEST, into=USER)
     assert again.threads == 0
     assert known(memory) == now
-
-
-def test_the_guest_may_come_back_as_another_one(make_memory: Make) -> None:
-    memory = make_memory(**options())
-    live(memory)
-    memory.users.merge(GUEST, into=USER)
-    memory.save_turn([HumanMessage("I am new here")], thread_id="new", user_id=GUEST)
-    assert memory.threads.list(user_id=GUEST).total == 1
-    assert memory.working_memory.get(user_id=GUEST).is_empty
 
 
 # ---------------------------------------------------------------------- working memory

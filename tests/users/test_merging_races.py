@@ -14,7 +14,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, UserDeletedError, WorkingMemoryOptions
+from langchain_workingmem import Memory, ThreadOwnershipError, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.users import merge
@@ -49,9 +49,10 @@ def merging(memory: Memory, stage: int, event: Callable[[], object]) -> Any:
 
 @pytest.fixture
 def kept(make_memory: Make) -> Memory:
-    """A guest with a thread and two fields of working memory, and a user with one."""
+    """A guest with a thread, a file and two fields of working memory, and a user with one."""
     memory = make_memory(working_memory=KEEPS)
     talk(memory, "I live in Lisbon", "I like Ginjinha", thread="g", owner=GUEST)
+    memory.files.write("/a.md", "the guest's", user_id=GUEST)
     memory.working_memory.update({"city": "Lisbon", "drink": "Ginjinha"}, user_id=GUEST)
     talk(memory, "I am Maya", thread="u", owner=USER)
     memory.working_memory.update({"name": "Maya"}, user_id=USER)
@@ -100,39 +101,32 @@ def test_what_the_user_writes_meanwhile_stays(kept: Memory, stage: int) -> None:
     assert kept.history.messages("u")[-1].text == "more"
 
 
-@pytest.mark.parametrize("stage", [1, 3])
-def test_a_document_that_the_user_writes_meanwhile_is_merged_too(make_memory: Make, stage: int) -> None:
-    memory = make_memory(working_memory=KEEPS)
-    memory.working_memory.update({"city": "Lisbon", "x": 1}, user_id=GUEST)
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_the_guest_writes_meanwhile_is_refused_or_kept(kept: Memory, stage: int) -> None:
+    told: list[str] = []
 
     def event() -> None:
-        memory.working_memory.update({"city": "Xanadu"}, user_id=USER)
+        writes: dict[str, Callable[[], object]] = {
+            "late": lambda: kept.history.append([HumanMessage("late")], thread_id="late", user_id=GUEST),
+            "more": lambda: kept.history.append([HumanMessage("more")], thread_id="g", user_id=GUEST),
+            "pet": lambda: kept.working_memory.update({"pet": "cat"}, user_id=GUEST),
+            "file": lambda: kept.files.write("/late.md", "x", user_id=GUEST),
+        }
+        for name, write in writes.items():
+            with suppress(UserDeletedError, ThreadOwnershipError):
+                write()
+                told.append(name)
 
-    merging(memory, stage, event)
-    assert memory.working_memory.get(user_id=USER).value == {"city": "Xanadu", "x": 1}
+    merging(kept, stage, event)
+    kept.users.merge(GUEST, into=USER)  # who came after it has begun anew
+    found: set[str] = {message.text for thread in ("g", "late") for message in kept.history.messages(thread)}
+    found |= {*kept.working_memory.get(user_id=USER).value}
+    found |= {"file" for one in kept.files.glob("**", user_id=USER) if one.path == "/late.md"}
+    assert {*told} == found & {"late", "more", "pet", "file"}
 
 
 # ---------------------------------------------------------------------- processes
 
-WRITER = """
-import select, sys
-from langchain_core.messages import HumanMessage
-from langchain_workingmem import Memory, UserDeletedError, ThreadOwnershipError, WorkingMemoryOptions
-url, prefix, name = sys.argv[1:]
-with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(template="", max_bytes=10**6)) as memory:
-    print("ready", flush=True)
-    for place in range(1_000_000):
-        if select.select([sys.stdin], [], [], 0)[0]:  # closed: a busy machine has let the merge pass between two calls
-            break
-        thread = f"{name}-{place}"
-        try:
-            memory.history.append([HumanMessage(f"word of {thread}")], thread_id=thread, user_id="anon-7f3")
-            print(thread, flush=True)
-            memory.working_memory.update(f"note {thread}", user_id="anon-7f3")
-            print(f"note {thread}", flush=True)
-        except UserDeletedError:
-            break
-"""
 MERGER = """
 import sys
 from langchain_workingmem import Memory, WorkingMemoryOptions
@@ -145,30 +139,6 @@ with Memory(sys.argv[1], key_prefix=sys.argv[2], working_memory=WorkingMemoryOpt
 def program(source: str, *words: str) -> Forked:
     pipe = subprocess.PIPE
     return Forked([sys.executable, "-c", source, *words], of="library", stdin=pipe, stdout=pipe)
-
-
-@pytest.mark.programs
-def test_two_processes_that_write_for_the_guest_lose_nothing_and_are_refused(
-    make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
-) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=10**6))
-    memory.history.append([HumanMessage("mine")], thread_id="of the user", user_id=USER)
-    writers = [program(WRITER, server.url, prefix, name) for name in ("a", "b")]
-    for writer in writers:
-        assert read(writer) == "ready"
-        while not read(writer).startswith("note"):
-            pass
-    memory.users.merge(GUEST, into=USER)
-    told = []
-    for writer in writers:
-        told += writer.communicate()[0].splitlines()[1:]  # what was read has a part of the first
-    while naming(raw, prefix, GUEST):  # who came after the merge has begun anew
-        memory.users.merge(GUEST, into=USER)
-    threads = {thread.id for thread in memory.threads.list(user_id=USER, limit=10_000)}
-    notes = memory.working_memory.get(user_id=USER).text
-    assert {line for line in told if not line.startswith("note")} < threads
-    assert all(line in notes for line in told if line.startswith("note"))
-    assert memory.history.messages("a-0")[0].text == "word of a-0"
 
 
 @pytest.mark.programs

@@ -46,15 +46,6 @@ def test_lines_of_a_batch_become_threads(plain: Memory) -> None:
     assert [one.text for one in plain.history.messages("one")] == ["Add six and seven", "Thirteen."]
 
 
-def test_arguments_of_a_call_may_be_a_dict(plain: Memory) -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"at": 1}}}
-    log = [{"role": "user", "content": "look"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    plain.users.load(from_openai({"t": log}), user_id="u")
-    message = plain.history.messages("t")[1]
-    assert isinstance(message, AIMessage)
-    assert message.tool_calls[0]["args"] == {"at": 1}
-
-
 def test_chat_completions_become_a_thread(plain: Memory) -> None:
     report = plain.users.load(from_openai(json.loads(json.dumps({"t": CHAT})), user_id="u"))
     assert (report.user_id, report.threads, report.messages, report.dropped) == ("u", 1, 7, 3)
@@ -72,16 +63,7 @@ def test_chat_completions_become_a_thread(plain: Memory) -> None:
         AIMessage("Thirteen."),
     ]
     shown = plain.context("And now?", thread_id="t", user_id="u").messages
-    assert [message.type for message in shown] == [
-        "human",
-        "ai",
-        "tool",
-        "tool",
-        "ai",
-        "human",
-        "ai",
-        "human",
-    ]
+    assert " ".join(message.type for message in shown) == "human ai tool tool ai human ai human"
 
 
 def test_items_of_responses_become_a_thread(plain: Memory) -> None:
@@ -162,27 +144,14 @@ def test_a_log_of_requests_is_one_thread(plain: Memory) -> None:
     [
         ({}, "it has no messages"),
         ({"messages": 5}, "iterable"),
-        ({"messages": [5]}, "message 0"),
         ([{"role": "user"}], "message 0.*'content'"),
-        ([{"content": "x"}], "message 0.*'role'"),
-        ([{"role": "function", "name": "f", "content": "x"}], "message 0.*role 'function'"),
         ([{"role": "user", "content": "x"}, {"role": "pilot", "content": "x"}], "message 1.*pilot"),
         ([{"role": "user", "content": [{"text": "x"}]}], "message 0.*'type'"),
-        ([{"role": "user", "content": {"a": 5}}], "message 0"),
         ([{"role": "user", "content": 5}], "message 0"),
         ([{"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}], "message 0.*'function'"),
         ([{"type": "function_call", "name": "f", "arguments": "{}"}], "message 0.*'call_id'"),
         ([{"role": "user", "content": "x", "created_at": "today"}], "message 0.*isoformat"),
-        (
-            [
-                {"type": "message", "role": "assistant", "content": "x", "created_at": "today"},
-                {"role": "user", "content": "x"},
-            ],
-            "message 0.*isoformat",
-        ),
         ({"messages": [], "created_at": 1e300}, "OverflowError|out of range"),
-        ({"role": "user", "content": "x"}, "it has no messages"),
-        ("text", "message 0"),
         (None, "NoneType"),
     ],
 )
@@ -191,7 +160,7 @@ def test_a_broken_conversation_is_refused_by_its_number(broken: Any, reason: str
         list(from_openai([CHAT, broken]))
 
 
-@pytest.mark.parametrize("given", ["text", None, 5])
-def test_what_is_no_list_is_refused(given: Any) -> None:
+def test_what_is_no_list_is_refused() -> None:
+    given: Any = "text"
     with pytest.raises(OptionError, match="pass a list of conversations"):
         list(from_openai(given))

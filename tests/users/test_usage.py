@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -38,7 +37,6 @@ def keys(raw: redis.Redis, prefix: str) -> list[bytes]:
     return [*raw.scan_iter(f"{prefix}:usage:*")]
 
 
-@pytest.mark.both_faces
 def test_titles_are_counted_for_the_user(make_memory: Make) -> None:
     memory = titled(make_memory, billed("Xanadu", 7, 3))
     assert memory.users.usage("u") == NONE
@@ -50,7 +48,6 @@ def test_titles_are_counted_for_the_user(make_memory: Make) -> None:
     assert memory.users.usage("u") == usage  # what was paid for stays paid for
 
 
-@pytest.mark.both_faces
 def test_counters_are_deleted_with_the_user(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = titled(make_memory, "one", "two")
     save(memory)
@@ -60,7 +57,6 @@ def test_counters_are_deleted_with_the_user(make_memory: Make, raw: redis.Redis,
     assert keys(raw, prefix) == [f"{prefix}:usage:u:{{v}}".encode()]
 
 
-@pytest.mark.both_faces
 def test_a_merge_adds_them_up(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = titled(make_memory, billed("one", 7, 3), billed("two", 70, 30))
     save(memory, "guest")
@@ -91,22 +87,17 @@ def without_thread(memory: Memory) -> None:
     memory.threads.delete("t", user_id="u")
 
 
-class Interrupted(Scripted):
-    """Answers once something else has happened to the user."""
-
-    happens: Any
-
-    def _generate(self, *arguments: Any, **more: Any) -> Any:
-        self.happens()
-        return super()._generate(*arguments, **more)
-
-
 @pytest.mark.parametrize("what", [deleted, merged, without_thread])
 def test_late_work_brings_no_user_back(
     make_memory: Make, raw: redis.Redis, prefix: str, what: Callable[[Memory], None]
 ) -> None:
     other = make_memory()
-    model = Interrupted(script=["Xanadu"], happens=partial(what, other))
+
+    def answer(_: object) -> str:
+        what(other)
+        return "Xanadu"
+
+    model = Scripted.says(answer)
     save(make_memory(title=TitleOptions(model=model)))
     assert len(model.seen) == 1
     assert keys(raw, prefix) == []

@@ -16,20 +16,19 @@ local function range(low, high) return whole(low) .. '-' .. whole(high or low) e
 
 -- Adds up the first list, and takes the second away: a number stays if it stands in more ranges of the first.
 local function combine(first, second)
-  local edges, result, depth, began = {}, {}, 0, nil
+  local weights, edges, result, depth, began = {}, {}, {}, 0, nil
   for weight = 1, -1, -2 do
     for low, high in each_range(weight == 1 and first or second) do
-      edges[#edges + 1] = {tonumber(low), weight}
-      edges[#edges + 1] = {high + 1, -weight}
+      low, high = tonumber(low), high + 1
+      weights[low], weights[high] = (weights[low] or 0) + weight, (weights[high] or 0) - weight
     end
   end
-  table.sort(edges, function(one, other) return one[1] < other[1] end)
-  for at, edge in ipairs(edges) do
-    depth = depth + edge[2]
-    if not edges[at + 1] or edges[at + 1][1] > edge[1] then
-      if began and depth <= 0 then result[#result + 1] = range(began, edge[1] - 1) end
-      began = depth > 0 and (began or edge[1]) or nil
-    end
+  for edge in pairs(weights) do edges[#edges + 1] = edge end
+  table.sort(edges)
+  for _, edge in ipairs(edges) do
+    depth = depth + weights[edge]
+    if began and depth <= 0 then result[#result + 1] = range(began, edge - 1) end
+    began = depth > 0 and (began or edge) or nil
   end
   return table.concat(result, ',')
 end

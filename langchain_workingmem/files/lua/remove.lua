@@ -1,11 +1,17 @@
--- Deletes one file.
+-- Deletes one file, or all that an owner has: '/' with purge.
 -- ARGV  token; path; who; ttl (ms), 0 or ''; revisions to keep; 1: forget the revisions, too, also of a file that was deleted before
--- Reply {'ok', 1, or 0: it was deleted before}, {'missing'}. Errors: WMDELETED.
+-- Reply {'ok', number of files, 0: it was deleted before}, {'missing'}, {'damaged'}. Errors: WMDELETED.
 local refused_by = redis.call('GET', KEYS[1])
 if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, path, who, ttl, keep, purge = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end
+if path == '/' and purge == '1' then
+  local files = redis.call('ZCARD', paths_key)
+  local keys = redis.call('UNLINK', paths_key, texts_key, notes_key)
+  return keys > 0 and done(token, '', {'ok', files}) or {'missing'}
+end
+if is_damaged() then return {'damaged'} end
 local file = note_of(path)
 local was_live = is_live(file)
 if not was_live and not (file and purge == '1') then return {'missing'} end

@@ -2,12 +2,14 @@
 -- of a deleted file: a file that is made there later does not have revisions that readers know already.
 -- ARGV  token; old path; new path; who; ttl (ms), 0 or ''; revisions to keep; bytes at most
 -- Reply {'ok'}, {'tree'}: the old path is a directory, {'missing'}, {'exists'}, {'directory', path}, {'below', file above},
---       {'bytes', bytes}. Errors: WMDELETED.
+--       {'bytes', bytes}, {'damaged'}. Errors: WMDELETED.
+local MOVED = 4194304 -- bytes of older revisions that move along, the newest first: to copy more takes too long at once
 local refused_by = redis.call('GET', KEYS[1])
 if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, from, to, who, ttl, keep, most_bytes = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end
+if is_damaged() then return {'damaged'} end
 keep, most_bytes = tonumber(keep), tonumber(most_bytes)
 local file, there = note_of(from), note_of(to)
 if not is_live(file) then return {has_below(from) and 'tree' or 'missing'} end
@@ -16,9 +18,14 @@ local refused = in_the_way(to)
 if refused then return refused end
 
 local text = redis.call('HGET', texts_key, from) or ''
-local too_old, gone = revisions_to(from, file.revision - keep)
 local fields = revisions_to(from, file.revision - 1)
-local kept, older, more_gone = #fields - #too_old, {}, 0
+local kept, older, more_gone, size = 0, {}, 0, 0
+while kept < math.min(keep - 1, #fields) do -- keep - 1: one is the file as it is
+  size = size + parse(redis.call('HGET', notes_key, fields[kept + 1])).size
+  if size > MOVED then break end
+  kept = kept + 1
+end
+local _, gone = revisions_to(from, file.revision - 1 - kept)
 local number = there and there.revision or file.revision - 1 - kept
 local last = number + kept + 1
 if there then older, more_gone = revisions_to(to, math.min(last - keep, number - 1)) end

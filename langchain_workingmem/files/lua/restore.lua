@@ -3,9 +3,10 @@
 --       and files at most, each '' for all; its content, '' if it is deleted; note and content of older revisions, the newest first,
 --       without gaps
 -- Reply {'ok'}; {'same'}: it is there already, and has the revisions now; {'equal'}: another one with the same content is there;
---       {'known'}: it is an older revision of what is there; {'taken', path in the way}; {'bytes', bytes}, {'files', count}. Errors: WMDELETED.
+--       {'known'}: it is an older revision of what is there; {'taken', path in the way}; {'bytes', bytes}, {'files', count}, {'damaged'}. Errors: WMDELETED.
 local refused_by = redis.call('GET', KEYS[1])
 if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
+if is_damaged() then return {'damaged'} end
 local path, note, ttl, keep, most_bytes, most_files, text = unpack(ARGV, 1, 7)
 local file, there = parse(note), note_of(path)
 local is_new = not there

@@ -35,6 +35,13 @@ local function has_below(path)
   return #redis.call('ZRANGE', paths_key, '[' .. path .. '/', '(' .. path .. '0', 'BYLEX', 'LIMIT', 0, 1) > 0
 end
 
+-- Tells whether Redis has evicted one of the keys: what is left does not say which files there were.
+local function is_damaged()
+  local count, has_texts = tonumber(redis.call('HGET', notes_key, 'count') or -1), redis.call('EXISTS', texts_key) == 1
+  if redis.call('EXISTS', paths_key) == 1 then return count < 1 or not has_texts end
+  return count > 0 or (count == -1 and has_texts)
+end
+
 -- Returns why a file may not be made at a path, nil if it may: what is in the way is a directory, or a file above it.
 local function in_the_way(path)
   if has_below(path) then return {'directory', path} end

@@ -1,0 +1,91 @@
+"""Large texts, large forms and long conversations: they hold neither a page nor the event loop."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem.studio import Studio, application
+from langchain_workingmem.studio.app import MOST_BYTES
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.types import Make
+from tests.studio.conftest import ROOT, TOKEN, Open
+from tests.users.test_event_loop import HELD, longest_hold
+
+FORM = {"content-type": "application/x-www-form-urlencoded", "origin": ROOT}
+
+
+@pytest.fixture
+def large(make_memory: Make) -> Memory:
+    """Bombs of Markdown, texts of a megabyte, and a thread of many messages."""
+    memory = make_memory(embeddings=WordEmbeddings(), working_memory=WorkingMemoryOptions())
+    memory.history.append([AIMessage("*a*" * 6_666) for _ in range(30)], thread_id="bombs", user_id="maya")
+    memory.history.append([AIMessage("*a* " * 1_990) for _ in range(30)], thread_id="small bombs", user_id="maya")
+    memory.history.append([HumanMessage("word <&> " * 110_000)] * 8, thread_id="long", user_id="maya")
+    memory.history.append([HumanMessage(f"message {at}") for at in range(3_000)], thread_id="many", user_id="maya")
+    memory.working_memory.update("- **a** *b* `c`\n" * 4_000, user_id="maya")
+    return memory
+
+
+PAGES = [
+    ("/", {}),
+    ("/", {"user": "maya"}),
+    ("/threads", {"user": "maya"}),
+    ("/thread", {"user": "maya", "thread": "bombs"}),
+    ("/thread", {"user": "maya", "thread": "small bombs"}),
+    ("/thread", {"user": "maya", "thread": "long"}),
+    ("/thread", {"user": "maya", "thread": "many", "limit": "500"}),
+    ("/find", {"user": "maya", "q": "nothing of this"}),
+    ("/find", {"user": "maya", "thread": "long", "q": "word"}),
+    ("/find", {"user": "maya", "thread": "many", "q": "1 " * 100}),
+    ("/context", {"user": "maya", "thread": "long", "q": "word " * 2_000}),
+    ("/recall", {"user": "maya", "q": "word " * 2_000, "top_k": "50"}),
+    ("/working-memory", {"user": "maya", "revision": "1"}),
+    ("/data", {"user": "maya"}),
+]
+
+
+@pytest.mark.alone
+async def test_no_page_holds_the_event_loop_or_its_reader(large: Memory) -> None:
+    studio = Studio(memory=large, token=TOKEN, documents={"user": large}, write=True)
+    app = httpx.ASGITransport(application(studio))
+    async with httpx.AsyncClient(transport=app, base_url=ROOT, follow_redirects=True, timeout=60) as client:
+        await client.get("/", params={"token": TOKEN})
+        for path, parameters in PAGES:
+            began = time.monotonic()
+            address = f"{path}?{urlencode(parameters)}"
+            answer, held = await longest_hold(lambda address=address: client.get(address))  # type: ignore[misc]
+            assert answer.status_code == 200, (path, parameters, answer.text)
+            assert held < HELD, (path, parameters, held)
+            assert time.monotonic() - began < 10, (path, parameters)
+            assert len(answer.text) < 5_000_000, (path, parameters)
+        for body in (b"a=%41&" * 10, b"text=" + b"%41" * 300_000, b"a" * MOST_BYTES, b"&" * MOST_BYTES):
+            form = {"content": body, "headers": FORM}
+            answer, held = await longest_hold(lambda form=form: client.post("/working-memory?user=maya", **form))  # type: ignore[misc]
+            assert answer.status_code in {400, 413}
+            assert held < HELD, (body[:20], held)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [(b"text=" + b"x" * MOST_BYTES, "1,048,576 bytes"), (b"a=1&" * 11, "10 fields")],
+    ids=["bytes", "fields"],
+)
+def test_a_form_has_a_size(lived: Memory, open_studio: Open, body: bytes, says: str) -> None:
+    client = open_studio(lived, write=True).client
+    answer = client.post("/working-memory?user=maya", content=body, headers=FORM)
+    assert answer.status_code == 413
+    assert says in answer.text
+    assert "Silk" in lived.working_memory.get(user_id="maya").text
+
+
+def test_a_search_has_a_number_of_words(lived: Memory, open_studio: Open) -> None:
+    visitor = open_studio(lived)
+    many: Any = " ".join(["hut", *["12"] * 19, "kestrel"])
+    assert "<mark>hut</mark>" in visitor.page("/find", user="maya", thread="trip", q=many)
