@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, message_to_dict
 
+from langchain_workingmem import RecallOptions
 from langchain_workingmem.importers import header
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured
 from tests.helpers.nights import DAYS, Day
@@ -29,7 +30,7 @@ def records(owner: str, times: Iterable[datetime], words: Sequence[str]) -> list
 @DAYS
 def test_a_model_that_names_a_day_gets_that_of_its_user(bench: Bench, day: Day) -> None:
     """The zone comes with the call. The day has all of its hours, also those that come twice."""
-    memory = bench.recalling(timezone="Europe/London")
+    memory = bench.recalling(recall=RecallOptions(top_k=30, message_range=0), timezone="Europe/London")
     moments = [day.since - timedelta(minutes=1), *hours(day), day.until]
     names = [f"I walked to hut {number}" for number in range(len(moments))]
     memory.users.load(records("maya", moments, names))
@@ -38,6 +39,7 @@ def test_a_model_that_names_a_day_gets_that_of_its_user(bench: Bench, day: Day) 
     model = Scripted.says(search, "Here they are.")
     bench.run(agent_of(model, memory), ask("Where was I?"), configured("t", "maya", memory={"timezone": day.zone.key}))
     found = re.findall(r'time="([^"]*)">I walked to hut', str(model.seen[-1][-1].text))
+    assert len(found) == len(moments) - 2
     assert {one[:10] for one in found} == {own}
     assert {one[17:] for one in found} == {day.zone.key}
     everything = memory.recall.search(

@@ -16,7 +16,7 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
@@ -71,6 +71,20 @@ def test_an_interrupt_that_nobody_answers_loses_no_word_of_the_user(bench: Bench
         "human: never mind",
         "ai: fine",
     ]
+
+
+def test_a_tool_that_asks_a_person_has_not_failed(bench: Bench) -> None:
+    @tool
+    def book() -> str:
+        """Book a hut."""
+        return str(interrupt("really?"))
+
+    memory, model = bench.memory(), Scripted.says(calling(("book", {}), id="a"), "done")
+    agent = create_agent(model, [book], middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
+    bench.run(agent, ask("book it"))
+    assert stored(memory) == ["human: book it"]  # the run goes on later, and is saved as it ends
+    bench.run(agent, Command(resume="yes"))
+    assert stored(memory) == ["human: book it", "ai: book#a-0", "tool: yes", "ai: done"]
 
 
 # ---------------------------------------------------------------------- summaries

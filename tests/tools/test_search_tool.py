@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -71,6 +72,21 @@ def test_times_are_inclusive(filled: Memory, invoke: Invoke, middle: datetime) -
 def test_what_is_no_time_comes_back_to_the_model_with_an_example(filled: Memory, invoke: Invoke, time: str) -> None:
     for name in ("since", "until"):
         assert "2026-05-03T18:00" in found(filled, invoke, **{name: time})
+
+
+def test_times_without_a_zone_are_utc_as_the_model_is_shown_them(
+    filled: Memory, invoke: Invoke, middle: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        bare = middle.replace(tzinfo=None).isoformat()
+        assert "my dog is Nougat" in lines(found(filled, invoke, since=bare, until=bare))
+        reply = found(filled, invoke)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert f'time="{middle:%Y-%m-%d %H:%M} UTC"' in reply
 
 
 # ---------------------------------------------------------------------- ids
