@@ -22,7 +22,6 @@ _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?", re.IGNORECASE)
 _REFUSED = "Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
 _GRACE_SECONDS = 2  # for requests that are under way when the server stops
 REQUEST_SECONDS = 20  # in which a request must have come, headers and body
-_HEADER_BYTES = 32_768  # of all headers of a request
 _CONNECTIONS = 100  # at the same time
 
 
@@ -77,10 +76,7 @@ def leave_soon(*, at_once: bool = False) -> None:
 
 
 def _impatient() -> type[Any]:
-    """Return a protocol of uvicorn that closes connections whose request does not come to its end: uvicorn waits for ever.
-
-    That of h11, because httptools takes headers of any size.
-    """
+    """Return a protocol of uvicorn, which waits for ever, that closes connections whose request does not come to its end."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -94,10 +90,6 @@ def _impatient() -> type[Any]:
         def handle_events(self) -> None:
             super().handle_events()
             self._wait(is_waiting=self.conn.their_state in {h11.IDLE, h11.SEND_BODY})
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._wait(is_waiting=False)
-            super().connection_lost(exc)
 
         def _wait(self, *, is_waiting: bool) -> None:
             if self.deadline is not None and not is_waiting:
@@ -115,9 +107,9 @@ def server_of(app: ASGIApp) -> Server:
 
     config = uvicorn.Config(
         loopback_only(app),
-        http=_impatient(),
+        http=_impatient(),  # of h11: httptools takes headers of any size
         ws="none",
-        h11_max_incomplete_event_size=_HEADER_BYTES,
+        h11_max_incomplete_event_size=32_768,  # bytes of all headers
         limit_concurrency=_CONNECTIONS,
         log_level="warning",
         access_log=False,

@@ -11,7 +11,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_workingmem._text.unicode import replace_hidden
 from langchain_workingmem.errors import ReadOnlyError
 from langchain_workingmem.faces import Owner, finder, limits_of, required_ids
-from langchain_workingmem.files import check_by
+from langchain_workingmem.files.operations import check_by
 
 if TYPE_CHECKING:
     from langchain_workingmem.files import Files
@@ -22,7 +22,7 @@ _RUN = re.compile(r"((?:\[U\+[0-9A-F]+ [^]]*\]){16})(?:\[U\+[0-9A-F]+ [^]]*\])+"
 
 
 def named(text: str) -> str:
-    """Return the text of a file as a model reads it: characters that nobody sees are shown by name, 16 of a row; line ends stay."""
+    """Return a text as a model reads it: characters that nobody sees are shown by name, 16 of a row; line ends stay."""
     shown = []
     for at in range(0, len(text), _STEP):  # a thread that computes lets others work only between two calls of C
         part = replace_hidden(text[at : at + _STEP], lambda one: one if one == "\r" else _name(one))
@@ -38,7 +38,12 @@ class OfOwner:
     """Files of the owner that a program fixes, or of the user of the run. `by` is written into their revisions."""
 
     def __init__(
-        self, memory: Memory, user_id: str | Owner | None, by: str | None, *, trust_client_ids: bool = False
+        self,
+        memory: Memory,
+        *,
+        user_id: str | Owner | None = None,
+        by: str | None = "agent",
+        trust_client_ids: bool = False,
     ) -> None:
         check_by(by)
         self.files: Files = memory.files

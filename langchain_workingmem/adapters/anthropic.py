@@ -1,4 +1,4 @@
-"""Files as Claude's memory tool in Anthropic's SDK: `client.beta.messages.tool_runner(tools=[MemoryTool(memory, ...)])`."""
+"""Files as Claude's memory tool in Anthropic's SDK: `client.beta.messages.tool_runner(tools=[MemoryTool(...)])`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _OnFiles(OfOwner):
 
     def __init__(self, memory: Memory, *, user_id: str, by: str | None = "agent") -> None:
         super(OfOwner, self).__init__()  # of the SDK's tool
-        OfOwner.__init__(self, memory, user_id, by)
+        OfOwner.__init__(self, memory, user_id=user_id, by=by)
 
     def _plan(self, command: Any) -> Plan[str]:
         fields = command if isinstance(command, dict) else command.to_dict()
@@ -41,7 +41,7 @@ class _OnFiles(OfOwner):
 
 
 class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
-    """Claude's memory tool (`memory_20250818`) on `memory.files`, below `/memories`; `AsyncMemoryTool` for an async client."""
+    """Claude's memory tool (`memory_20250818`) on `memory.files`, below `/memories`; async: `AsyncMemoryTool`."""
 
     def execute(self, command: Any) -> str:
         """Run a command, and return what Claude is told; `ToolError` if it is refused."""

@@ -1,4 +1,4 @@
-"""The commands of Claude's memory tool (`memory_20250818`) on the files of an owner, with the results that Claude knows."""
+"""The commands of Claude's memory tool (`memory_20250818`) on the files of an owner, with the results that it knows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from langchain_workingmem._redis.state import plan_of
 from langchain_workingmem.adapters import named
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError
 from langchain_workingmem.faces.tools import for_model
-from langchain_workingmem.files import Files, Tree, edit, find
+from langchain_workingmem.files import Files
+from langchain_workingmem.files.operations import IS_DIRECTORY, Tree, edit, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,7 +37,6 @@ _NEEDS = {
     "delete": ("path",),
     "rename": ("old_path", "new_path"),
 }
-_EXISTS, _IS_DIRECTORY = "exists", "is a directory"  # what may be wrong with a path
 _READ, _WRITE, _INSERT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.insert)
 DELETE, _RENAME = plan_of(Files.delete), plan_of(Files.rename)
 
@@ -48,7 +48,7 @@ class CommandError(ToolException):
 def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, Any]) -> Plan[str]:
     """Run a command; `CommandError` for one that is refused.
 
-    One round trip; a second one to view a directory, for `str_replace` and `insert`, and for each 500 files of a directory.
+    One round trip; a second one to view a directory, for `str_replace` and `insert`, and for each 500 files.
     """
     name = command.get("command")
     if name not in _NEEDS:
@@ -64,7 +64,7 @@ def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, 
     except FilePathError as error:
         to = command.get("new_path")
         taken = {"create": f"File {path} already exists", "rename": f"The destination {to} already exists"}
-        is_taken = error.problem in (_EXISTS, _IS_DIRECTORY)
+        is_taken = error.problem in ("exists", IS_DIRECTORY)
         told = taken.get(name, f"The path {path} is not a file.") if is_taken else for_model(error, name)
         raise CommandError(told) from error
     return told
@@ -84,7 +84,7 @@ class _Commands:
         try:
             file = yield from _READ(self.files, found, user_id=self.owner)
         except FilePathError as error:
-            if error.problem != _IS_DIRECTORY:
+            if error.problem != IS_DIRECTORY:
                 raise
             return (yield from self._directory(path, found))
         if file.text.count("\n") >= MOST_LINES:
@@ -92,7 +92,7 @@ class _Commands:
         first, last = 1, -1
         match command.get("view_range"):
             case [begin, end] if type(begin) is type(end) is int:
-                first, last = max(1, begin), end
+                first, last = max(1, min(begin, MOST_LINES)), min(end, MOST_LINES)
         shown = yield from compute(partial(_numbered, file.text, first, last), 4 * file.info.size)
         return f"Here's the content of {path} with line numbers:\n{shown}"
 
@@ -119,9 +119,8 @@ class _Commands:
             raise CommandError(f"No replacement was performed{problem}") from error
         first = max(1, made.line - 2)
         snippet = yield from compute(partial(_numbered, text.decode(), first, made.line + 2), 4 * len(text))
-        return (
-            f"The memory file has been edited. Here is the snippet showing the change (with line numbers):\n{snippet}"
-        )
+        intro = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
+        return f"{intro}\n{snippet}"
 
     def insert(self, command: Mapping[str, Any]) -> Plan[str]:
         path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
@@ -161,12 +160,12 @@ def _checked(path: str) -> str:
 def _below_root(path: str) -> str:
     """Return the path of what may be a file."""
     if (found := _checked(path)) == ROOT:
-        raise FilePathError(ROOT, _IS_DIRECTORY, remedy="name a file in it")
+        raise FilePathError(ROOT, IS_DIRECTORY, remedy="name a file in it")
     return found
 
 
 def _numbered(text: str, first: int, last: int) -> str:
-    """Write lines with their numbers; -1 is the last one. It makes no list: to free one of a million lines takes long at once."""
+    """Write lines with their numbers; -1 is the last one. It makes no list: a million lines are slow to free."""
     lines, shown = StringIO(f"{named(text)}\n", newline="\n"), StringIO()
     for number, line in enumerate(islice(lines, first - 1, None if last == -1 else max(0, last)), first):
         shown.write(f"{number:>{_WIDTH}}\t{line}")
@@ -184,10 +183,8 @@ def _sizes(inside: Iterable[FileInfo], path: str, found: str) -> list[str]:
         for depth in range(min(len(parts), 2) + 1):
             sizes[parts[:depth]] += one.size
     in_order = sorted(sizes.items(), key=lambda item: [part.rstrip("/") for part in item[0]])
-    return [
-        f"{_size(sizes[()])}\t{path}",
-        *(f"{_size(size)}\t{path}/{''.join(parts)}" for parts, size in in_order if parts),
-    ]
+    rows = [f"{_size(size)}\t{path}/{''.join(parts)}" for parts, size in in_order if parts]
+    return [f"{_size(sizes[()])}\t{path}", *rows]
 
 
 def _size(size: int) -> str:

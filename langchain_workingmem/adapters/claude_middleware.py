@@ -1,4 +1,4 @@
-"""Claude's memory tool as middleware of `create_agent`, on `memory.files`; other models get the same tool by its schema."""
+"""Claude's memory tool as middleware of `create_agent`, on `memory.files`; other models get it by its schema."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 NAME, NATIVE = "memory", {"type": "memory_20250818", "name": "memory"}
 DESCRIPTION = "Read and write your notes: files below /memories that stay between conversations."
 PROMPT = (
-    "Your notes from earlier conversations are files below /memories, which the `memory` tool reads and writes. View that directory "
-    "before you begin to work. Write down what a later conversation will need while you work: the conversation may end at any time. "
-    "Keep the notes short and in order: correct or delete what no longer holds."
+    "Your notes from earlier conversations are files below /memories, which the `memory` tool reads and writes. View "
+    "that directory before you begin to work. Write down what a later conversation will need while you work: the "
+    "conversation may end at any time. Keep the notes short and in order: correct or delete what no longer holds."
 )
 
 
@@ -35,9 +35,7 @@ class Command(BaseModel):
     path: str | None = Field(None, description="A file or directory, such as /memories/notes.md.")
     view_range: list[int] | None = Field(None, description="view: the first and the last line; -1 is the end.")
     file_text: str | None = Field(None, description="create: the content of the new file.")
-    old_str: str | None = Field(
-        None, description="str_replace: the text to replace; it must be in the file exactly once."
-    )
+    old_str: str | None = Field(None, description="str_replace: the text to replace; it must be there exactly once.")
     new_str: str | None = Field(None, description="str_replace: the text instead.")
     insert_line: int | None = Field(None, description="insert: the line after which the text goes; 0 is the beginning.")
     insert_text: str | None = Field(None, description="insert: the text.")
@@ -48,8 +46,9 @@ class Command(BaseModel):
 class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
     """Give an agent the memory tool, with files that stay between conversations, each user's own.
 
-    A Claude model is offered its own tool `memory_20250818`, every other model a tool of the same name and commands. `user_id` fixes
-    the owner; without it, it is the user of the run, as in `memory.tools`. `system_prompt` is added to that of the agent; "" adds none.
+    A Claude model is offered its own tool `memory_20250818`, every other model a tool of the same name and commands.
+    `user_id` fixes the owner; without it, it is the user of the run, as in `memory.tools`. `system_prompt` is added to
+    that of the agent; "" adds none.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         trust_client_ids: bool = False,
     ) -> None:
         AgentMiddleware.__init__(self)
-        OfOwner.__init__(self, memory, user_id, by, trust_client_ids=trust_client_ids)
+        OfOwner.__init__(self, memory, user_id=user_id, by=by, trust_client_ids=trust_client_ids)
         self._prompt = system_prompt
         self.tools = [as_tool(self._core, self._plan, NAME, DESCRIPTION, Command)]
 

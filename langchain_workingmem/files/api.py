@@ -25,28 +25,23 @@ IfExists = Literal["replace", "error"]
 class Files(Operations):
     """Files of a user, a team or an agent: one tree for each owner, as `memory.files`.
 
-    Paths are absolute, such as "/notes/plan.md". A directory exists while there is a file below it. Content is text or bytes.
-    Each change makes a revision, unless it changes nothing; `by` says who makes it. Ten older revisions of a file are kept
-    (`FileOptions`), also of a deleted one. Every operation is atomic, and takes one round trip, unless it says otherwise.
+    Paths are absolute, such as "/notes/plan.md". A directory exists while there is a file below it. Content is text or
+    bytes. Each change makes a revision, unless it changes nothing; `by` says who makes it. Ten older revisions of a
+    file are kept (`FileOptions`), also of a deleted one. Every operation is atomic, and takes one round trip, unless it
+    says otherwise.
 
-    No edit is lost: it is applied to the newest text, and applied once, also if it is sent again after a lost reply. What
-    Redis has evicted in part is neither read nor changed (`FilePathError`). Errors: `FilePathError`, `FileMissingError`, `FileQuotaError`, and `UserDeletedError` while the owner is
-    being deleted.
+    No edit is lost: it is applied to the newest text, and once, also if it is sent again after a lost reply. What Redis
+    has evicted in part is neither read nor changed (`FilePathError`). Errors: `FilePathError`, `FileMissingError`,
+    `FileQuotaError`, and `UserDeletedError` while the owner is being deleted.
     """
 
     @operation
-    def read(
-        self,
-        path: str,
-        *,
-        user_id: str,
-        revision: int | None = None,
-    ) -> Plan[File]:
+    def read(self, path: str, *, user_id: str, revision: int | None = None) -> Plan[File]:
         """Return a file with its content, or an older revision of it that is still kept."""
         wanted = "" if revision is None else at_least(revision, 1, "revision")
         found = check_path(path)
         note, content = yield from Tree.of(self._core, user_id).read(found, wanted)
-        info = plans.info_of(found, note)
+        info = FileInfo.of(found, note)
         return File(info, content.decode() if info.is_text else content)
 
     aread = twin(read)
@@ -64,32 +59,26 @@ class Files(Operations):
     ) -> Plan[FileEdit]:
         """Write a file as a whole, with the directories above it.
 
-        With `if_exists="error"` an existing file raises `FilePathError`. `base_revision` is the revision that the caller has read,
-        0 for none. If others have changed the file since, `FileConflictError` has the text as it is now, and nothing is written.
+        With `if_exists="error"` an existing file raises `FilePathError`. `base_revision` is the revision that the
+        caller has read, 0 for none. If others have changed the file since, `FileConflictError` has the text as it is
+        now, and nothing is written.
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = "" if base_revision is None else at_least(base_revision, 0, "base_revision")
         tree, found = Tree.of(self._core, user_id), check_path(path)
-        sent, kind = check_content(content, tree.options.max_file_bytes)
-        return tree.change(found, by, base, "write", sent, kind, is_new=int(not replaces))
+        sent, kind = check_content(tree, found, content)
+        return tree.change(found, by, base, "write", sent, kind, int(not replaces))
 
     awrite = twin(write)
 
     @operation
     def edit(
-        self,
-        path: str,
-        old: str,
-        new: str,
-        *,
-        user_id: str,
-        replace_all: bool = False,
-        by: str | None = None,
+        self, path: str, old: str, new: str, *, user_id: str, replace_all: bool = False, by: str | None = None
     ) -> Plan[FileEdit]:
         """Replace the passage `old` by `new` in the newest text.
 
-        It must be there exactly once, or with `replace_all` at least once; else `FileEditError` names the lines, and nothing
-        changes. Two round trips, and two more each time that others have changed the file between them.
+        It must be there exactly once, or with `replace_all` at least once; else `FileEditError` names the lines, and
+        nothing changes. Two round trips, and two more each time that others have changed the file between them.
         """
         return (yield from plans.edit(self._core, path, old, new, user_id, by, everywhere=replace_all))[0]
 
@@ -97,18 +86,11 @@ class Files(Operations):
 
     @operation
     def insert(
-        self,
-        path: str,
-        line: int,
-        text: str,
-        *,
-        user_id: str,
-        base_revision: int | None = None,
-        by: str | None = None,
+        self, path: str, line: int, text: str, *, user_id: str, base_revision: int | None = None, by: str | None = None
     ) -> Plan[FileEdit]:
-        """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first, -1 behind the last.
+        """Insert `text` as lines after line number `line`; 0 is in front of the first, -1 behind the last one.
 
-        Numbers move when others insert lines: `base_revision` guards against that, as in `write`. Round trips as of `edit`.
+        Numbers move when others insert lines: `base_revision` guards against that, as in `write`. Cost as of `edit`.
         """
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
@@ -120,7 +102,7 @@ class Files(Operations):
 
     @operation
     def list(self, path: str = "/", *, user_id: str) -> Plan[builtins.list[FileInfo]]:
-        """Return the files and directories in a directory, by name; an empty list if there is none. Round trips as of `glob`."""
+        """Return the files and directories in a directory, by name; [] if there is none. Cost as of `glob`."""
         directory = check_directory(path)
         start, found = below(directory), dict[str, FileInfo]()
         for one in (yield from plans.find(Tree.of(self._core, user_id), directory)):
@@ -135,9 +117,9 @@ class Files(Operations):
         """Return the files below `path` that match a pattern, by name.
 
         A pattern without a slash is for the last name at any depth: `*.py`. With one it is for the path below `path`:
-        `src/**/*.py`. `*`, `**`, `?`, `[abc]`, `[!abc]` and `{a,b}` are understood, as wcmatch does (extra `files`). A name
-        that begins with a dot is matched only by a pattern that does. Limits: 1,024 characters, with braces 100 patterns and
-        4,096 characters of them all. One round trip per 2,000 files below `path`.
+        `src/**/*.py`. `*`, `**`, `?`, `[abc]`, `[!abc]` and `{a,b}` are understood, as wcmatch does (extra `files`). A
+        name that begins with a dot is matched only by a pattern that does. Limits: 1,024 characters; with braces 100
+        patterns, and 4,096 characters of them all. One round trip per 2,000 files below `path`.
         """
         found = check_directory(path)
         matches = Pattern(check_text(pattern, "pattern"), found)
@@ -151,7 +133,7 @@ class Files(Operations):
     ) -> Plan[builtins.list[LineMatch]]:
         """Return the lines that hold a text as it is, in text files at or below `path`, by file and line.
 
-        `glob` restricts the files as in `glob`. Round trips of `glob`, and one for each 500 files or 4 MiB; so it is not atomic.
+        `glob` restricts the files as in `glob`. Round trips of `glob`, and one for each 500 files or 4 MiB of texts.
         """
         tree = Tree.of(self._core, user_id)
         if not check_text(text, "text", tree.options.max_file_bytes) or "\n" in text:
@@ -167,8 +149,8 @@ class Files(Operations):
     def rename(self, path: str, new_path: str, *, user_id: str, by: str | None = None) -> Plan[int]:
         """Rename a file with its revisions, or each file below a directory; return how many files that were.
 
-        `FilePathError` if there is a file at a new path. The files of a directory are renamed one by one, 500 in a round trip. If
-        that is interrupted, the same call renames the others.
+        `FilePathError` if there is a file at a new path. The files of a directory are renamed one by one, 500 in a
+        round trip. If that is interrupted, the same call renames the others. Revisions come along up to 4 MiB.
         """
         old, new = check_directory(path), check_directory(new_path, "new_path")
         if "/" in (old, new) or new == old or new.startswith(f"{old}/"):
@@ -181,9 +163,9 @@ class Files(Operations):
     def delete(self, path: str, *, user_id: str, purge: bool = False, by: str | None = None) -> Plan[int]:
         """Delete a file, or all files below a directory, and return how many there were.
 
-        `revert` brings a file back, unless `purge=True`, which forgets all its revisions; it also forgets a file that was deleted
-        before. The files of a directory are deleted one by one, 500 in a round trip; if it is interrupted, call it again. With
-        `purge=True` "/" goes in one step.
+        `revert` brings a file back, unless `purge=True`, which forgets all its revisions, also of a file that was
+        deleted before. The files of a directory are deleted one by one, 500 in a round trip; if that is interrupted,
+        call it again. With `purge=True` "/" goes in one step.
         """
         return plans.remove(Tree.of(self._core, user_id), check_directory(path), by, purge=purge)
 

@@ -7,44 +7,36 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Plan, compute, jittered, send
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import shown
 from langchain_workingmem.checks import LARGEST, check_ttl
-from langchain_workingmem.errors import (
-    ArgumentError,
-    FileConflictError,
-    FileEditError,
-    FileMissingError,
-    FilePathError,
-    FileQuotaError,
-    OptionError,
-    RedisReplyError,
-    UserDeletedError,
-    WorkingMemError,
-)
 from langchain_workingmem.files.paths import below, check_path
 from langchain_workingmem.files.records import FileEdit, FileInfo, LineMatch, Note
 from langchain_workingmem.options import FileOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_workingmem._engine.plan import Argument, Command
-    from langchain_workingmem._redis.state import Core
+    from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.files.paths import Pattern
 
+T = TypeVar("T")
 # makes the new text, and tells how often something was changed, and in which line first
 Maker: TypeAlias = Callable[["Tree", str, bytes], tuple[bytes, int, int]]
 
-CHANGE, READ, HISTORY, REMOVE, RENAME = (
-    Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "remove", "rename")
+READ, HISTORY = (Script(f"files/{name}", "files/tree") for name in ("read", "history"))
+CHANGE, REMOVE, RENAME = (
+    Script(f"files/{name}", "files/tree", "files/changing") for name in ("change", "remove", "rename")
 )
+IS_DIRECTORY = "is a directory"  # what may be wrong with a path
+DAMAGED = "is neither read nor changed, as Redis has evicted a part of the files of this owner"
 MAX_BY = 200  # bytes of the name of a writer
 GROUP = 500  # files that one round trip changes
 PAGE = 2000  # files of a listing in one round trip
@@ -57,9 +49,9 @@ def run_scripts(user_id: str, *calls: Command) -> Plan[list[Any]]:
     """Send calls of scripts over the files of a user; `UserDeletedError` while it is being deleted."""
     try:
         return (yield from send(*calls))
-    except RedisReplyError as error:
+    except errors.RedisReplyError as error:
         if error.code == "WMDELETED":
-            raise UserDeletedError(user_id) from None
+            raise errors.UserDeletedError(user_id) from None
         raise
 
 
@@ -67,28 +59,29 @@ def run_scripts(user_id: str, *calls: Command) -> Plan[list[Any]]:
 class Tree:
     """The files of one owner."""
 
-    core: Core
+    state: MemoryState
     user_id: str
+    new_id: Callable[[], str] = str  # of a call that changes something
 
     @classmethod
     def of(cls, core: Core, user_id: str | None) -> Tree:
         """Check the owner."""
-        return cls(core, check_id(user_id, "user_id"))
+        return cls(core.state, check_id(user_id, "user_id"), core.new_id)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Return the keys of all scripts."""
-        return self.core.state.keys.of_user(self.user_id).files
+        return self.state.keys.of_user(self.user_id).files
 
     @property
     def options(self) -> FileOptions:
         """Return the limits."""
-        return self.core.state.files or _DEFAULT
+        return self.state.files or FileOptions()
 
     @property
     def ttl(self) -> int | str:
-        """Return the milliseconds until the files expire, 0: they stay; "" leaves that to others, as this program has no options."""
-        return "" if self.core.state.files is None else check_ttl(self.options.ttl) or 0
+        """Return the milliseconds until the files expire, 0: they stay; "" leaves that to others: it has no options."""
+        return "" if self.state.files is None else check_ttl(self.options.ttl) or 0
 
     def run(self, script: Script, *arguments: Argument) -> Plan[list[Any]]:
         """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
@@ -98,42 +91,34 @@ class Tree:
     def run_each(self, script: Script, each: Sequence[Sequence[Argument]]) -> Plan[list[list[Any]]]:
         """Run a script many times. One round trip per 500."""
         replies: list[list[Any]] = []
-        for start in range(0, len(each), GROUP):
-            calls = [script.call(self.keys, *arguments) for arguments in each[start : start + GROUP]]
-            replies += yield from run_scripts(self.user_id, *calls)
+        calls = [script.call(self.keys, self.new_id(), *arguments) for arguments in each]
+        for start in range(0, len(calls), GROUP):
+            replies += yield from run_scripts(self.user_id, *calls[start : start + GROUP])
         return replies
 
     def change(
-        self,
-        path: str,
-        by: str | None,
-        base: Argument,
-        what: str,
-        content: Argument,
-        kind: str = "",
-        *,
-        is_new: int = 0,
+        self, path: str, by: str | None, base: Argument, what: str, content: Argument, kind: str = "", is_new: int = 0
     ) -> Plan[FileEdit]:
         """Write a revision of a file by `change.lua`; `base` is "" for any. One round trip."""
         options = self.options
         if isinstance(content, bytes) and len(content) > options.max_file_bytes:
             raise self.refusal(path, b"size", [len(content)])
         limits = (options.revisions, options.max_bytes, options.max_files)
-        head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, base, what)
+        head = (self.new_id(), path, check_by(by), self.ttl, *limits, base, what)
         status, *reply = yield from self.run(CHANGE, *head, content, kind, is_new)
         if status != b"ok":
             raise self.refusal(path, status, reply, content)
-        return FileEdit(info_of(path, reply[0]), 0, 0, changed=not reply[1])
+        return FileEdit(FileInfo.of(path, reply[0]), 0, 0, changed=not reply[1])
 
     def read(self, path: str, revision: Argument = "") -> Plan[tuple[bytes, bytes]]:
         """Return the note and the content of a file. One round trip."""
         note, *content = (yield from self.run(READ, path, revision)) or [None]
         if note == 0:
-            raise FilePathError(path, "is a directory", remedy="list it, or pass the path of a file")
+            raise errors.FilePathError(path, IS_DIRECTORY, remedy="list it, or pass the path of a file")
         if note == 1 or (note and not content and not revision and Note.of(note).kind != "d"):
             raise self.refusal(path, b"damaged", ())
         if not content:
-            raise FileMissingError(path, None if revision == "" else int(revision))
+            raise errors.FileMissingError(path, None if revision == "" else int(revision))
         return note, content[0]
 
     def edit(self, path: str, by: str | None, base: int | None, what: str, make: Maker) -> Plan[tuple[FileEdit, bytes]]:
@@ -144,38 +129,38 @@ class Tree:
         tries = 0
         while True:
             note, raw = yield from self.read(path)
-            info = info_of(path, note)
+            info = FileInfo.of(path, note)
             if base is not None and info.revision != base:
-                raise FileConflictError(path, info.revision, raw.decode(errors="replace"))
+                raise errors.FileConflictError(path, info.revision, raw.decode(errors="replace"))
             if not info.is_text:
-                raise FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
+                raise errors.FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
             text, times, line = yield from compute(partial(make, self, path, raw), 4 * len(raw))
             try:
                 made = yield from self.change(path, by, note, what, text, "t")
                 return replace(made, occurrences=times, line=line), text
-            except FileConflictError:
+            except errors.FileConflictError:
                 tries += 1
                 if base is not None or tries == MOST_TRIES:
                     raise
             yield jittered(0.001 * tries)
 
-    def refusal(self, path: str, status: bytes, reply: Sequence[Any], asked: Argument = "") -> WorkingMemError:
+    def refusal(self, path: str, status: bytes, reply: Sequence[Any], asked: Argument = "") -> errors.WorkingMemError:
         """Return the error for what a script has refused."""
         seen: Any = reply[0] if reply else b""
         match status:
             case b"directory":
-                remedy = "take another path, or delete the directory first"
-                return FilePathError(seen.decode(), "is a directory", remedy=remedy)
+                return errors.FilePathError(seen.decode(), IS_DIRECTORY, remedy="take another path, or delete it first")
             case b"below":
-                return FilePathError(path, f"is below {seen.decode()!r}, which is a file", remedy="take another path")
+                problem = f"is below {seen.decode()!r}, which is a file"
+                return errors.FilePathError(path, problem, remedy="take another path")
             case b"exists":
-                return FilePathError(path, "exists", remedy="take another path, or replace or delete it")
+                return errors.FilePathError(path, "exists", remedy="take another path, or replace or delete it")
             case b"missing":
-                return FileMissingError(path)
+                return errors.FileMissingError(path)
             case b"revision":
-                return FileMissingError(path, int(asked))
+                return errors.FileMissingError(path, int(asked))
             case b"conflict":
-                return FileConflictError(path, int(seen), reply[1].decode(errors="replace"))
+                return errors.FileConflictError(path, int(seen), reply[1].decode(errors="replace"))
             case b"damaged":
                 return damaged(path)
         limits = self.options
@@ -185,17 +170,15 @@ class Tree:
             b"files": ("there are", "files", limits.max_files),
         }[status]
         remedy = "leave something out, or delete files for good that nobody needs"
-        return FileQuotaError(f"{begin} {int(seen):,} {unit}, {most:,} at most, so nothing was written", remedy=remedy)
+        return errors.FileQuotaError(
+            f"{begin} {int(seen):,} {unit}, {most:,} at most, so nothing was written", remedy=remedy
+        )
 
 
-_DEFAULT = FileOptions()
-
-
-def damaged(path: str) -> FilePathError:
+def damaged(path: str) -> errors.FilePathError:
     """Return the error for files of which Redis has evicted a part."""
-    problem = "is neither read nor changed, as Redis has evicted a part of the files of this owner"
     remedy = "delete what is left, files.delete('/', purge=True), import an export, and set maxmemory-policy noeviction"
-    return FilePathError(path, problem, remedy=remedy)
+    return errors.FilePathError(path, DAMAGED, remedy=remedy)
 
 
 def check_by(by: str | None) -> str:
@@ -203,35 +186,31 @@ def check_by(by: str | None) -> str:
     if by is None:
         return ""
     if not isinstance(by, str) or not by.isprintable() or len(by.encode(errors="replace")) > MAX_BY:
-        raise OptionError(f"by={by!r}", remedy=f"use a str of at most {MAX_BY} bytes without control characters")
+        raise errors.OptionError(f"by={by!r}", remedy=f"use a str of at most {MAX_BY} bytes without control characters")
     return by
 
 
-def check_content(content: object, most: int) -> tuple[bytes, str]:
+def check_content(tree: Tree, path: str, content: object) -> tuple[bytes, str]:
     """Return the content of a file and its kind, as scripts take them."""
     if not isinstance(content, str | bytes | bytearray | memoryview):
-        raise OptionError(f"content is of type {type(content).__name__}", remedy="pass a str, or bytes")
-    if len(content) > most:
-        seen = f"the content has {len(content):,} bytes or more, {most:,} at most, so nothing was written"
-        raise FileQuotaError(seen, remedy="leave something out, or write several files")
-    return (check_text(content, "content", most).encode(), "t") if isinstance(content, str) else (bytes(content), "b")
+        raise errors.OptionError(f"content is of type {type(content).__name__}", remedy="pass a str, or bytes")
+    if len(content) > tree.options.max_file_bytes:
+        raise tree.refusal(path, b"size", [len(content)])
+    return (check_text(content, "content").encode(), "t") if isinstance(content, str) else (bytes(content), "b")
 
 
 def check_text(text: object, name: str, most: int = LARGEST) -> str:
     """Return a text; `OptionError` for what is none, or cannot be stored."""
     if not isinstance(text, str):
-        raise OptionError(f"{name} is of type {type(text).__name__}", remedy="pass a str")
+        raise errors.OptionError(f"{name} is of type {type(text).__name__}", remedy="pass a str")
     if len(text) > most:
-        raise ArgumentError(f"{name} has {len(text):,} characters", remedy=f"use at most {most:,}, as a file may have")
+        raise errors.ArgumentError(
+            f"{name} has {len(text):,} characters", remedy=f"use at most {most:,}, as a file may have"
+        )
     if not is_utf8(text):
         seen = f"{name} holds a lone surrogate, which UTF-8 cannot carry"
-        raise ArgumentError(seen, remedy="pass valid Unicode")
+        raise errors.ArgumentError(seen, remedy="pass valid Unicode")
     return text
-
-
-def info_of(path: str, note: bytes) -> FileInfo:
-    """Make the record of a file."""
-    return FileInfo.of(path.encode() + b"\0" + note)
 
 
 def find(tree: Tree, directory: str, matches: Pattern | None = None) -> Plan[list[FileInfo]]:
@@ -251,63 +230,75 @@ def find(tree: Tree, directory: str, matches: Pattern | None = None) -> Plan[lis
 
 
 def _infos(members: Sequence[bytes], matches: Pattern | None) -> list[FileInfo]:
-    return [FileInfo.of(one) for one in members if matches is None or matches(one.partition(b"\0")[0].decode())]
+    pairs = ((path.decode(), note) for path, _, note in (one.partition(b"\0") for one in members))
+    return [FileInfo.of(path, note) for path, note in pairs if matches is None or matches(path)]
+
+
+def find_deleted(tree: Tree, directory: str) -> Plan[list[str]]:
+    """Return the paths below a directory that have only revisions. One round trip per 1,000 notes of the owner."""
+    pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", below(directory)) + "*"
+    found, cursor = list[str](), None
+    while cursor is None or int(cursor):
+        ((cursor, notes),) = yield from send(("HSCAN", tree.keys[3], cursor or 0, "MATCH", pattern, "COUNT", 1000))
+        names = [*notes][::2] if isinstance(notes, list) else notes
+        found += [name.decode() for name in names if b"\0" not in name]
+    return found
+
+
+def slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, most: int) -> Iterator[list[T]]:
+    """Divide rows into lists of at most so many bytes, and so many rows; a larger row stands alone."""
+    step, size = list[T](), 0
+    for row in rows:
+        if step and (size + size_of(row) > most_bytes or len(step) == most):
+            yield step
+            step, size = [], 0
+        step.append(row)
+        size += size_of(row)
+    if step:
+        yield step
 
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
     """Delete a file, or each file below a directory; with `purge` also what was deleted there before."""
-    replies: list[int | None] = []
-    if path != "/" or purge:
-        replies = yield from _remove_each(tree, [path], by, purge=purge)
+    rest = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
+
+    def each(paths: Iterable[str]) -> Plan[list[int | None]]:  # 1: it was there, 0: only its revisions, None: neither
+        replies = yield from tree.run_each(REMOVE, [(one, *rest) for one in paths])
+        if [b"damaged"] in replies:
+            raise damaged(path)
+        return [reply[1] if reply[0] == b"ok" else None for reply in replies]
+
+    replies = (yield from each([path])) if path != "/" or purge else []
     if not any(replies):  # nothing is below a file
         paths = [one.path for one in (yield from find(tree, path))]
-        if purge:
-            pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", below(path)) + "*"
-            cursor: Any = None
-            while cursor is None or int(cursor):
-                ((cursor, notes),) = yield from send(
-                    ("HSCAN", tree.keys[3], cursor or 0, "MATCH", pattern, "COUNT", 1000)
-                )
-                names = [*notes][::2] if isinstance(notes, list) else notes
-                paths += [name.decode() for name in names if b"\0" not in name]
-        replies += yield from _remove_each(tree, [*dict.fromkeys(paths)], by, purge=purge)
+        more = (yield from find_deleted(tree, path)) if purge else []
+        replies += yield from each(dict.fromkeys([*paths, *more]))
     if all(one is None for one in replies):
-        raise FileMissingError(path)
+        raise errors.FileMissingError(path)
     return sum(one or 0 for one in replies)
-
-
-def _remove_each(tree: Tree, paths: Sequence[str], by: str | None, *, purge: bool) -> Plan[list[int | None]]:
-    """Delete files; tell of each whether it was there: 1, 0: only its revisions, None: neither."""
-    rest = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
-    replies = yield from tree.run_each(REMOVE, [(tree.core.new_id(), path, *rest) for path in paths])
-    for one, reply in zip(paths, replies, strict=True):
-        if reply[0] == b"damaged":
-            raise damaged(one)
-    return [reply[1] if reply[0] == b"ok" else None for reply in replies]
 
 
 def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     """Rename a file, or each file below a directory."""
-    rest = (check_by(by), tree.ttl, tree.options.revisions, tree.options.max_bytes)
-    ((status, *reply),) = yield from tree.run_each(RENAME, [(tree.core.new_id(), path, new_path, *rest)])
+    rest = (check_by(by), tree.ttl, tree.options.revisions)
+    most = tree.options.max_bytes
+    ((status, *reply),) = yield from tree.run_each(RENAME, [(path, *rest, new_path, most)])
     if status == b"ok":
         return 1
     if status != b"tree":
         raise tree.refusal(path if status == b"missing" else new_path, status, reply)
-    inside = yield from find(tree, path)
     there = {one.path for one in (yield from find(tree, new_path))}
-    moves = [(one.path, new_path + one.path[len(path) :]) for one in inside]
-    for _, to in moves:
-        if to in there:
-            raise tree.refusal(to, b"exists", ())
-    replies = yield from tree.run_each(RENAME, [(tree.core.new_id(), *move, *rest) for move in moves])
+    moves = [(one.path, new_path + one.path[len(path) :]) for one in (yield from find(tree, path))]
+    for taken in (to for _, to in moves if to in there):
+        raise tree.refusal(taken, b"exists", ())
+    replies = yield from tree.run_each(RENAME, [(old, *rest, to, most) for old, to in moves])
     for (_, to), (status, *reply) in zip(moves, replies, strict=True):
         if status not in {b"ok", b"missing"}:  # missing: it was renamed or deleted by others meanwhile
             raise tree.refusal(to, status, reply)
     return sum(status == b"ok" for status, *_ in replies)
 
 
-# ---------------------------------------------------------------------- what edits make of a text, and searches find in it
+# ---------------------------------------------------------------------- what edits make, and searches find
 
 
 def edit(
@@ -317,9 +308,9 @@ def edit(
     tree = Tree.of(core, user_id)
     most = tree.options.max_file_bytes
     if not check_text(old, "old", most):
-        raise ArgumentError("old is empty", remedy="pass the text to replace, or write a new file")
+        raise errors.ArgumentError("old is empty", remedy="pass the text to replace, or write a new file")
     if check_text(new, "new", most) == old:
-        raise ArgumentError("old and new are the same", remedy="pass another text as new")
+        raise errors.ArgumentError("old and new are the same", remedy="pass another text as new")
     return tree.edit(check_path(path), check_by(by), None, "edit", replacing(old, new, everywhere=everywhere))
 
 
@@ -331,7 +322,7 @@ def replacing(old: str, new: str, *, everywhere: bool) -> Maker:
         times, most = raw.count(wanted), 1 if everywhere else MOST_LINES
         if not times:
             remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
-            raise FileEditError(path, f"{shown(old)} is not in it", remedy=remedy)
+            raise errors.FileEditError(path, f"{shown(old)} is not in it", remedy=remedy)
         lines, at, line = list[int](), 0, 1
         while len(lines) < min(times, most):
             first = raw.index(wanted, at)
@@ -341,7 +332,7 @@ def replacing(old: str, new: str, *, everywhere: bool) -> Maker:
         if times > 1 and not everywhere:
             problem = f"{shown(old)} appears {times} times, in lines {', '.join(map(str, lines[:20]))}"
             remedy = "take more of the text around it, or replace all"
-            raise FileEditError(path, problem, remedy=remedy, lines=tuple(lines))
+            raise errors.FileEditError(path, problem, remedy=remedy, lines=tuple(lines))
         size = len(raw) + times * (len(instead) - len(wanted))
         if size > tree.options.max_file_bytes:  # such a text is not made
             raise tree.refusal(path, b"size", [size])
@@ -359,7 +350,7 @@ def inserting(line: int, text: str) -> Maker:
         after = count if line == -1 else line
         if after > count:
             problem = f"it has {count} lines, and line {line} was asked for"
-            raise FileEditError(path, problem, remedy=f"use a line from 0 to {count}", lines=(count,))
+            raise errors.FileEditError(path, problem, remedy=f"use a line from 0 to {count}", lines=(count,))
         end = bisect_left(range(len(raw)), after, key=lambda at: raw.count(b"\n", 0, at + 1)) + 1 if after else 0
         head, tail = raw[:end], raw[end:]
         parts = (head, b"\n" * (head[-1:] not in (b"", b"\n")), new, tail, b"\n" * (tail[-1:] not in (b"", b"\n")))
@@ -377,14 +368,14 @@ def grep(tree: Tree, text: str, path: str, matches: Pattern | None, limit: int) 
         (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{path}\0", f"({path}\1", "BYLEX"))
         infos = [one for one in _infos(members, None) if one.is_text]
     found: list[LineMatch] = []
-    while infos and len(found) < limit:
-        ends = accumulate((one.size for one in infos[:GROUP]), initial=0)
-        count = max(1, sum(end <= SEARCHED for end in ends) - 1)
-        (texts,) = yield from send(("HMGET", tree.keys[2], *(one.path for one in infos[:count])))
-        rows = [(one.path, raw) for one, raw in zip(infos, texts, strict=False) if raw]  # else it was deleted meanwhile
-        size = 4 * sum(len(raw) for _, raw in rows)
-        found += yield from compute(partial(_lines, rows, text.encode(), limit - len(found)), size)
-        infos = infos[count:]
+    for step in slices(infos, lambda one: one.size, SEARCHED, GROUP):
+        if len(found) < limit:
+            (texts,) = yield from send(("HMGET", tree.keys[2], *(one.path for one in step)))
+            rows = [
+                (one.path, raw) for one, raw in zip(step, texts, strict=True) if raw
+            ]  # else it was deleted meanwhile
+            search = partial(_lines, rows, text.encode(), limit - len(found))
+            found += yield from compute(search, 4 * sum(len(raw) for _, raw in rows))
     return found
 
 

@@ -39,8 +39,9 @@ def check_directory(path: object, name: str = "path") -> str:
 def _normal(path: str) -> str:
     if not path.startswith("/"):
         raise FilePathError(path[:40], "is not absolute", remedy=f"begin it with a slash: {'/' + path[:40]!r}")
+    too_long = FilePathError(f"{path[:40]}...", f"is longer than {MAX_PATH:,} bytes", remedy="use a shorter one")
     if len(path) > MAX_PATH:
-        raise _too_long(path)
+        raise too_long
     if replace_hidden(path, lambda _: "\0") != path or any(sign in path for sign in "\0\t\n\r"):
         raise FilePathError(path, "holds control or hidden characters", remedy="leave them out")
     parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part not in ("", ".")]
@@ -50,12 +51,8 @@ def _normal(path: str) -> str:
         raise FilePathError(path, "holds '..'", remedy="name the place itself, from the root on")
     found = "/" + "/".join(parts)
     if len(found.encode()) > MAX_PATH:
-        raise _too_long(path)
+        raise too_long
     return found
-
-
-def _too_long(path: str) -> FilePathError:
-    return FilePathError(f"{path[:40]}...", f"is longer than {MAX_PATH:,} bytes", remedy="use a shorter one")
 
 
 def below(path: str) -> str:
@@ -66,8 +63,8 @@ def below(path: str) -> str:
 class Pattern:
     """Tells whether a path at or below a directory matches a pattern; `OptionError` without the extra `files`.
 
-    Without a slash the pattern is for the last name, at any depth; else for the path below the directory, from its start. The time
-    grows with the length of pattern times path: wcmatch matches what stands between two `**`, at the first place that fits.
+    Without a slash the pattern is for the last name, at any depth; else for the path below the directory, from its
+    start. The time grows with pattern times path: wcmatch matches what stands between two `**`, where it fits first.
     """
 
     def __init__(self, pattern: str, directory: str) -> None:
@@ -84,9 +81,9 @@ class Pattern:
             raise FilePathError(f"{pattern[:40]}...", f"has more than {MAX_PATTERN:,} characters", remedy="use fewer")
         try:
             expanded = expand(unicodedata.normalize("NFC", pattern), keep_escapes=True, limit=MAX_PATTERNS) or [""]
+            self.size = sum(map(len, expanded)) + 1
         except ExpansionLimitException:
-            expanded = [pattern] * MAX_EXPANDED
-        self.size = sum(map(len, expanded)) + 1
+            self.size = MAX_EXPANDED + 2
         if self.size > MAX_EXPANDED + 1:
             problem = f"stands for more than {MAX_PATTERNS} patterns, or {MAX_EXPANDED:,} characters of them"
             raise FilePathError(pattern[:40], problem, remedy="use fewer braces")
@@ -97,8 +94,7 @@ class Pattern:
         self._directory, self._start = directory, len(below(directory))
 
     def __call__(self, path: str) -> bool:
-        """Tell whether a path matches."""
-        # a file may be passed as the directory
+        """Tell whether a path matches; a file may have been passed as the directory."""
         names = (path.rpartition("/")[2] if path == self._directory else path[self._start :]).split("/")
         return any(_matches(pieces, names if is_path else names[-1:]) for is_path, pieces in self._ways)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_workingmem._text.values import from_micros
@@ -47,15 +46,14 @@ class FileInfo:
     by: str = ""  # who wrote it, as the writer has said
 
     @classmethod
-    def of(cls, raw: bytes) -> FileInfo:
-        """Read <path>\\0<note>."""
-        path, _, stored = raw.partition(b"\0")
-        note = Note.of(stored)
-        first, changed = from_micros(note.first_at), from_micros(note.changed)
-        return cls(path.decode(), False, note.revision, note.size, note.kind == "t", first, changed, note.by)  # noqa: FBT003
+    def of(cls, path: str, raw: bytes) -> FileInfo:
+        """Read a note."""
+        note = Note.of(raw)
+        times = from_micros(note.first_at), from_micros(note.changed)
+        return cls(path, False, note.revision, note.size, note.kind == "t", *times, note.by)  # noqa: FBT003
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class File:
     """A file, or one of its revisions, with its content."""
 
@@ -71,11 +69,6 @@ class File:
     def revision(self) -> int:
         """Return the revision, which `base_revision` of a later write names."""
         return self.info.revision
-
-    @cached_property
-    def lines(self) -> list[str]:
-        """Return the lines without their ends; the last one may be empty."""
-        return self.text.split("\n")
 
 
 @dataclass(frozen=True, slots=True)

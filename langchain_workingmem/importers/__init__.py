@@ -1,4 +1,4 @@
-"""Threads of other programs as records for `Memory.users.load`: exports of ChatGPT, logs of OpenAI's APIs, messages of LangChain."""
+"""Threads of other programs as records for `Memory.users.load`: of ChatGPT, OpenAI's APIs and LangChain."""
 
 from __future__ import annotations
 
@@ -38,11 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["from_chatgpt", "from_langchain", "from_openai", "header"]
 _CITATION = re.compile("\ue200[^\ue201]*\ue201")  # as ChatGPT marks one in a text
 _LANGCHAIN = {*KINDS, "system"}  # types of its messages
-_PARTS = {
-    "message",
-    "function_call",
-    "custom_tool_call",
-}  # types of items of Responses that an answer may have several of
+_PARTS = {"message", "function_call", "custom_tool_call"}  # items of Responses of which an answer may have several
 _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
 
 
@@ -62,7 +58,7 @@ def moment(time: float | str | None) -> str | None:
 
 
 def message_of(given: Any) -> BaseMessage:
-    """Return a message of LangChain, from `messages_to_dict`, `dumpd` or the flat form of LangGraph's servers and streams."""
+    """Return a message of LangChain, from `messages_to_dict`, `dumpd` or the flat form of LangGraph's servers."""
     if isinstance(given, BaseMessage):
         return given.model_copy()
     one = given["kwargs"] if "lc" in given else given
@@ -72,9 +68,9 @@ def message_of(given: Any) -> BaseMessage:
 def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Turn messages of LangChain into records: lists by thread id, or the threads that a LangGraph server returns.
 
-    A message is an object, or a dict of `messages_to_dict`, of `dumpd`, or as LangGraph's servers and streams write it. One
-    without an id gets one from its thread and position, so that a second import adds nothing. System messages and summaries
-    are left out. Such messages have no times: each gets the time of the import. Of a server's thread (`thread_id`,
+    A message is an object, or a dict of `messages_to_dict`, of `dumpd`, or as LangGraph's servers and streams write it.
+    One without an id gets one from its thread and position, so that a second import adds nothing. System messages and
+    summaries are left out. Each message gets the time of the import. Of a server's thread (`thread_id`,
     `values["messages"]`) the times and the metadata stay.
     """
     if isinstance(threads, Mapping):
@@ -83,9 +79,8 @@ def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, 
     yield header()
     for number, thread in enumerate(threads):
         if not isinstance(thread, Mapping) or "thread_id" not in thread:
-            raise OptionError(
-                f"thread {number} has no thread_id", remedy="pass a dict of thread ids and lists of messages"
-            )
+            remedy = "pass a dict of thread ids and lists of messages"
+            raise OptionError(f"thread {number} has no thread_id", remedy=remedy)
         thread_id, given = thread["thread_id"], (thread.get("values") or {}).get("messages") or ()
         check_list(given, f"thread {thread_id!r}", "a list of messages")
         messages: list[BaseMessage] = []
@@ -102,16 +97,13 @@ def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, 
         yield from records_of(record, stored, len(messages) - len(stored))
 
 
-# ---------------------------------------------------------------------- ChatGPT
-
-
 def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Turn the `conversations.json` of a ChatGPT data export, read by `json.load`, into records.
 
-    Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that
-    ChatGPT hides (system prompts, custom instructions, thoughts) are left out, and so are marks of citations in texts. Tool
-    calls and results become those of LangChain. An image becomes a note with its name, because the export keeps images in
-    other files. A conversation that cannot be read is left out, and named in `ImportReport.unread`.
+    Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. What ChatGPT
+    hides (system prompts, custom instructions, thoughts) is left out, and so are marks of citations. Tool calls and
+    results become those of LangChain. An image becomes a note with its name, because the export keeps images in other
+    files. A conversation that cannot be read is left out, and named in `ImportReport.unread`.
     """
     check_list(conversations, "conversations", "the list that json.load(file) returns")
     yield header()
@@ -120,9 +112,8 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[st
             records = _read_chat(conversation)
         except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
             title = conversation.get("title") if isinstance(conversation, Mapping) else None
-            records = [
-                {"kind": "unread", "name": f"conversation {number} {title or ''}".strip(), "problem": repr(error)}
-            ]
+            name = f"conversation {number} {title or ''}".strip()
+            records = [{"kind": "unread", "name": name, "problem": repr(error)}]
         yield from records
 
 
@@ -192,23 +183,20 @@ def _part(part: Any) -> str:
     return f"[{kind}: {part['asset_pointer']}]" if part.get("asset_pointer") else f"[{kind}]"
 
 
-# ---------------------------------------------------------------------- OpenAI's APIs
-
-
 def from_openai(
     conversations: Mapping[str, Iterable[Mapping[str, Any]]] | Iterable[Any], *, user_id: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Turn logs of OpenAI's APIs into records: a dict of thread ids and lists of messages, or a list of conversations.
 
-    A conversation is a list of messages (Chat Completions, or of LangChain) or items (Responses), or a dict with `messages`
-    and `choices`, with `input` and `output`, or a line of a batch. Such a dict may have an `id`, `title`, `metadata` and
-    `created_at`; so may a message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a message gets that
-    of the import.
+    A conversation is a list of messages (Chat Completions, or of LangChain) or items (Responses), or a dict with
+    `messages` and `choices`, with `input` and `output`, or a line of a batch. Such a dict may have an `id`, `title`,
+    `metadata` and `created_at`; so may a message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a
+    message gets that of the import.
 
-    An id that is not given comes from the content; that of a thread also from `user_id`, the owner. So a second
-    import adds nothing, and two users may have said the same. Conversations with the same id continue each other:
-    what they repeat is stored once. System and developer messages, reasoning and calls of OpenAI's own tools are left
-    out. An error names the conversation and the message, both counted from 0.
+    An id that is not given comes from the content; that of a thread also from `user_id`, the owner. So a second import
+    adds nothing, and two users may have said the same. Conversations with the same id continue each other: what they
+    repeat is stored once. System and developer messages, reasoning and calls of OpenAI's own tools are left out. An
+    error names the conversation and the message, both counted from 0.
     """
     if isinstance(conversations, Mapping):
         conversations = [{"id": id, "messages": messages} for id, messages in conversations.items()]

@@ -110,7 +110,7 @@ def _told(error: WorkingMemError) -> str:
 # ------------------------------------------------------------------ what the SDK must not see
 
 MOST_BYTES = 2**20  # of a message
-MOST_VALUES, DEEPEST = 10_000, 64  # in a message: the SDK goes through it three times, in the event loop
+MOST_VALUES, DEEPEST = 5_000, 64  # in a message: the SDK goes through it three times, in the event loop
 _MOST_BRACKETS = 100_000  # also in texts: what has more of them takes too long to read
 _SIDE = 200  # bytes at both ends of a message that cannot be read, where clients write its id
 _ID = re.compile(

@@ -43,14 +43,15 @@ def find(studio: Studio, request: Request) -> Response:
     if given.get("thread"):
         one, below = studio.thread(request), number(given.get("below"))
         found = reading.search(studio.memory, one, text, below=below, most=COMPARED, hits=ROWS)
-        values = {"found": [(one, found)] if text else [], "read": COMPARED, "more": None}
+        values = {"found": [(one, found)] if text else [], "read": COMPARED, "more": None, "beginnings": {}}
         return studio.page(request, "find.html", user=one.user_id, thread=one, question=text, **values)
     user, more, found_in = studio.owner(request), None, []
     if text:
         page = studio.memory.threads.list(user_id=user, limit=THREADS, cursor=given.get("cursor"))
         found_in = [*reading.everywhere_in(studio.memory, page.items, text, most=COMPARED_EACH, hits=HITS_EACH)]
         more = page.next_cursor
-    values = {"found": found_in, "read": COMPARED_EACH, "more": more, "threads": THREADS}
+    beginnings = studio.memory._core.run(reading.beginnings(studio.state, [one for one, _ in found_in]))
+    values = {"found": found_in, "read": COMPARED_EACH, "more": more, "beginnings": beginnings, "threads": THREADS}
     return studio.page(request, "find.html", user=user, thread=None, question=text, **values)
 
 

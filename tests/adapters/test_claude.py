@@ -72,6 +72,8 @@ def command(name: str, **fields: Any) -> dict[str, Any]:
 TOLD: list[tuple[dict[str, Any], str]] = [
     (command("view"), "Here's the content of /memories/a.md with line numbers:\n     1\tone\n     2\ttwo\n     3\t"),
     (command("view", view_range=[2, 2]), "with line numbers:\n     2\ttwo"),
+    (command("view", view_range=[2, 10**30]), "with line numbers:\n     2\ttwo\n     3\t"),
+    (command("view", view_range=[10**30, -1]), "with line numbers:\n"),
     (command("view", path="/memories/no"), "The path /memories/no does not exist. Please provide a valid path."),
     (command("view", path="/memories/deep"), "\n5B\t/memories/deep\n5B\t/memories/deep/er/\n5B\t/memories/deep/er/b.md"),
     (command("create", file_text=""), "File /memories/a.md already exists"),

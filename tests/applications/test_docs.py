@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import os
 import re
@@ -100,11 +101,21 @@ def is_python(text: str) -> bool:
     return any(isinstance(node, CODE) for node in ast.walk(tree))
 
 
-def test_no_page_shows_a_model_that_stands_in_for_the_readers() -> None:
+HIDDEN = re.compile(r"^<!--\n.*?^-->", re.MULTILINE | re.DOTALL)
+
+
+def test_what_a_reader_pastes_is_whole_and_has_no_model_of_the_tests() -> None:
     for page in PAGES:
-        shown = re.sub(r"^<!--\n.*?^-->", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-        code = "".join(fence["body"] for fence in FENCE.finditer(shown) if fence["language"] == "python")
-        assert not re.findall(r"Fake\w+Model|\(BaseChatModel\)|GenericFake\w+", code), page
+        code = "\n".join(BLOCK.findall(HIDDEN.sub("", page.read_text())))
+        assert not re.findall(r"Fake\w+Model|\(BaseChatModel\)", code), page
+        nodes = list(ast.walk(ast.parse(code)))
+        used = {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+        made = {one.id for one in nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+        made |= {one.arg for one in nodes if isinstance(one, ast.arg)}
+        made |= {one.asname or one.name for one in nodes if isinstance(one, ast.alias)}
+        made |= {one.name for one in nodes if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+        made |= {str(one.name) for one in nodes if isinstance(one, ast.ExceptHandler)}
+        assert used - made <= set(dir(builtins)), page
 
 
 def test_code_is_not_cut_at_the_edge_of_the_page() -> None:

@@ -1,18 +1,22 @@
-"""Redis Cluster without Search: every command stays in one slot, also on real nodes; test_cluster_search.py has the rest."""
+"""Redis Cluster: every command stays in one slot, on real nodes, and through a gateway that has a coordinator."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
+from langchain_core.messages import HumanMessage
 from redis.crc import key_slot
 
 from langchain_workingmem import Memory, RedisConnectionError
 from langchain_workingmem._engine.plan import Command
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.options import Scope
+from tests.helpers.cluster_gateway import Gateway, keys_of
 from tests.helpers.embedded import BareServers, free_port
 from tests.helpers.media import forms
 from tests.helpers.operations import OPERATIONS, Caller, options
@@ -30,19 +34,6 @@ SEARCHES = {  # which a cluster can do from Redis 8 on
 }
 
 
-BY_NUMBER = {b"EVAL", b"EVALSHA"}  # whose second argument says how many keys follow
-KEYLESS = {b"PING", b"HELLO", b"CLIENT", b"COMMAND", b"INFO", b"CONFIG", b"SCRIPT", b"AUTH", b"SELECT", b"SCAN"}
-
-
-def keys_of(command: Any) -> list[bytes]:
-    """The keys of a command, as Redis finds them; an index is none."""
-    words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
-    name = words[0].upper()
-    if name in BY_NUMBER:
-        return words[3 : 3 + int(words[2])]
-    return [] if name in KEYLESS or name.startswith(b"FT.") else words[1:2]
-
-
 def test_every_command_stays_in_one_slot(
     make_memory: Make, runner: asyncio.Runner | None, commands: list[Command]
 ) -> None:
@@ -57,6 +48,40 @@ def test_every_command_stays_in_one_slot(
     assert max(map(len, found)) > 1
     for keys in found:
         assert len({key_slot(key) for key in keys}) <= 1, keys
+
+
+# ---------------------------------------------------------------------- with Search
+
+
+@pytest.fixture
+def gateway(server: EmbeddedRedis) -> Iterator[Gateway]:
+    assert server.path
+    gateway = Gateway(str(server.path / "redis.sock"))
+    yield gateway
+    gateway.close()
+
+
+@pytest.mark.parametrize(("protocol", "scope"), [(2, "user"), (3, "thread")])
+def test_everything_works_where_a_coordinator_searches(
+    gateway: Gateway,
+    connect: Connect,
+    make_memory: Make,
+    runner: asyncio.Runner | None,
+    scope: Scope,
+    protocol: int,
+) -> None:
+    memory = make_memory(**connect(gateway.ports[0], protocol=protocol), **options(scope))
+    caller = Caller(memory=memory, runner=runner)
+    for operation in OPERATIONS.values():
+        operation.call(caller)
+    for place in range(20):
+        message = HumanMessage(f"hello {place}", id=str(place))
+        memory.history.append([message], thread_id=f"thread {place}", user_id="many")
+    assert memory.history.for_user("many").total == 20
+    assert len(memory.recall.search("hello", user_id="many", top_k=30).hits) == 20
+    assert memory.threads.list(user_id="many").total == 20
+    assert min(gateway.served) > 10
+    assert memory.doctor().level == "ok"
 
 
 async def test_a_cluster_that_is_not_there_is_a_connection_error_without_its_password() -> None:

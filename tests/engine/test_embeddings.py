@@ -76,6 +76,12 @@ def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
         embedding_model(name)
 
 
+def test_openai_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    made = embedding_model("openai:text-embedding-3-large")
+    assert (type(made).__name__, getattr(made, "model", None)) == ("OpenAIEmbeddings", "text-embedding-3-large")
+
+
 # ---------------------------------------------------------------------- the cache of vectors
 
 
@@ -125,6 +131,16 @@ def test_a_model_that_shows_equal_vectors_is_asked_once_from_then_on(face: str, 
     ask(face, embedder, "three", query=True)
     asked = [("question", "one"), ("document", "one"), ("question", "two"), ("document", "three"), ("document", "four")]
     assert model.calls == asked
+
+
+@pytest.mark.in_turn("face")
+def test_a_model_that_embeds_questions_otherwise_is_asked_for_both(face: str) -> None:
+    model = Counted(1.0)
+    embedder = Embedder(model, 100)
+    for text in ("one", "two"):
+        for query in (False, True):
+            ask(face, embedder, text, query=query)
+    assert model.calls == [(kind, text) for text in ("one", "two") for kind in ("document", "question")]
 
 
 def test_the_local_model_says_the_truth() -> None:

@@ -17,7 +17,7 @@ import redis
 
 from langchain_workingmem import RedisConnectionError
 from langchain_workingmem._engine import clients
-from langchain_workingmem._engine.plan import Command, Send, attempt
+from langchain_workingmem._engine.plan import Command, Send, attempt, send
 from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OutcomeUnknownError
@@ -115,6 +115,11 @@ async def test_a_reply_that_is_late_is_read_by_nobody(few: str) -> None:
             assert caught.value.timed_out
         await asyncio.sleep(0.2)
         assert [await echo(runner, number(place)) for place in range(3)] == [[number(place)] for place in range(3)]
+
+
+async def test_each_reply_of_a_long_exchange_has_its_time(few: str) -> None:
+    async with running(few, SHORT) as runner:
+        assert await runner.run(send(*[("BLPOP", "nothing", 0.08)] * 5)) == [None] * 5
 
 
 # ------------------------------------------------------------------ connections that end

@@ -57,6 +57,11 @@ def model() -> Embeddings:
     return loaded(MultilingualEmbeddings)
 
 
+@pytest.mark.parametrize("text", ["a lone \ud83c", "word " * 100_000])
+def test_the_vector_of_any_text_is_the_same_beside_others(model: Embeddings, text: str) -> None:
+    assert model.embed_documents(["other", text])[1] == model.embed_query(text)
+
+
 def test_a_text_is_read_to_4000_characters_and_a_blank_one_has_the_zero_vector(model: Embeddings) -> None:
     text = "word " * 800
     one, other, shorter = model.embed_documents([text, text + "Peanuts!", text[:3000] + "Peanuts!"])

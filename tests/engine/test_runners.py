@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Give, Plan, Sleep, attempt, scan, send
-from langchain_workingmem._engine.run import COOL_DOWN, Link
+from langchain_workingmem._engine.plan import Call, Give, Plan, Send, Sleep, attempt, scan, send
+from langchain_workingmem._engine.run import COOL_DOWN, FEW, AsyncRunner, Link
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
@@ -41,6 +42,14 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
 def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
     with pytest.raises(OutcomeUnknownError):
         drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
+
+
+async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> None:
+    def plan() -> Plan[str]:
+        return (yield from Call(lambda: threading.current_thread().name))
+
+    runner = AsyncRunner(lambda: pytest.fail("no client is needed"))
+    assert await runner.run(plan()) != threading.current_thread().name
 
 
 def counting(log: list[int]) -> Plan[None]:
@@ -115,3 +124,19 @@ def test_after_a_failure_one_call_is_let_through_every_few_seconds() -> None:
     assert [ping(link, refused), ping(link, refused)] == [1, 0]
     link.answered()  # to anybody
     assert [ping(link, ["PONG"]) for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "sends"),
+    [
+        (RedisConnectionError("refused", repeats=9), FEW + 1),
+        (RedisConnectionError("silent", repeats=1, timed_out=True), 1),
+    ],
+)
+def test_agents_wait_for_few_repeats_and_for_none_after_a_timeout(error: RedisConnectionError, sends: int) -> None:
+    plan = Link().guard(send(("PING",)))
+    effects: list[Any] = [next(plan)]
+    with suppress(RedisConnectionError):
+        while True:
+            effects.append(plan.throw(error) if isinstance(effects[-1], Send) else plan.send(None))
+    assert sum(isinstance(one, Send) for one in effects) == sends

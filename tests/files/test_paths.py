@@ -100,6 +100,30 @@ def test_patterns_match_paths(pattern: str, matching: list[str], others: list[st
         assert [one for one in (*matching, *others) if matches(base + one)] == matching
 
 
+def naive(pattern: list[str], names: list[str]) -> bool:
+    """Match names by trying everything."""
+    if not pattern:
+        return not names
+    if pattern[0] == "**":
+        skips = bool(names) and not names[0].startswith(".") and naive(pattern, names[1:])
+        return skips or naive(pattern[1:], names)
+    return bool(names) and pattern[0] in ("*", names[0]) and naive_star(pattern, names)
+
+
+def naive_star(pattern: list[str], names: list[str]) -> bool:
+    return not (pattern[0] == "*" and names[0].startswith(".")) and naive(pattern[1:], names[1:])
+
+
+@examples(500)
+@given(
+    st.lists(st.sampled_from(["a", "b", ".c", "*", "**"]), min_size=2, max_size=7),
+    st.lists(st.sampled_from(["a", "b", ".c"]), min_size=1, max_size=7),
+)
+def test_what_stands_between_stars_matches_as_by_trying_everything(pattern: list[str], names: list[str]) -> None:
+    wanted = [*pattern, "*"] if pattern[-1] == "**" else pattern  # what a pattern ends with is a file
+    assert Pattern("/".join(pattern), "/")("/" + "/".join(names)) == naive(wanted, names)
+
+
 @pytest.mark.parametrize("pattern", ["../a", "x" * (MAX_PATTERN + 1), "{a,b}" * 12, "{a,b}" * 6 + "x" * 99])
 def test_a_pattern_that_cannot_be_is_a_typed_error(pattern: str) -> None:
     with pytest.raises(FilePathError):

@@ -57,7 +57,9 @@ def test_ten_edits_at_once_are_ten_edits(files: Files) -> None:
     base = files.write("/a", placeholders(), **ANN).info.revision
     at_once(lambda number: files.edit("/a", f"<{number}>", f"done {number}", **ANN))
     found = files.read("/a", **ANN)
-    assert [line for line in found.lines if line.startswith("done")] == [f"done {number}" for number in range(COUNT)]
+    assert [line for line in found.text.split("\n") if line.startswith("done")] == [
+        f"done {number}" for number in range(COUNT)
+    ]
     assert found.revision == base + COUNT
 
 
@@ -65,7 +67,7 @@ async def test_ten_tasks_that_insert_make_ten_lines(server: EmbeddedRedis, prefi
     memory = Memory(server.url, key_prefix=prefix)
     await memory.files.awrite("/a", "", **ANN)
     await asyncio.gather(*(memory.files.ainsert("/a", 0, str(number), **ANN) for number in range(COUNT)))
-    assert sorted((await memory.files.aread("/a", **ANN)).lines[:-1], key=int) == [
+    assert sorted((await memory.files.aread("/a", **ANN)).text.split("\n")[:-1], key=int) == [
         str(number) for number in range(COUNT)
     ]
     await memory.aclose()

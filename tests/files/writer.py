@@ -115,9 +115,11 @@ class Log:
         for number, texts in enumerate(self.texts):
             assert stored_below(files, f"/own/{number}") == texts
         counters = files.read(COUNTERS, user_id=OWNER)
-        assert counters.lines[:-1:2] == [f"writer {number}: {count}" for number, count in enumerate(self.counts)]
+        assert counters.text.split("\n")[:-1:2] == [
+            f"writer {number}: {count}" for number, count in enumerate(self.counts)
+        ]
         assert counters.revision == 1 + sum(self.counts)
-        lines = files.read(SHARED, user_id=OWNER).lines[:-1]
+        lines = files.read(SHARED, user_id=OWNER).text.split("\n")[:-1]
         assert len(lines) == len(set(lines)), "applied twice"
         assert set(lines) == self.lines
         for path, seen in self.reads.items():
@@ -129,7 +131,7 @@ class Log:
 def has_happened(files: Files, step: dict[str, Any], texts: Texts) -> bool:
     """Tell whether a step whose reply was lost has happened; what is stored is how it was before or after."""
     if step["what"] in ("count", "line"):
-        lines = files.read(step["path"], user_id=OWNER).lines
+        lines = files.read(step["path"], user_id=OWNER).text.split("\n")
         return step.get("new", step.get("text", "")).strip("\n") in lines
     now = stored_below(files, f"/own/{step['writer']}")
     assert now in (texts, apply(texts, step)), (step, texts, now)
@@ -210,7 +212,7 @@ class Writer:
     def count_step(self) -> dict[str, Any]:
         while True:
             try:
-                lines = self.files.read(COUNTERS, user_id=OWNER).lines
+                lines = self.files.read(COUNTERS, user_id=OWNER).text.split("\n")
             except RedisConnectionError:
                 time.sleep(0.05)
                 continue

@@ -144,7 +144,7 @@ def same(one: float | None, other: float | None) -> bool:
     return one is other if one is None or other is None else abs(one - other) < 2e-3
 
 
-@examples(25, server=True)
+@examples(150, server=True)
 @given(st.lists(batches, min_size=1, max_size=8))
 @example([[PutOp(("a",), "k", {"s": ""}, ["s"])], [SearchOp((), query="x")]])
 def test_every_reply_is_that_of_the_store_in_memory(

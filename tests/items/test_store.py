@@ -206,6 +206,30 @@ def test_conditions_and_depth_choose_namespaces_a_hundred_by_default(store: Redi
     assert len(listed()) == 100
 
 
+PETS: dict[str, dict[str, Any]] = {
+    "dog": {"kind": "pet", "age": 3},
+    "cat": {"kind": "pet", "age": 10.0},
+    "odd": {"kind": "it's 100 %", "age": -1, "a b": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "keys"),
+    [
+        ({"kind": {"$ne": "pet"}}, "odd"),
+        ({"age": {"$gte": 3}, "kind": "pet"}, "cat dog"),
+        ({"age": {"$gt": 3}}, "cat"),
+        ({"age": {"$lte": 3}}, "dog odd"),
+        ({"age": {"$lt": 10, "$gt": -1}}, "dog"),
+        ({"age": 10, "kind": {"$eq": "pet"}}, "cat"),
+        ({"a b": 1, "kind": "it's 100 %"}, "odd"),
+    ],
+)
+def test_a_filter_has_operators(store: RedisMemoryStore, wanted: dict[str, Any], keys: str) -> None:
+    store.batch([PutOp(NS, key, value) for key, value in PETS.items()])
+    assert sorted(item.key for item in store.search(NS, filter=wanted)) == keys.split()
+
+
 def test_a_filter_is_data_and_no_code_and_ten_are_found_by_default(store: RedisMemoryStore) -> None:
     store.batch([PutOp(NS, str(number), {"kind": "pet"}) for number in range(12)])
     for text in ("x' OR '1'='1", "pet | thing", "*", "@kind:{pet}", "%"):

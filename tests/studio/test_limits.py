@@ -72,6 +72,24 @@ async def test_no_page_holds_the_event_loop_or_its_reader(large: Memory) -> None
             assert held < HELD, (body[:20], held)
 
 
+@pytest.mark.alone
+@pytest.mark.parametrize("cookie", ["", "a=b; " * 6_000], ids=["a stranger", "with cookies"])
+async def test_no_address_or_header_holds_the_event_loop(lived: Memory, cookie: str) -> None:
+    """Those of a stranger, who has no token; the server itself lets headers and address have 32 KiB."""
+    app = httpx.ASGITransport(application(Studio(memory=lived, token=TOKEN)))
+    async with httpx.AsyncClient(transport=app, base_url=ROOT, headers={"cookie": cookie}) as client:
+        for query in (
+            "a=&" * 10_000,
+            "token=" + "%41" * 10_000,
+            "token=a&" * 4_000,
+            "of=a%3D%26" * 3_000,
+            "&" * 32_000,
+        ):
+            answer, held = await longest_hold(lambda query=query: client.get(f"/?{query}"))  # type: ignore[misc]
+            assert answer.status_code == 401
+            assert held < HELD, (query[:9], held)
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [(b"text=" + b"x" * MOST_BYTES, "1,048,576 bytes"), (b"a=1&" * 11, "10 fields")],

@@ -21,6 +21,7 @@ texts = st.text(st.sampled_from("ab .,;!?\n\té中。ァ한Яา\ud800🍒"), ma
         ("It’s “café” – ok… 🍒🍒", 5),  # as of English: 20 characters
         ("我有一只狗，叫豆豆。", 10),
         ("собака", 3),
+        ("σκύλος", 3),
         ("my 狗", 2),
         ("\ud800", 1),
     ],

@@ -89,6 +89,8 @@ def test_update_changes_what_is_given_and_nothing_else(plain: Memory) -> None:
     assert after.created_at == made.created_at
     assert after.updated_at > made.updated_at
     assert after == plain.threads.get("t")
+    assert ids(plain.threads.list(metadata={"c": [None]})) == ["t"]
+    assert ids(plain.threads.list(metadata={"b": 2})) == []
     assert plain.threads.update("t", title="New").metadata == after.metadata
     assert plain.threads.update("t", title=None, user_id="u").title is None
     assert plain.threads.update("t", metadata=None).metadata == after.metadata

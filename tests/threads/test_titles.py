@@ -77,6 +77,14 @@ def test_a_title_of_words_that_have_gone_meanwhile_is_not_set(
     assert save(memory, [HumanMessage("Which food?"), AIMessage("Fish")]) == "A cat"
 
 
+def test_a_title_that_a_person_gives_meanwhile_stays(make_memory: Make, other: Memory) -> None:
+    def meanwhile(_: list[BaseMessage]) -> str:
+        other.threads.update("t", title="Mine")
+        return DOG
+
+    assert save(titled(make_memory, Scripted.says(meanwhile)), TURN) == "Mine"
+
+
 def test_a_failing_model_is_said_in_the_log_and_asked_again_next_time(
     make_memory: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

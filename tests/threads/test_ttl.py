@@ -108,6 +108,12 @@ def test_all_of_a_thread_expires_in_one_instant_and_its_vectors_later(
     assert 2 * 86_300 < min(vectors) / 1000 - time.time() <= 2 * 86_400
 
 
+def test_the_working_memory_of_a_user_stays(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template=""), ttl=DAY)
+    memory.working_memory.update("tea", user_id="u")
+    assert set(ends(raw, prefix, "*:{u}").values()) == {-1}
+
+
 def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: redis.Redis, prefix: str) -> None:
     memory = keep(DAY)
 

@@ -122,6 +122,17 @@ def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: M
     assert other.recall.reindex(user_id="w", progress=False) == 0
 
 
+def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
+    records = exported(stocked)
+    stocked.history.append([HumanMessage("changed", id="h")], thread_id="{a} | b", user_id="u")
+    stocked.working_memory.update("four", user_id="u")
+    stocked.threads.update("empty", title="named since")
+    before = stored(raw, prefix)
+    report = stocked.users.load(records)
+    assert (report.threads, report.messages, report.skipped, report.working_memories) == (0, 0, 462, 0)
+    assert stored(raw, prefix) == before
+
+
 @pytest.mark.in_turn("face")
 @pytest.mark.parametrize("after", [1, 8, 230])
 def test_an_import_that_was_interrupted_goes_on(stocked: Memory, raw: redis.Redis, prefix: str, after: int) -> None:

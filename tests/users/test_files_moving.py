@@ -55,11 +55,11 @@ def test_the_user_has_all_files_of_the_guest_and_none_is_lost(make_memory: Make,
     assert report.files_renamed == {
         "/notes/a.md": "/notes/a (merged).md",
         "/dir/x.md": "/dir (merged)/x.md",
-        "/b.bin": "/b (merged 2).bin",
+        "/b.bin": "/b (merged) (merged).bin",
     }
     assert texts(memory) == {
         "/alike.md": "both",
-        "/b (merged 2).bin": "AP9ndWVzdA==",
+        "/b (merged) (merged).bin": "AP9ndWVzdA==",
         "/b (merged).bin": "in the way",
         "/b.bin": "dGhlIHVzZXIncw==",
         "/dir": "a file",

@@ -11,7 +11,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import Memory, OptionError
+from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis.scripts import WRITE
 from langchain_workingmem.threads import copies
@@ -28,6 +28,14 @@ def test_messages_behind_newer_ones_take_a_time_behind_them(plain: Memory) -> No
     plain.users.load([HEADER, THREAD, message("1", stored_at=first), message("2", stored_at=second)])
     times = [row.stored_at for row in plain.history.page("t").items]
     assert times == [at + timedelta(seconds=9), at + timedelta(seconds=9, microseconds=1)]
+
+
+def test_revisions_are_counted_on_from_the_highest(make_memory: Make) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
+    highest = {**MEMORY, "revision": 2**48}
+    memory.users.load([HEADER, {**highest, "revisions": [highest]}])
+    for number in (1, 2):
+        assert memory.working_memory.update(f"{number}", user_id="u", mode="replace").revision == 2**48 + number
 
 
 def test_messages_that_are_too_large_for_one_step_are_written_in_several(

@@ -1,7 +1,7 @@
 -- Reads a file, or one of its revisions.
 -- ARGV  path; revision, or '': the present one
--- Reply {note, content}; {note} of a deletion, or of a file whose content Redis has evicted; {} if there is none, {0} if the path is a
---       directory, {1} if nobody knows, as Redis has evicted the paths or the notes
+-- Reply {note, content}; {note} of a deletion, or of a file whose content Redis has evicted; {} if there is none;
+--       {0} if the path is a directory; {1} if nobody knows, as Redis has evicted the paths or the notes
 local path, revision = ARGV[1], ARGV[2]
 local file = note_of(path)
 if not file then return has_below(path) and {0} or is_damaged() and {1} or {} end

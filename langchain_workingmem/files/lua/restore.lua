@@ -1,9 +1,9 @@
 -- Puts a file of an archive, or of another owner, where none is; in further calls the rest of its revisions.
--- ARGV  path; note; ttl (ms) or ''; older revisions, bytes
---       and files at most, each '' for all; its content, '' if it is deleted; note and content of older revisions, the newest first,
---       without gaps
--- Reply {'ok'}; {'same'}: it is there already, and has the revisions now; {'equal'}: another one with the same content is there;
---       {'known'}: it is an older revision of what is there; {'taken', path in the way}; {'bytes', bytes}, {'files', count}, {'damaged'}. Errors: WMDELETED.
+-- ARGV  path; note; ttl (ms) or ''; older revisions, bytes and files at most, each '' for all; its content, '' if it is
+--       deleted; note and content of older revisions, the newest first, without gaps
+-- Reply {'ok'}; {'same'}: it is there, and has the revisions now; {'equal'}: another one with the same content is there;
+--       {'known'}: it is an older revision of what is there; {'taken', path in the way}; {'bytes', bytes};
+--       {'files', count}; {'damaged'}: Redis has evicted a part. Errors: WMDELETED.
 local refused_by = redis.call('GET', KEYS[1])
 if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 if is_damaged() then return {'damaged'} end
@@ -11,17 +11,15 @@ local path, note, ttl, keep, most_bytes, most_files, text = unpack(ARGV, 1, 7)
 local file, there = parse(note), note_of(path)
 local is_new = not there
 if there and there.note ~= note then
-  if is_live(there) and there.kind == file.kind and redis.call('HGET', texts_key, path) == text then return {'equal'} end
+  local is_equal = there.kind == file.kind and is_live(there) and redis.call('HGET', texts_key, path) == text
+  if is_equal then return {'equal'} end
   if redis.call('HGET', notes_key, path .. '\0' .. as_integer(file.revision)) == note then return {'known'} end
   return {'taken', path}
 end
+local notes, texts, more, count = {}, {}, 0, 0
 if is_new and is_live(file) then
   local refused = in_the_way(path)
   if refused then return {'taken', refused[2]} end
-end
-
-local notes, texts, more, count = {}, {}, 0, 0
-if is_new and is_live(file) then
   texts[1], texts[2], more, count = path, text, file.size, 1
 elseif is_new then
   notes[1], notes[2] = path, note
