@@ -76,7 +76,7 @@ class Tree:
     @property
     def options(self) -> FileOptions:
         """Return the limits."""
-        return self.state.files or _DEFAULT
+        return self.state.files or FileOptions()
 
     @property
     def ttl(self) -> int | str:
@@ -173,9 +173,6 @@ class Tree:
         return errors.FileQuotaError(
             f"{begin} {int(seen):,} {unit}, {most:,} at most, so nothing was written", remedy=remedy
         )
-
-
-_DEFAULT = FileOptions()
 
 
 def damaged(path: str) -> errors.FilePathError:

@@ -71,8 +71,9 @@ def gather_turn(
     last = options.last_messages or 0
     # more hits than are wanted, as the model is shown some messages anyway
     spare = min(last + (options.step or last) + len(found.messages), MOST_SPARE)
-    if query is not None and options.last_messages is options.max_tokens is None and "uncovered" not in head:
-        query = replace(query, where={**query.where, "not_thread_ids": [found.thread_id]})  # it is shown whole
+    is_whole = options.last_messages is None and options.max_tokens is None and options.roles is None
+    if query is not None and is_whole and "uncovered" not in head and found.kind != "state":
+        query = replace(query, where={**query.where, "not_thread_ids": [found.thread_id]})
     ranking: Ranking | None = None
     if query is not None:
         try:
