@@ -10,6 +10,7 @@
     ├── ThreadExistsError (ValueError)
     ├── ThreadConflictError (RuntimeError)          others were always first
     ├── ThreadOwnershipError (PermissionError)      it has another owner
+    ├── ThreadDamagedError (RuntimeError)           Redis has evicted a part of it
     ├── UserDeletedError (RuntimeError)             a deletion or merge is running
     ├── ReadOnlyError (PermissionError)             memory is read-only
     ├── WorkingMemoryValidationError (ValueError)   the update is refused
@@ -123,6 +124,15 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
             remedy = "it has an owner, so pass the owner's user_id as well, or use a thread of your own"
         super().__init__(f"thread {thread_id!r} does not belong to user {user_id!r}", remedy=remedy)
         self.thread_id, self.user_id = thread_id, user_id
+
+
+class ThreadDamagedError(WorkingMemError, RuntimeError):
+    """A part of the thread is gone, as when Redis evicts keys, so nobody can say who owns it."""
+
+    def __init__(self, thread_id: str) -> None:
+        seen = f"a part of thread {thread_id!r} is gone, as when Redis evicts keys, so nobody can say who owns it"
+        remedy = f"threads.delete({thread_id!r}) deletes the rest; set maxmemory-policy noeviction"
+        super().__init__(seen, remedy=remedy)
 
 
 class UserDeletedError(WorkingMemError, RuntimeError):

@@ -48,7 +48,9 @@ def check_url(url: str) -> str:
         seen = repr(scheme[1]) if scheme else "none"
         remedy = f"use one of {', '.join(_SCHEMES)}"
         if seen == "'redis+sentinel'":
-            remedy = "pass client=redis.sentinel.Sentinel([(host, 26379)], ...).master_for(service), and async_client= likewise"
+            remedy = (
+                "pass client=redis.sentinel.Sentinel([(host, 26379)], ...).master_for(service), async_client= likewise"
+            )
         raise errors.OptionError(f"redis_url has the scheme {seen}", remedy=remedy)
     try:
         parts = urlsplit(url)
@@ -99,7 +101,7 @@ _CODES = {  # redis-py removes the code from replies that have their own class
     redis_errors.NoPermissionError: "NOPERM",
 }
 _OWN = "check that it runs and that the URL is right"
-_BORROWED = "check that it runs and that the client has the right address; in a cluster, CLUSTER NODES says which node is missing"
+_BORROWED = "check that it runs and its address; in a cluster, CLUSTER NODES says which node is missing"
 _REMEDIES = {
     "NOPERM": "docs/security.md names the rights that a Redis user of this package needs",
     "OOM": "raise maxmemory, or delete threads",
@@ -127,7 +129,9 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> err
         raise errors.RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
     if isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
         seen = "every connection to Redis was in use, so nothing was sent"
-        remedy = "allow more with max_connections=... (in the URL, or of your client), or wait longer with Memory(timeout=...)"
+        remedy = (
+            "allow more by max_connections=... (in the URL, or of your client), or wait longer by Memory(timeout=...)"
+        )
         raise errors.RedisConnectionError(seen, remedy=remedy, timed_out=True) from cause
     if isinstance(error, _LOST):
         # one timeout may come from a dead connection; after a second one the caller has waited long enough

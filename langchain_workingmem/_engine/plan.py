@@ -86,7 +86,7 @@ class Give(Effect[None]):
 class Spawn(Effect[None]):
     """Run a plan in the background; only `settled` and `close` wait for it. `lost` is called if its loop ends first."""
 
-    plan: Plan[None]
+    plan: Plan[Any]
     slow: bool = False  # it calls a chat model for long: others do not wait for it, nor does the process at its end
     lost: Callable[[], object] = lambda: None
     task: str = "upkeep"  # its name for telemetry

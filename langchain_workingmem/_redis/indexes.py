@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, Sleep, attempt, send, with_each
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.queries import (
+    aggregate,
     build_filter,
     built_as,
-    count_search,
     is_stale,
     rows_of,
     sorted_search,
     threads_schema,
-    total_of,
     vectors_schema,
 )
 from langchain_workingmem._text.sending import SECRETS
@@ -108,7 +107,7 @@ def hides_when_full(settings: Any) -> bool:
 def compare_layout(keys: Keys, stored: bytes) -> None:
     """Raise `OptionError` for another version than ours."""
     if (version := stored.decode(errors="replace")) != LAYOUT:
-        seen = f"the keys under {keys.prefix!r} have storage layout {version}, this version uses {LAYOUT}; nothing was changed"
+        seen = f"the keys under {keys.prefix!r} have storage layout {version}, this version uses {LAYOUT}"
         remedy = (
             "export with the version that wrote them, then import under another key_prefix or into another database"
         )
@@ -207,7 +206,9 @@ class Indexes:
         if self.create:
             attributes = {name: value for name, value in stored.items() if name != "model"}
             yield from ensure_index(vectors_schema(self.keys, attributes))
-            if not known and total_of((yield from self.search(count_search(self.keys.threads_index, "*")))[0]):
+            with_messages = ("LOAD", 1, "@count", "FILTER", "@count > 0", "LIMIT", 0, 1)
+            asked = aggregate(self.keys.threads_index, "*", *with_messages)
+            if not known and rows_of((yield from self.search(asked))[0]):
                 _log.warning("recall is new, and older messages have no vectors: memory.recall.reindex() adds them")
         if scale and (learned := json.loads(scale))["model"] == self.model:
             self.scale = learned["floor"]
@@ -240,7 +241,7 @@ class Indexes:
             raise EmbeddingSizeError(
                 f"the index {self.keys.vectors_index!r} holds vectors of {stored['dims']} dimensions, "
                 f"the model {self.model} gives {dims}",
-                remedy="use the model that the index was made with, or embed everything again with memory.recall.reindex()",
+                remedy="use the model of the index, or embed everything again with memory.recall.reindex()",
                 expected=stored["dims"],
                 actual=dims,
             )

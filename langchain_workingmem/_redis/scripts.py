@@ -16,14 +16,14 @@ import orjson
 
 from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan, Spawn, jittered, send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, decode, encode
+from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
 from langchain_workingmem.errors import (
     MessageNotFoundError,
+    ThreadDamagedError,
     ThreadExistsError,
     ThreadNotFoundError,
     ThreadOwnershipError,
     UserDeletedError,
-    WorkingMemError,
 )
 
 if TYPE_CHECKING:
@@ -80,27 +80,18 @@ def find_seqs(keys: ThreadKeys, ids: Sequence[str]) -> Plan[dict[str, int]]:
 def read_reply(reply: Any, thread_id: str, user_id: str | None) -> dict[str, Any]:
     """Return the map of a script's reply; raise what it refuses."""
     found: dict[str, Any] = orjson.loads(reply[0])
-    if refused := found.get("refused"):
-        raise refusal(refused, thread_id, user_id, found.get("missing", ""))
-    return found
-
-
-def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = "") -> WorkingMemError:
-    """Return the error for what a script has refused."""
-    match refused:
-        case "owner":
-            return ThreadOwnershipError(thread_id, user_id or "")
-        case "self":
-            return ThreadOwnershipError(thread_id, user_id or "", owns_itself=True)
+    match found.get("refused"):
+        case None:
+            return found
+        case "owner" | "self" as refused:
+            raise ThreadOwnershipError(thread_id, user_id or "", owns_itself=refused == "self")
         case "exists":
-            return ThreadExistsError(thread_id)
+            raise ThreadExistsError(thread_id)
         case "message":
-            return MessageNotFoundError(missing, thread_id)
+            raise MessageNotFoundError(found["missing"], thread_id)
         case "damaged":
-            seen = f"a part of thread {thread_id!r} is gone, as when Redis evicts keys, so nobody can say who owns it"
-            remedy = f"threads.delete({thread_id!r}) deletes the rest; set maxmemory-policy noeviction"
-            return WorkingMemError(seen, remedy=remedy)
-    return ThreadNotFoundError(thread_id)
+            raise ThreadDamagedError(thread_id)
+    raise ThreadNotFoundError(thread_id)
 
 
 def guarded_write(
@@ -112,6 +103,8 @@ def guarded_write(
     checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
     reply, *tombstones = yield from send(call, *checks, at_most_once=at_most_once, in_order=True)
     found = [read_reply(reply, thread_id, known[0] if known else None), *reply[1:]]
+    if found[0].get("renew"):
+        yield Spawn(renew_vectors(state, thread_id), task="ttl")
     deleted = next((owner for owner, one in zip(known, tombstones, strict=True) if one is not None), None)
     return found, None if deleted is None else UserDeletedError(deleted)
 
@@ -165,13 +158,6 @@ def check_owner(tag: bytes | None, thread_id: str, user_id: str | None) -> None:
         raise ThreadOwnershipError(thread_id, user_id, owns_itself=decode(tag) == thread_id)
 
 
-def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]:
-    """Raise `ThreadOwnershipError` if the thread belongs to another user. One round trip."""
-    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "user"))
-    check_owner(tag, thread_id, user_id)
-
-
-# Deletions take effect at once; their vectors, which may be many, follow in steps. The set `dropped` has what is left.
 def delete_from(
     state: MemoryState, thread_id: str, user_id: str | None, *, what: str, repeats: bool = False, **head: Any
 ) -> Plan[dict[str, Any]]:
@@ -180,6 +166,8 @@ def delete_from(
     call = DELETE.on(keys, user=owner_tag(user_id), what=what, most=SWEEP, **head)
     (reply,) = yield from send(call, at_most_once=what != "undo" and not repeats)  # who deletes is told a number
     found = read_reply(reply, thread_id, user_id)
+    if found.get("renew"):
+        yield Spawn(renew_vectors(state, thread_id), task="ttl")
     if found.get("is_left"):
         found["vectors"] += yield from sweep(state, thread_id)
     return found
@@ -197,10 +185,26 @@ def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
     return gone
 
 
-def sweep_later(state: MemoryState, thread_id: str) -> Plan[None]:
-    """Sweep a thread in the background."""
+def renew_vectors(state: MemoryState, thread_id: str) -> Plan[None]:
+    """Let the vectors of a thread live a ttl longer than it. Two round trips, and one for each 500 messages."""
+    keys, after = state.keys.of(thread_id), "-inf"
+    at, ttl = yield from send(("PEXPIRETIME", keys.thread), ("HGET", keys.thread, "ttl"))
+    until = min(int(at) + int(ttl or 0), 9_223_372_036_854)
+    while at > 0:
+        (members,) = yield from send(("ZRANGE", keys.order, after, "+inf", "BYSCORE", "LIMIT", 0, SWEEP))
+        found = [Facts.read(member.decode()) for member in members]
+        names = [name for facts in found for name in vector_names(keys.vector, facts)]
+        if names:
+            yield from send(*(("PEXPIREAT", name, until) for name in names))
+        if len(found) < SWEEP:
+            yield from send(THREAD.on(keys, user="", what="vectors", until=until))
+            break
+        after = f"({found[-1].seq}"
 
-    def plan() -> Plan[None]:
-        yield from sweep(state, thread_id)
 
-    yield Spawn(plan(), task="sweep")
+def vector_names(prefix: str, facts: Facts) -> list[str]:
+    """Return the keys of the vectors of a message."""
+    if not facts.vectors:
+        return []
+    _, size, chunks = facts.vectors.split("/")
+    return [f"{prefix}{facts.seq}:{chunk}:{size}" for chunk in range(int(chunks))]

@@ -38,7 +38,12 @@ class OfOwner:
     """Files of the owner that a program fixes, or of the user of the run. `by` is written into their revisions."""
 
     def __init__(
-        self, memory: Memory, user_id: str | Owner | None, by: str | None, *, trust_client_ids: bool = False
+        self,
+        memory: Memory,
+        *,
+        user_id: str | Owner | None = None,
+        by: str | None = "agent",
+        trust_client_ids: bool = False,
     ) -> None:
         check_by(by)
         self.files: Files = memory.files

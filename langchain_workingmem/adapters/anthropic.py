@@ -22,7 +22,7 @@ class _OnFiles(OfOwner):
 
     def __init__(self, memory: Memory, *, user_id: str, by: str | None = "agent") -> None:
         super(OfOwner, self).__init__()  # of the SDK's tool
-        OfOwner.__init__(self, memory, user_id, by)
+        OfOwner.__init__(self, memory, user_id=user_id, by=by)
 
     def _plan(self, command: Any) -> Plan[str]:
         fields = command if isinstance(command, dict) else command.to_dict()

@@ -119,9 +119,8 @@ class _Commands:
             raise CommandError(f"No replacement was performed{problem}") from error
         first = max(1, made.line - 2)
         snippet = yield from compute(partial(_numbered, text.decode(), first, made.line + 2), 4 * len(text))
-        return (
-            f"The memory file has been edited. Here is the snippet showing the change (with line numbers):\n{snippet}"
-        )
+        intro = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
+        return f"{intro}\n{snippet}"
 
     def insert(self, command: Mapping[str, Any]) -> Plan[str]:
         path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
@@ -166,7 +165,7 @@ def _below_root(path: str) -> str:
 
 
 def _numbered(text: str, first: int, last: int) -> str:
-    """Write lines with their numbers; -1 is the last one. It makes no list, as one of a million lines is slow to free."""
+    """Write lines with their numbers; -1 is the last one. It makes no list: a million lines are slow to free."""
     lines, shown = StringIO(f"{named(text)}\n", newline="\n"), StringIO()
     for number, line in enumerate(islice(lines, first - 1, None if last == -1 else max(0, last)), first):
         shown.write(f"{number:>{_WIDTH}}\t{line}")
@@ -184,10 +183,8 @@ def _sizes(inside: Iterable[FileInfo], path: str, found: str) -> list[str]:
         for depth in range(min(len(parts), 2) + 1):
             sizes[parts[:depth]] += one.size
     in_order = sorted(sizes.items(), key=lambda item: [part.rstrip("/") for part in item[0]])
-    return [
-        f"{_size(sizes[()])}\t{path}",
-        *(f"{_size(size)}\t{path}/{''.join(parts)}" for parts, size in in_order if parts),
-    ]
+    rows = [f"{_size(size)}\t{path}/{''.join(parts)}" for parts, size in in_order if parts]
+    return [f"{_size(sizes[()])}\t{path}", *rows]
 
 
 def _size(size: int) -> str:

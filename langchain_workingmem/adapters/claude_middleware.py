@@ -35,9 +35,7 @@ class Command(BaseModel):
     path: str | None = Field(None, description="A file or directory, such as /memories/notes.md.")
     view_range: list[int] | None = Field(None, description="view: the first and the last line; -1 is the end.")
     file_text: str | None = Field(None, description="create: the content of the new file.")
-    old_str: str | None = Field(
-        None, description="str_replace: the text to replace; it must be in the file exactly once."
-    )
+    old_str: str | None = Field(None, description="str_replace: the text to replace; it must be there exactly once.")
     new_str: str | None = Field(None, description="str_replace: the text instead.")
     insert_line: int | None = Field(None, description="insert: the line after which the text goes; 0 is the beginning.")
     insert_text: str | None = Field(None, description="insert: the text.")
@@ -63,7 +61,7 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         trust_client_ids: bool = False,
     ) -> None:
         AgentMiddleware.__init__(self)
-        OfOwner.__init__(self, memory, user_id, by, trust_client_ids=trust_client_ids)
+        OfOwner.__init__(self, memory, user_id=user_id, by=by, trust_client_ids=trust_client_ids)
         self._prompt = system_prompt
         self.tools = [as_tool(self._core, self._plan, NAME, DESCRIPTION, Command)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from contextlib import suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.faces import Owner
     from langchain_workingmem.files import File, FileInfo, LineMatch
-    from langchain_workingmem.memory import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,16 +65,6 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     method takes the round trips of `memory.files`, and has an async twin without threads. Errors of files are results,
     as deepagents wants them; a server that is away raises. Hidden characters of a text are shown by name.
     """
-
-    def __init__(
-        self,
-        memory: Memory,
-        *,
-        user_id: str | Owner | None = None,
-        by: str | None = "agent",
-        trust_client_ids: bool = False,
-    ) -> None:
-        super().__init__(memory, user_id, by, trust_client_ids=trust_client_ids)
 
     @operation
     @_told_in(protocol.LsResult)
@@ -166,7 +155,10 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
         """Write files as they are: UTF-8 as text, else bytes. One round trip each."""
         done = []
         for path, content in files:
-            text, problem = _as_text(content), None
+            text: str | bytes = content
+            with suppress(UnicodeDecodeError):
+                text = content.decode()
+            problem = None
             try:
                 yield from _WRITE(self.files, _absolute(path), text, user_id=self.writer, by=self._by)
             except (*OF_FILES, ReadOnlyError) as error:
@@ -207,21 +199,13 @@ def _matches(found: Sequence[LineMatch]) -> list[protocol.GrepMatch]:
 
 
 def _data(file: File) -> protocol.FileData:
-    content, times = file.content, file.info
-    is_text = isinstance(content, str)
+    content, is_text = file.content, isinstance(file.content, str)
     return {
         "content": named(content) if isinstance(content, str) else base64.standard_b64encode(content).decode(),
         "encoding": "utf-8" if is_text else "base64",
-        "created_at": times.created_at.isoformat(),
-        "modified_at": times.updated_at.isoformat(),
+        "created_at": file.info.created_at.isoformat(),
+        "modified_at": file.info.updated_at.isoformat(),
     }
-
-
-def _as_text(content: bytes) -> str | bytes:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content
 
 
 def _problem(error: Exception) -> str:

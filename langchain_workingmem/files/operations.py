@@ -76,7 +76,7 @@ class Tree:
     @property
     def options(self) -> FileOptions:
         """Return the limits."""
-        return self.state.files or _DEFAULT
+        return self.state.files or FileOptions()
 
     @property
     def ttl(self) -> int | str:
@@ -173,9 +173,6 @@ class Tree:
         return errors.FileQuotaError(
             f"{begin} {int(seen):,} {unit}, {most:,} at most, so nothing was written", remedy=remedy
         )
-
-
-_DEFAULT = FileOptions()
 
 
 def damaged(path: str) -> errors.FilePathError:
@@ -299,9 +296,6 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
         if status not in {b"ok", b"missing"}:  # missing: it was renamed or deleted by others meanwhile
             raise tree.refusal(to, status, reply)
     return sum(status == b"ok" for status, *_ in replies)
-
-
-# ---------------------------------------------------------------------- what edits make, and searches find
 
 
 def edit(

@@ -52,7 +52,7 @@ class Known:
         return not self.read_at <= row.seq < self.saved_at or row.seq in self.written
 
     def ranges(self, drop: Collection[int]) -> list[list[int]]:
-        """Return ranges of seqs that hold messages and the tool traffic in front of each, but no other known message."""
+        """Return ranges of seqs that hold messages and tool traffic in front of each, but no other known message."""
         found, gone, before = list[list[int]](), {*drop}, None
         for seq in sorted(row.seq for row in self.rows if row.is_current):
             if seq in gone and before in gone:
@@ -282,7 +282,7 @@ def _said(row: Facts) -> str:
 
 
 def is_one_turn(entries: Sequence[Entry]) -> bool:
-    """Tell whether one thing was said, or questions and then answers: a new turn, even with the words of an older one."""
+    """Tell whether one thing was said, or questions, then answers: a new turn, even with words of an older one."""
     return re.fullmatch("q+a+|[qa]?", "".join(entry.words[:1] for entry in entries)) is not None
 
 

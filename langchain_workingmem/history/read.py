@@ -69,30 +69,21 @@ class PageOfThread:
 def read_page(
     state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any], *beside: Command
 ) -> Plan[tuple[PageOfThread, list[Any]]]:
-    """Read a page of a thread, and the replies to the commands `beside`. One round trip; with roles one for each 500."""
+    """Read a page of a thread, and replies to the commands `beside`. One round trip; with roles one for each 500."""
     if "roles" in wanted:
-        return (yield from _read_roles(state, thread_id, user_id, **wanted)), []
+        return (yield from _read_roles(state, thread_id, user_id, wanted)), []
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     reply, *others = yield from send(PAGE.on(keys, user=owner_tag(user_id), **wanted), *beside)
     return PageOfThread.read(reply, thread_id, user_id, wanted), others
 
 
-def _read_roles(
-    state: MemoryState,
-    thread_id: str,
-    user_id: str | None,
-    *,
-    roles: Sequence[str],
-    limit: float = inf,
-    total: bool = False,
-    **wanted: Any,
-) -> Plan[PageOfThread]:
-    """Read messages of these roles, of the whole thread for a `total`."""
-    edge = "below" if "newest" in wanted else "above"
+def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Plan[PageOfThread]:
+    """Read messages of some roles, of the whole thread for a `total`."""
+    wanted = {**wanted}
+    roles, limit, total = wanted.pop("roles"), wanted.pop("limit", inf), wanted.pop("total", False)
+    edge, found, number = "below" if "newest" in wanted else "above", list[tuple[Facts, Any]](), 0
     begin = wanted.pop(edge, None) if total else None
-    found, number, is_over = list[tuple[Facts, Any]](), 0, limit == 0
-    page = PageOfThread(thread_id)
-    while not is_over:
+    while True:
         page, _ = yield from read_page(state, thread_id, user_id, {**wanted, "limit": STEP})
         pairs = [*zip(page.facts, page.bodies, strict=True)][:: -1 if edge == "below" else 1]
         for facts, body in pairs:
@@ -101,10 +92,10 @@ def _read_roles(
                 is_on_page = begin is None or (facts.seq < begin if edge == "below" else facts.seq > begin)
                 if is_on_page and len(found) < limit:
                     found.append((facts, body))
-        is_over = len(pairs) < STEP or (len(found) >= limit and not total)
-        wanted[edge] = pairs[-1][0].seq if pairs else 0
-    found.sort(key=lambda pair: pair[0].seq)
-    return PageOfThread(thread_id, number, page.owner, [facts for facts, _ in found], [body for _, body in found])
+        if len(pairs) < STEP or (len(found) >= limit and not total):
+            found.sort(key=lambda pair: pair[0].seq)
+            return PageOfThread(thread_id, number, page.owner, [one for one, _ in found], [one for _, one in found])
+        wanted[edge] = pairs[-1][0].seq
 
 
 def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:

@@ -14,7 +14,7 @@ from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_cha
 from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
-from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep_later, undone
+from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep, undone
 from langchain_workingmem._text.messages import is_blank, structured_answers
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem._text.unicode import as_searched
@@ -84,9 +84,7 @@ def write(
             yield from undone(state, thread_id, user_id or "", version, new)
         raise deleted
     if found.get("is_left"):
-        yield from sweep_later(state, thread_id)
-    if found.get("renew"):
-        yield Spawn(renew_vectors(state, thread_id), task="ttl")
+        yield Spawn(sweep(state, thread_id), task="sweep")
     return found, failure
 
 
@@ -355,33 +353,6 @@ def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes |
     if failure is not None:
         raise failure
     return sum(bool(draft.chunks) for draft in ready)
-
-
-def renew_vectors(state: MemoryState, thread_id: str) -> Plan[None]:
-    """Let the vectors of a thread live for twice its ttl again. One round trip for each 500 messages."""
-    keys, after = state.keys.of(thread_id), "-inf"
-    (about,) = yield from send(("HMGET", keys.thread, "ttl", "last_at"))
-    if about[0] is None:
-        return
-    until = min(int(about[1]) // 1000 + 2 * int(about[0]), 9_223_372_036_854)
-    while True:
-        (members,) = yield from send(("ZRANGE", keys.order, after, "+inf", "BYSCORE", "LIMIT", 0, STEP))
-        found = [Facts.read(member.decode()) for member in members]
-        names = [name for facts in found for name in vector_names(keys.vector, facts)]
-        if names:
-            yield from send(*(("PEXPIREAT", name, until) for name in names))
-        if len(found) < STEP:
-            break
-        after = f"({found[-1].seq}"
-    yield from send(("HSET", keys.thread, "vectors_until", until))
-
-
-def vector_names(prefix: str, facts: Facts) -> list[str]:
-    """Return the keys of the vectors of a message."""
-    if not facts.vectors:
-        return []
-    _, size, chunks = facts.vectors.split("/")
-    return [f"{prefix}{facts.seq}:{chunk}:{size}" for chunk in range(int(chunks))]
 
 
 def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None) -> None:

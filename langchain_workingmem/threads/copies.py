@@ -14,12 +14,12 @@ from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, compute, send
 from langchain_workingmem._redis import codec
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.scripts import change_thread, check_owner
+from langchain_workingmem._redis.scripts import change_thread, check_owner, vector_names
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.history.read import made
-from langchain_workingmem.history.save import vector_names, write
+from langchain_workingmem.history.save import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -61,7 +61,15 @@ class Users(Operations):
         at_least(limit, 1, "limit", MOST)
         state = self._core.state
         # a thread that has just expired would be of no user
-        steps: builtins.list[Argument] = ["LOAD", 3, "@__key", "@user", "@count", "FILTER", "exists(@__key)"]
+        steps: builtins.list[Argument] = [
+            "LOAD",
+            3,
+            "@__key",
+            "@user",
+            "@count",
+            "FILTER",
+            "exists(@__key) && exists(@user)",
+        ]
         count = [*steps, "GROUPBY", 0, "REDUCE", "COUNT_DISTINCT", 1, "@user", "AS", "users"]
         steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]
         steps += ["REDUCE", "SUM", 1, "@count", "AS", "messages", "REDUCE", "MAX", 1, "@updated_at", "AS", "updated"]
@@ -244,8 +252,12 @@ class _Deletion:
                 yield from Call(partial(call or self.saver.delete_thread, id), acall and partial(acall, id))
             except NotImplementedError:
                 self.checkpoints = "not implemented"
+        deletion = partial(delete_from, self.state, id, what="thread", repeats=True, noted=True)
         with suppress(errors.ThreadOwnershipError):
-            gone = yield from delete_from(self.state, id, self.user_id, what="thread", repeats=True, noted=True)
+            try:
+                gone = yield from deletion(user_id=self.user_id)
+            except errors.ThreadDamagedError:  # its vectors say whose it is
+                gone = yield from deletion(user_id=None)
             self.counts.update(threads=int("deleted" in gone), messages=gone.get("deleted", 0))
             self.counts.update({name: gone.get(name, 0) for name in ("vectors", "working_memories", "revisions")})
 

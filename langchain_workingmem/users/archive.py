@@ -216,7 +216,7 @@ class Import:
         kind: Any = given.get("kind")
         if self.number == 1:
             if kind != "header" or given.get("format") != FORMAT or given.get("version") != VERSION:
-                remedy = "pass all records of users.export() or an importer; in `workingmem import` name the source by --from"
+                remedy = "pass all records of users.export() or an importer; `workingmem import` names it by --from"
                 raise OptionError(f"this is not a header of {FORMAT!r} in version {VERSION}", remedy=remedy)
             self.owner = check_id(self.owner or given.get("user_id"), "user_id")
             self.ends = bool(given.get("ends"))

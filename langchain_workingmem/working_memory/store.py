@@ -98,7 +98,7 @@ def _check_owner(scope_key: ScopeKey, replies: Sequence[Any]) -> None:
     if (thread_id := scope_key.thread_id) is not None:
         scripts.check_owner(replies[1], thread_id, scope_key.user_id)
         if replies[1] is None and replies[0]:  # Redis has evicted who owns it
-            raise scripts.refusal("damaged", thread_id, scope_key.user_id)
+            raise errors.ThreadDamagedError(thread_id)
 
 
 def state_of(state: MemoryState, scope_key: ScopeKey, row: Row) -> WorkingMemoryState:

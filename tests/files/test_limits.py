@@ -142,6 +142,7 @@ def held(server: EmbeddedRedis, raw: Any, prefix: str, work: Work) -> tuple[floa
         except FileEditError:
             pass
         finally:
+            await asyncio.sleep(0)  # the last turn counts, too
             ticking.cancel()
             await memory.aclose()
         return longest

@@ -169,6 +169,13 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
         assert any(message.id in given for message in first)
 
 
+def test_a_prompt_that_begins_with_a_result_begins_with_its_stored_call() -> None:
+    gathered = Gathered("t", history=[ai("", "a", id="call")], seqs={"call": 0, "r": 1})
+    new: list[BaseMessage] = [result("a", "r"), HumanMessage("go on", id="q")]
+    shown = assemble(TURN.core.state, TURN.history, gathered, new, Shown(read_only=True, for_model=True)).messages
+    assert [message.id for message in shown] == ["call", "r", "q"]
+
+
 def test_excluded_tools_take_their_calls_and_results_along() -> None:
     turn = [HumanMessage("x"), ai("words", "a", "b", names=["search", "bake"]), result("a"), result("b")]
     kept = history_slice(turn, HistoryOptions(exclude_tools=["search"]))

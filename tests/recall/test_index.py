@@ -150,3 +150,11 @@ def test_recall_that_is_new_says_once_that_older_messages_have_no_vectors(
     ]
     assert recalling.recall.reindex(progress=False) == len(FRUIT)
     assert "t-2" in found(recalling)
+
+
+def test_recall_from_the_beginning_warns_of_nothing(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    memory.threads.create(thread_id="empty", user_id="u")
+    say(memory, *FRUIT)
+    assert "t-2" in found(memory)
+    assert caplog.records == []

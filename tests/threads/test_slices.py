@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError, users
 from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan
 from langchain_workingmem._redis.keys import Facts
+from langchain_workingmem._redis.scripts import vector_names
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import History
-from langchain_workingmem.history.save import vector_names
 from langchain_workingmem.threads import Threads
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings

@@ -138,7 +138,9 @@ def test_of_what_asks_something_the_two_best_hits_stand_apart(make_memory: Make,
     memory.save_turn(near, thread_id="a", user_id="ann")
     memory.save_turn([("user", "The boat leaks.")], thread_id="b", user_id="ann")
     shown = memory.context("qwertz asdf red paint?", **NEW, read_only=True, top_k=9).recalled
-    assert "The boat leaks." in [str(message.text) for message in shown.messages]
+    hits = [str(hit.message.text) for hit in shown.hits]
+    assert "The boat leaks." in hits
+    assert "Red!" not in hits  # it stands in the window of a better one
 
 
 def test_most_thanks_in_most_languages_are_silent_and_say_why(knowing: Memory, talk: Any) -> None:

@@ -106,13 +106,14 @@ local function bring_back(message)
   count = count + 1
 end
 
--- Writes fields of the thread, its counters and its expiry; rows follow their messages.
+-- Writes fields of the thread, counters and expiry; rows follow their messages. Returns whether vectors are due.
 local function finish(fields, ttl)
+  if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
   if #gone > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
   change_rows(gone, true)
   change_rows(moved, false)
   version = version + 1
   -- in one step, because each makes Search index the thread again
   redis.call('HSET', KEYS[1], 'count', whole(count), 'version', whole(version), unpack(fields))
-  expire(now, ttl)
+  return expire(now, ttl)
 end

@@ -16,7 +16,7 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- Returns why `user` may not use the thread: it has another owner, or owns itself, or Redis has evicted a part. '' is any user.
+-- Returns why `user` ('': any) may not use the thread: it has another owner, owns itself, or Redis has evicted a part.
 local function refusal(user, owner)
   if owner and (user == '' or owner == user) then return nil end
   if owner then return string.find(KEYS[1], '{' .. owner .. '}', 1, true) and 'self' or 'owner' end
@@ -50,10 +50,13 @@ local function vector_keys(facts)
   return keys
 end
 
--- Lets the keys of the thread live for `ttl` ms from `now` on; without it for ever.
+-- Lets the keys of the thread live for `ttl` ms, without it for ever. Returns whether its vectors, which live twice as
+-- long, have to be renewed behind the write.
 local LATEST = 9223372036854 -- ms: Search keeps an expiry as nanoseconds in 64 bits
+local function expiry(now, ms) return whole(math.min(now / 1000 + ms, LATEST)) end
 local function expire(now, ttl)
   for at = 1, ttl and #KEYS or 0 do
-    if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], whole(math.min(now / 1000 + ttl, LATEST))) end
+    if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], expiry(now, ttl)) end
   end
+  return ttl and tonumber(redis.call('HGET', KEYS[1], 'vectors_until') or 0) < now / 1000 + 1.5 * ttl or nil
 end

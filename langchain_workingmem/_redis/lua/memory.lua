@@ -19,16 +19,15 @@ end
 local revision, document, updated_at = unpack(redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at'))
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local function reply(status)
-  return {cjson.encode({status = status}), redis.call('HGETALL', memory_key)}
+local function reply(status, renew)
+  return {cjson.encode({status = status, renew = renew}), redis.call('HGETALL', memory_key)}
 end
 
 -- Writes the memory, and lets the thread live as after any other write.
 local function finish(fields)
   redis.call('HSET', memory_key, unpack(fields))
   local ttl = is_of_thread and (head.ttl or tonumber(redis.call('HGET', KEYS[1], 'ttl')))
-  expire(now, ttl)
-  return reply('written')
+  return reply('written', expire(now, ttl))
 end
 
 if head.fields then

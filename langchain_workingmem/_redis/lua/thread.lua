@@ -3,14 +3,16 @@
 --   what   'create' (with the fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`),
 --          'update' (sets the fields `set`, and deletes those of `unset`),
 --          'title' (unless it has one; made from the message of these `facts`),
+--          'vectors' (notes only `until`, in ms, which its vectors live),
 --          'refuse' (the ids `refused`, which no model is shown any more),
 --          'transfer' (to the owner `to`; vectors of `most` messages from the seq `after` on)
--- Reply {is_left: the seq to go on with, has_rows}, then HGETALL of the thread, nothing if it does not exist
+-- Reply {is_left: the seq to go on with, has_rows, renew}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
 if head.what == 'create' then no = no == 'damaged' and no or owner and not head.is_own and 'exists' or nil end
 if no then return {cjson.encode({refused = no})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
+if head.what == 'vectors' then return {'{}', {redis.call('HSET', KEYS[1], 'vectors_until', head['until'])}} end
 local at, is_left = whole(now), nil
 local fields = head.what == 'title' and {} or {'updated_at', at}
 local function add(values)
@@ -18,6 +20,7 @@ local function add(values)
 end
 if head.what == 'create' then
   add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'next_seq', whole(first_seq()), 'last_at', 0, 'upto', 0})
+  if head.ttl then add({'vectors_until', expiry(now, 2 * head.ttl)}) end
 elseif head.what == 'title' then
   local is_there = redis.call('ZSCORE', KEYS[2], head.facts)
   if is_there and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then
@@ -57,7 +60,7 @@ if head.what == 'create' or head.what == 'update' then
   end
   add({'labels', table.concat(labels, ',')})
 end
-finish(fields, head.ttl or tonumber(own_ttl))
+local renew = finish(fields, head.ttl or tonumber(own_ttl))
 if head.unset and #head.unset > 0 then redis.call('HDEL', KEYS[1], unpack(head.unset)) end
 local has_rows = redis.call('EXISTS', KEYS[9]) == 1
-return {cjson.encode({is_left = is_left, has_rows = has_rows}), redis.call('HGETALL', KEYS[1])}
+return {cjson.encode({is_left = is_left, has_rows = has_rows, renew = renew}), redis.call('HGETALL', KEYS[1])}

@@ -15,7 +15,7 @@
 --       {known, same}: indexes of messages whose ids are stored or deleted (nothing is written without `put`), and how
 --       many are stored with the same words; {is_same}: nothing had to be written
 local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
-  'ttl', 'vectors_until'}
+  'ttl'}
 for at, value in ipairs(values_of(KEYS[1], names)) do thread[names[at]] = value or nil end
 local no, is_new = refusal(head.user, thread.user), not thread.user
 if no or is_new and head.exists then return {cjson.encode({refused = no or 'thread'})} end
@@ -69,7 +69,7 @@ local dropped = changed and 500 or 0 -- vectors to delete at once
 changed = changed or #bare > 0
 
 local owner, ttl = thread.user or head.user, head.ttl or tonumber(thread.ttl)
-local expiry = ttl and whole(math.min(now / 1000 + 2 * ttl, LATEST))
+local vectors_until = ttl and expiry(now, 2 * ttl)
 local next_seq = is_new and first_seq() or tonumber(thread.next_seq)
 local last_at, upto = tonumber(thread.last_at or 0), tonumber(thread.upto or 0)
 local next_number = tonumber(thread.next_number or 0)
@@ -83,7 +83,7 @@ local function write_parts(message, seq, id, at, is_current)
       'name', message.name, 'labels', message.labels, 'created_at', at, 'text', ARGV[text], 'vector', ARGV[text + 1])
     if message.metadata then redis.call('HSET', key, 'metadata', message.metadata) end
     -- a thread that has expired may have left vectors under the keys of a new one
-    if expiry then redis.call('PEXPIREAT', key, expiry) elseif is_new then redis.call('PERSIST', key) end
+    if ttl then redis.call('PEXPIREAT', key, vectors_until) else redis.call('PERSIST', key) end
   end
   local first = argument + 2 * message.chunks
   for number = 1, message.media do redis.call('HSET', KEYS[6], seq .. ':' .. number - 1, ARGV[first + number]) end
@@ -171,16 +171,16 @@ for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x'
 
 local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
 if head.skip then updated_at = whole(math.max(updated_at or 0, last_at)) end -- imports bring the times of messages
-local own = {updated_at = (is_heal or head.skip) and updated_at or at, next_seq = whole(next_seq), last_at = whole(last_at),
-  upto = whole(upto), next_number = whole(next_number), ttl = ttl and whole(ttl)}
+local own = {updated_at = (is_heal or head.skip) and updated_at or at, next_seq = whole(next_seq),
+  last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number)}
 if is_new then
-  own.user, own.layout, own.created_at, own.labels, own.vectors_until = owner, LAYOUT, at, '', expiry
+  own.user, own.layout, own.created_at, own.labels, own.vectors_until = owner, LAYOUT, at, '', vectors_until
 end
 local fields = {}
 for name, value in pairs(own) do fields[#fields + 1], fields[#fields + 2] = name, value end
-finish(fields, ttl)
+local renew = finish(fields, ttl)
 local _, is_left = sweep(dropped)
 return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs,
   is_new = is_new or nil, bare = #bare > 0 and bare or nil, is_left = is_left or nil,
   is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1,
-  renew = ttl and not is_new and tonumber(thread.vectors_until or 0) < now / 1000 + 1.5 * ttl or nil})}
+  renew = renew})}
