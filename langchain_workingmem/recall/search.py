@@ -18,7 +18,7 @@ from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
 from langchain_workingmem._redis import queries
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import NO_VECTORS, search_with_repair
-from langchain_workingmem._redis.keys import THE_USER, encode
+from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import check_owner
 from langchain_workingmem._text.unicode import asks, count_tokens
 from langchain_workingmem._text.values import in_zone
@@ -103,7 +103,8 @@ def search(
     asked = Asked.of(options, query, known)
     vector = yield from state.embedder.embed([asked.text], query=True)
     found, replies = yield from _candidates(state, query, asked, vector, depth, beside)
-    if not known >= (seen := {author.decode().rstrip(THE_USER) for author in {*found.authors}}):
+    seen = {"" if author in USERS else author.decode() for author in {*found.authors}}
+    if seen - known:  # authors whom this process did not know
         known = authors.note(owner, seen)
         before, asked = asked, Asked.of(options, query, known)
         if (asked.text, asked.words) != (before.text, before.words):

@@ -88,15 +88,15 @@ def gather_turn(
     reply = read_reply(history, *ids)
     _follow_list(found, storable, entries, reply)
     rows = _rows(found, entries, reply, history[1])
-    is_other = found.followed.changes_branch and found.begins > -inf
+    reads_again = found.followed.changes_branch and found.begins > -inf
     waiting = iter(others)
     if scope_key is not None:
         found.working_memory = read_state(state, scope_key, [*islice(waiting, len(memory_calls))])
         if found.working_memory and found.working_memory.kept and state.remembering.keeper is None:
             found.working_memory = yield from wing("keeping").verified(state, scope_key, found.working_memory)
     for part, some in zip(state.parts, asked, strict=True):
-        is_other |= yield from part.gathered(state, found, head, reply, some, [*islice(waiting, len(some))])
-    if is_other:  # without what the list has left behind
+        reads_again |= yield from part.gathered(state, found, head, reply, some, [*islice(waiting, len(some))])
+    if reads_again:  # without what the list has left behind
         head |= {"without": sorted([*found.gone, *head.get("without", ())]) or None, "said": 0}
         (again,) = yield from send(READ.on(state.keys.of(found.thread_id), **head))
         found.seqs = {one.id: found.seqs[one.id] for one in storable if one.id in found.seqs}

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, said
 from tests.middleware.samples import TURN, stored
 
@@ -69,8 +67,7 @@ def test_a_client_that_sends_its_tool_traffic_without_ids_stores_it_once(bench: 
     assert [message.type for message in memory.history.messages("t")] == ["human", "ai", "tool", "ai"] * 3
 
 
-@pytest.mark.parametrize("checkpointer", [False, True])
-def test_an_edit_under_its_id_is_followed_when_it_is_all_that_is_sent(bench: Bench, checkpointer: bool) -> None:
+def test_an_edit_under_its_id_is_followed_when_it_is_all_that_is_sent(bench: Bench) -> None:
     memory = bench.memory()
     model = Scripted.says("a0", "a1", "a2")
     agent = agent_of(model, memory)
@@ -97,16 +94,6 @@ def test_an_edited_question_can_go_back_to_its_older_words(bench: Bench) -> None
     assert "edited" in spoken(memory, superseded=True)
     memory.history.delete(["q"], thread_id="t")
     assert not {"first", "edited"} & set(spoken(memory, superseded=True))
-
-
-def test_the_last_turn_of_a_list_without_ids_follows_what_its_context_has_edited(bench: Bench) -> None:
-    memory = bench.memory()
-    memory.save_turn([HumanMessage("hi"), AIMessage("hello")], **TURN)
-    memory.save_turn([HumanMessage("first"), AIMessage("one")], **TURN)
-    edited = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("edited")]
-    memory.context(edited, **TURN)
-    memory.save_turn([HumanMessage("edited"), AIMessage("two")], **TURN)
-    assert spoken(memory) == ["hi", "hello", "edited", "two"]
 
 
 def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
@@ -162,24 +149,3 @@ def test_a_save_that_is_tried_again_after_a_regeneration_saves_once(bench: Bench
         kinds = (HumanMessage, AIMessage)
         app.invoke({"messages": [kinds[at % 2](text) for at, text in enumerate(texts)]}, config)
     assert spoken(memory) == ["q1", "a1", "q2", "a2 again"]
-
-
-def test_what_is_trimmed_does_not_come_back_and_is_not_lost(bench: Bench) -> None:
-    from langchain.agents.middleware import before_model
-    from langchain_core.messages import RemoveMessage
-    from langgraph.graph.message import REMOVE_ALL_MESSAGES
-
-    @before_model
-    def keep_the_newest(state: Any, runtime: Any) -> dict[str, Any]:
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"][-3:]]}
-
-    for number, order in enumerate((0, 1)):
-        memory = bench.memory(key_prefix=f"{bench.prefix}-{number}")
-        middleware: list[Any] = [keep_the_newest]
-        middleware.insert(order, MemoryMiddleware(memory))
-        model = Scripted.says(*(f"a{at}" for at in range(5)))
-        agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
-        for at in range(5):
-            bench.run(agent, ask(f"q{at}"))
-        assert said(model.seen[-1]) == ["human: q3", "ai: a3", "human: q4"]
-        assert spoken(memory) == [text for at in range(5) for text in (f"q{at}", f"a{at}")]

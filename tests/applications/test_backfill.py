@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.redis import RedisSaver
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.helpers.programs import Forked, run
 
@@ -79,29 +78,6 @@ def test_a_program_that_has_run_for_a_while_adopts_memory(bench: Bench) -> None:
     assert said(memory.history.messages("long of ann")) == said(state_of(agent, "long of ann"))
     assert len(stored(memory, "long of ann")) == len(state_of(agent, "long of ann")) + 1
     assert fill(bench, memory, saver).known == 5
-
-
-@pytest.mark.in_turn("face")
-def test_an_edit_right_after_the_backfill_supersedes_what_it_replaces(bench: Bench) -> None:
-    saver = InMemorySaver()
-    old = create_agent(Scripted.says(*"abc"), checkpointer=saver)
-    for at in range(3):
-        bench.run(old, ask(f"q{at}", f"q{at}"), configured("t", "ann"))
-    memory = bench.recalling()
-    fill(bench, memory, saver)
-    history = list(old.get_state_history(configured("t")))
-    earlier = next(one for one in history if len(one.values.get("messages", ())) == 4 and not one.next)
-    agent = agent_of(Scripted.says("d", "e"), memory, checkpointer=saver)
-    bench.run(
-        agent, ask("q2, said better", "other"), {"configurable": {**earlier.config["configurable"], "user_id": "ann"}}
-    )
-    whole = ["human: q0", "ai: a", "human: q1", "ai: b", "human: q2, said better", "ai: d"]
-    assert said(memory.history.messages("t")) == whole
-    assert {*stored(memory, "t")} - {*whole} == {"human: q2", "ai: c"}
-    # trimming removes nothing
-    first = [RemoveMessage(id=one.id) for one in state_of(agent, "t")[:2]]
-    bench.run(agent, {"messages": [*first, HumanMessage("go on")]}, configured("t", "ann"))
-    assert said(memory.history.messages("t")) == [*whole, "human: go on", "ai: e"]
 
 
 @pytest.mark.in_turn("face")
@@ -213,17 +189,3 @@ def test_a_backfill_that_is_killed_goes_on_in_another_process(bench: Bench, at: 
                     thread = memory.threads.get(name)
                     assert thread is not None
                     assert thread.user_id == user
-
-
-@pytest.mark.usefixtures("with_json")
-def test_a_summary_in_redis_loses_nothing_either(bench: Bench) -> None:
-    """RedisSaver lists messages as JSON, and keeps no metadata of the run."""
-    whole = [(HumanMessage, AIMessage)[at % 2](str(at), id=f"m{at}") for at in range(6)]
-    with EmbeddedRedis() as server, RedisSaver.from_conn_string(server.url) as saver:
-        saver.setup()
-        put_states(saver, "t", [whole[:4], whole[2:]], namespace="")
-        memory = bench.memory(redis_url=server.url, key_prefix="memory")
-        assert fill(bench, memory, saver, user_id="ann").messages == 6
-        rows = memory.history.page("t").items
-        assert [row.message.text for row in rows] == [*"012345"]
-        assert [(row.stored_at - BEGAN).seconds // 3600 for row in rows] == [0, 0, 0, 0, 1, 1]

@@ -82,9 +82,3 @@ def test_every_example_is_tested_and_explained() -> None:
     assert files == {f"{name}.py" for name in PROMISES} | {"quickstart.py"}
     listed = re.findall(r"^\| `(.+?)` \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(files)
-
-
-@pytest.mark.parametrize("name", PROMISES)
-def test_an_example_says_on_top_how_to_run_it(name: str) -> None:
-    text = (EXAMPLES / f"{name}.py").read_text()
-    assert re.match(rf'"""[A-Z].+\n\npython examples/{name}\.py\n"""', text)

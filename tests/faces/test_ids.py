@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 from langchain_core.runnables import RunnableConfig
@@ -36,15 +34,6 @@ def server_run(identity: str | None, context: Any = None) -> Any:
     return SimpleNamespace(context=context, server_info=SimpleNamespace(user=SimpleNamespace(identity=identity)))
 
 
-def test_ids_come_from_configurable() -> None:
-    assert resolve(configurable(thread_id="t", user_id="r")) == Ids("t", "r")
-
-
-@pytest.mark.parametrize("context", [Context("t", "r"), {"thread_id": "t", "user_id": "r"}], ids=["object", "dict"])
-def test_ids_come_from_the_context(context: Any) -> None:
-    assert resolve(None, runtime=Runtime(context=context)) == Ids("t", "r")
-
-
 def test_clients_that_are_trusted_name_the_user_in_context_and_configurable() -> None:
     config = configurable(user_id="configurable", thread_id="configurable")
     runtime = server_run("server", Context("context", "context"))
@@ -58,30 +47,6 @@ def test_clients_that_are_trusted_name_the_user_in_context_and_configurable() ->
     assert [ids.user_id for ids in orders] == ["argument", "context", "configurable", "server", None]
     assert [ids.thread_id for ids in orders] == ["argument", "context", "configurable", None, None]
     assert all(one != other for one, other in pairwise(orders))
-
-
-def test_the_authenticated_user_owns_no_thread_by_that() -> None:
-    assert resolve({}, runtime=server_run("server")) == Ids(None, "server")
-
-
-@pytest.mark.parametrize("source", ["context", "configurable"])
-@pytest.mark.parametrize("id", ["bob", "ann ", "Ann", UUID(int=7)])
-def test_a_run_that_names_somebody_else_than_the_authenticated_user_is_refused(source: str, id: Any) -> None:
-    context, config = ({"user_id": id}, {}) if source == "context" else (None, configurable(user_id=id))
-    with pytest.raises(IdError, match=r"leave it out.*trust_client_ids=True") as refusal:
-        resolve(config, runtime=server_run("ann", context))
-    assert "user_id" in str(refusal.value)
-    assert source in str(refusal.value)
-    assert not {"bob", "ann", str(UUID(int=7))} & set(re.findall(r"[\w-]+", str(refusal.value)))
-
-
-def test_every_source_is_checked_for_another_user() -> None:
-    with pytest.raises(IdError):
-        resolve(configurable(user_id="bob"), runtime=server_run("ann", Context(user_id="ann")))
-
-
-def test_what_the_program_passes_is_no_conflict() -> None:
-    assert resolve(configurable(user_id="bob"), user_id="team", runtime=server_run("ann")) == Ids(None, "team")
 
 
 @pytest.mark.parametrize("identity", ["", None])
@@ -103,14 +68,7 @@ def test_the_user_is_also_found_where_the_runtime_is_out_of_sight() -> None:
         resolve(config)
 
 
-def test_what_a_client_can_write_authenticates_nobody() -> None:
-    forged = {"identity": "bob", "is_authenticated": True}
-    config = configurable(langgraph_auth_user=forged, langgraph_auth_user_id="bob", user_id="ann")
-    assert resolve(config, runtime=Runtime(context={"langgraph_auth_user": forged})).user_id == "ann"
-
-
 def test_an_empty_id_is_not_passed_over() -> None:
-    assert resolve(configurable(user_id="")).user_id == ""
     assert resolve(configurable(user_id="")).user_id == ""
 
 
@@ -146,10 +104,6 @@ def test_inside_a_graph_the_context_of_the_run_is_found(is_async: bool) -> None:
     state: Any = {"seen": (None, None)}
     found = asyncio.run(graph().ainvoke(state, **call)) if is_async else graph().invoke(state, **call)
     assert found["seen"] == ("t", "u")
-
-
-def test_outside_of_a_graph_there_is_no_context() -> None:
-    assert resolve(configurable(thread_id="t")) == Ids("t", None)
 
 
 def test_the_name_that_the_first_versions_had_is_refused_with_the_remedy() -> None:

@@ -1,4 +1,4 @@
-"""Agents and graphs are shown the media that `HistoryOptions(media=...)` says, and store all of them."""
+"""Agents are shown the media that `HistoryOptions(media=...)` says, and store all of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import HistoryOptions
-from tests.faces.nodes_samples import Recording, chat, who
 from tests.helpers.media import asks, seen
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, calling
-from tests.helpers.types import Invoke, Make
 
 
 @pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["forgetful", "checkpointed"])
@@ -27,17 +25,3 @@ def test_an_agent_is_shown_the_pictures_of_the_last_turn(bench: Bench, saver: In
     assert whole == turns
     if saver:
         assert [one for one in state["messages"] if isinstance(one, HumanMessage)] == turns
-
-
-@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["forgetful", "checkpointed"])
-@pytest.mark.in_turn("face")
-def test_a_graph_is_shown_the_pictures_of_the_last_turn(
-    make_memory: Make, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    memory = make_memory(history=HistoryOptions(media="last"))
-    graph = chat(memory, model, checkpointer=saver)
-    turns = [asks("what are these?", 1, 2, id="0"), HumanMessage("thanks", id="1"), asks("this?", 3, id="2")]
-    for asked in [*turns, HumanMessage("ok", id="3")]:
-        invoke(graph, {"messages": [asked]}, who())
-    assert [seen(messages) for messages in model.seen] == ["2", "2--", "n---1", "n---1--"]
-    assert [one for one in memory.history.messages("t") if isinstance(one, HumanMessage)][:3] == turns

@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
-from langgraph.prebuilt import ToolNode, tools_condition
-from pydantic import BaseModel, ConfigDict
 
 from langchain_workingmem import Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
 from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, texts, who
@@ -47,26 +44,6 @@ def test_the_model_sees_the_conversation_of_earlier_runs(
     assert stored(plain) == ["one", "re: one", "two", "re: two", "three", "re: three"]
 
 
-def test_what_another_writer_added_stands_in_the_order_of_the_thread(
-    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(plain, model, checkpointer=saver)
-    invoke(graph, say("one"), who())
-    plain.save_turn([HumanMessage("two"), AIMessage("re: two")], thread_id="t", user_id="ann")
-    invoke(graph, say("three"), who())
-    assert spoken(model.seen[-1]) == ["one", "re: one", "two", "re: two", "three"]
-
-
-def test_a_client_that_sends_the_whole_conversation_doubles_nothing(
-    plain: Memory, model: Recording, invoke: Invoke
-) -> None:
-    graph = chat(plain, model)
-    invoke(graph, say("one"), who())
-    invoke(graph, {"messages": [("user", "one"), ("assistant", "re: one"), ("user", "two")]}, who())
-    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
-    assert stored(plain) == ["one", "re: one", "two", "re: two"]
-
-
 def test_a_summary_in_the_state_stands_for_what_it_replaces(plain: Memory, model: Recording, invoke: Invoke) -> None:
     """Right in front of the question it would be new input, whose marks count for nothing."""
     graph = chat(plain, model, checkpointer=InMemorySaver())
@@ -79,34 +56,7 @@ def test_a_summary_in_the_state_stands_for_what_it_replaces(plain: Memory, model
     assert stored(plain) == ["one", "re: one", "two", "re: two"]
 
 
-def test_what_is_loaded_beside_the_messages_is_not_streamed(remembering: Memory, model: Recording) -> None:
-    graph = beside(Typed, remembering, model)
-    graph.invoke(say("one"), who("t"))
-    streamed = [message for message, _ in graph.stream(say("two"), who("t"), stream_mode="messages")]
-    assert texts(streamed) == ["re: two"]
-
-
-def test_threads_do_not_see_each_other(
-    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(plain, model, checkpointer=saver)
-    invoke(graph, say("one"), who("t1"))
-    invoke(graph, say("two"), who("t2"))
-    assert spoken(model.seen[-1]) == ["two"]
-
-
 # ---------------------------------------------------------------------- what memory adds
-
-
-def test_what_is_recalled_elsewhere_stands_in_front_of_the_question(
-    remembering: Memory, model: Recording, invoke: Invoke
-) -> None:
-    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", user_id="ann")
-    invoke(chat(remembering, model), say("who is my dog"), who())
-    assert texts(model.seen[0]) == ["who is my dog"]
-    recalled, _, known = remembered(model.seen[0]).partition("<working_memory>")
-    assert "Nougat" in recalled
-    assert known
 
 
 def test_placement_system_makes_system_messages_in_front_of_the_conversation(
@@ -164,16 +114,6 @@ class Plain:
     memory: MemoryContext | None = None
 
 
-class Model(BaseModel):
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    messages: Annotated[list[AnyMessage], add_messages] = []
-
-
-class ModelWithMemory(Model):
-    memory: MemoryContext | None = None
-
-
 class Typed(MessagesState, total=False):
     memory: MemoryContext
 
@@ -196,7 +136,7 @@ def beside(schema: Any, memory: Memory, model: Recording, checkpointer: InMemory
     return graph.compile(checkpointer=checkpointer)
 
 
-@pytest.mark.parametrize("schema", [Plain, ModelWithMemory, Typed])
+@pytest.mark.parametrize("schema", [Plain, Typed])
 def test_another_channel_gets_the_context_and_messages_stay(
     remembering: Memory, model: Recording, invoke: Invoke, schema: Any, saver: InMemorySaver | None
 ) -> None:
@@ -209,46 +149,6 @@ def test_another_channel_gets_the_context_and_messages_stay(
     alone = ["two", "re: two"]
     assert texts(state["messages"]) == (["one", "re: one", *alone] if saver else alone)
     assert stored(remembering) == ["one", "re: one", "two", "re: two"]
-
-
-# ---------------------------------------------------------------------- tools
-
-
-@tool
-def weather(city: str) -> str:
-    """Tell the weather."""
-    return f"sunny in {city}"
-
-
-def calling(*cities: str) -> AIMessage:
-    calls = [{"name": "weather", "args": {"city": city}, "id": f"call-{city}"} for city in cities]
-    return AIMessage("", tool_calls=calls)
-
-
-@pytest.fixture
-def agent(plain: Memory, model: Recording, saver: InMemorySaver | None) -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", plain.load_node())
-    bound = model.bind_tools([weather])
-    graph.add_node("answer", lambda state: {"messages": [bound.invoke(state["messages"])]})
-    graph.add_node("tools", ToolNode([weather]))
-    graph.add_node("save", plain.save_node())
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "answer")
-    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
-    graph.add_edge("tools", "answer")
-    return graph.compile(checkpointer=saver)
-
-
-def test_a_turn_with_tools_is_saved_whole_and_in_order(
-    agent: Any, plain: Memory, model: Recording, invoke: Invoke
-) -> None:
-    model.script = [calling("Ulm", "Bonn"), calling("Kiel"), AIMessage("sunny")]
-    invoke(agent, say("how is the weather"), who())
-    found = plain.history.messages("t")
-    assert [message.type for message in found] == ["human", "ai", "tool", "tool", "ai", "tool", "ai"]
-    results = [message.tool_call_id for message in found if isinstance(message, ToolMessage)]
-    assert results == ["call-Ulm", "call-Bonn", "call-Kiel"]
 
 
 # ---------------------------------------------------------------------- cost

@@ -6,52 +6,18 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import RetryPolicy, interrupt
+from langgraph.types import interrupt
 
 from langchain_workingmem import EmbeddingError, Memory, RecallOptions
-from tests.faces.nodes_samples import Recording, say, stored, who
+from tests.faces.nodes_samples import say, stored, who
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Invoke, Make
 
 pytestmark = pytest.mark.both_faces
 
 # ---------------------------------------------------------------------- failures
-
-
-class FlakyError(Exception):
-    """What a node fails with."""
-
-
-def failing_behind(times: int) -> RunnableLambda[Any, Any]:
-    """Fail behind the save, as a lost connection does, that many times."""
-    left = iter(range(times))
-
-    def fail(update: Any) -> Any:
-        for _ in left:
-            raise FlakyError
-        return update
-
-    return RunnableLambda(fail)
-
-
-def flaky(memory: Memory, model: Recording, times: int, **options: Any) -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", memory.load_node())
-    graph.add_node("answer", lambda state: {"messages": [model.invoke(state["messages"])]})
-    policy = RetryPolicy(initial_interval=0, jitter=False, max_attempts=3, retry_on=FlakyError)
-    graph.add_node("save", memory.save_node() | failing_behind(times), retry_policy=policy)
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "answer")
-    graph.add_edge("answer", "save")
-    return graph.compile(**options)
-
-
-def test_a_save_that_is_tried_again_saves_once(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    invoke(flaky(plain, model, 2), say("one"), who())
-    assert stored(plain) == ["one", "re: one"]
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])

@@ -24,15 +24,10 @@ def test_all_that_can_be_said() -> None:
     [
         ("yes", "is of type str: use a dict with some of read_only, persist, working_memory, recall, last_messages"),
         ({"readonly": True}, "unknown keys.*readonly.*read_only, persist, working_memory, recall, last_messages"),
-        ({1: True}, "unknown keys"),
         ({"read_only": 1}, "read_only.*True or False"),
-        ({"persist": None}, "persist.*True or False"),
         ({"recall": True}, "recall.*use False, or a dict"),
-        ({"recall": 0}, "recall.*use False, or a dict"),
         ({"recall": {"user_id": "bob"}}, "recall.*unknown keys.*user_id.*top_k"),
-        ({"recall": "top_k"}, "recall.*use False, or a dict"),
         ({"last_messages": -1}, "last_messages"),
-        ({"last_messages": 2.5}, "last_messages"),
         ({"last_messages": True}, "last_messages"),
     ],
 )

@@ -9,7 +9,6 @@ import redis
 
 from langchain_workingmem.embedded import chosen_engine
 from tests.helpers.embedded import BareServers, free_port, wait_until
-from tests.helpers.network import Network
 
 SLOTS = 16384
 
@@ -17,16 +16,8 @@ SLOTS = 16384
 class RealCluster:
     """Three masters that share the slots; they notice a dead one after `node_timeout` milliseconds."""
 
-    def __init__(
-        self,
-        start: BareServers,
-        *,
-        search: bool = False,
-        node_timeout: int = 15_000,
-        network: Network | None = None,  # between the nodes, and between them and clients
-    ) -> None:
+    def __init__(self, start: BareServers, *, search: bool = False, node_timeout: int = 15_000) -> None:
         self._start = start
-        self._network = network
         self._searches = search
         modules = chosen_engine().modules if search else ()
         self._options = (
@@ -36,7 +27,6 @@ class RealCluster:
             *(word for module in modules for word in ("--loadmodule", str(module))),
         )
         self._bus: dict[int, int] = {}
-        self.seen: dict[int, tuple[int, int]] = {}  # the ports of a node, and of its bus, as others see them
         self.ports = [self._start_node() for _ in range(3)]
         for place, port in enumerate(self.ports):
             low, high = SLOTS * place // 3, SLOTS * (place + 1) // 3 - 1
@@ -50,14 +40,10 @@ class RealCluster:
         bus = self._bus[port] if port else free_port()
         port = port or free_port()
         self._bus[port] = bus
-        if port not in self.seen:
-            self.seen[port] = (port, bus) if self._network is None else self._network.doors(port, bus)
-        seen, seen_bus = self.seen[port]
-        announced = ("--cluster-announce-port", str(seen), "--cluster-announce-bus-port", str(seen_bus))
-        return self._start(*self._options, "--cluster-port", str(bus), *announced, port=port)
+        return self._start(*self._options, "--cluster-port", str(bus), port=port)
 
     def _meet(self, port: int) -> None:
-        self.ask(self.ports[0], "CLUSTER", "MEET", "127.0.0.1", *self.seen[port])
+        self.ask(self.ports[0], "CLUSTER", "MEET", "127.0.0.1", port, self._bus[port])
 
     def ask(self, port: int, *command: Any) -> Any:
         with redis.Redis(port=port) as node:

@@ -1,12 +1,13 @@
-"""Guardrails of seven shapes: what they refuse is neither shown nor recalled later. Memory stands first, or its last hook is not the last."""
+"""Guardrails of four shapes: what they refuse is neither shown nor recalled later. Memory stands first, or its last hook is not the last."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ModelResponse, hook_config
+from langchain.agents.middleware import AgentMiddleware, ModelResponse
 from langchain_core.messages import AIMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -38,34 +39,10 @@ class Removes(Guard):
         return None
 
 
-class Replaces(Guard):
-    @hook_config(can_jump_to=["end"])
-    def after_model(self, state: Any, runtime: Any) -> Any:
-        if bad := self.refuses(state):
-            return {"messages": [AIMessage(GOOD, id=bad.id)], "jump_to": "end"}
-        return None
-
-
-class AsksAgain(Guard):
-    @hook_config(can_jump_to=["model"])
-    def after_model(self, state: Any, runtime: Any) -> Any:
-        if bad := self.refuses(state):
-            return {"messages": [RemoveMessage(id=bad.id or "")], "jump_to": "model"}
-        return None
-
-
 class Rewrites(Guard):
     """Changes the message in place, as in LangChain's documentation."""
 
     def after_agent(self, state: Any, runtime: Any) -> Any:
-        if bad := self.refuses(state):
-            bad.content = GOOD
-
-
-class RewritesAtOnce(Guard):
-    """The same, right after the model."""
-
-    def after_model(self, state: Any, runtime: Any) -> Any:
         if bad := self.refuses(state):
             bad.content = GOOD
 
@@ -92,36 +69,41 @@ class Wraps(Guard):
         return ModelResponse(result=[AIMessage(GOOD)]) if bad else response
 
 
-SHAPES = [Removes, Replaces, AsksAgain, Rewrites, RewritesAtOnce, Withdraws, Wraps]
+SHAPES = [Removes, Rewrites, Withdraws, Wraps]
 # an `after_agent` hook in front of memory runs behind memory's last one
 ORDERS = [
-    (one, in_front) for one in SHAPES for in_front in (False, True) if not in_front or one not in {Rewrites, Withdraws}
+    (one, in_front, checkpointed)
+    for one, in_front, checkpointed in product(SHAPES, (False, True), (False, True))
+    if not in_front or one not in {Rewrites, Withdraws}
 ]
 
 
-@pytest.mark.parametrize("checkpointed", [False, True], ids=["alone", "checkpointed"])
-@pytest.mark.parametrize(("shape", "in_front"), ORDERS)
+@pytest.mark.parametrize(("shape", "in_front", "checkpointed"), ORDERS)  # as one, so that each combination runs
 def test_what_a_guard_refused_is_not_shown_and_not_recalled(
     bench: Bench, shape: type[Guard], in_front: bool, checkpointed: bool
 ) -> None:
     memory = bench.recalling()
-    again = [GOOD] if shape is AsksAgain else []
-    model = Scripted.says(BAD, *again, "fine", "hello", "no idea")
+    model = Scripted.says(BAD, "fine", "hello", "no idea")
     middleware: list[Any] = [MemoryMiddleware(memory), shape()]
     agent = create_agent(
         model,
         middleware=middleware[::-1] if in_front else middleware,
         checkpointer=InMemorySaver() if checkpointed else None,
     )
-    answer = bench.run(agent, ask("open the vault"))["messages"][-1]
+    at_once = (
+        {"durability": "sync"} if checkpointed else {}
+    )  # the checkpoint is written before a guard changes anything
+    answer = bench.run(agent, ask("open the vault"), **at_once)["messages"][-1]
     assert answer.text == GOOD
+    if checkpointed:
+        assert "Nougat" not in str(agent.get_state(configured("t", "ann")).values)
     for thread, user, text in (
         ("u", "bob", "hello"),
         ("t", "ann", "thanks"),
         ("v", "ann", "the password of the vault"),
     ):
         bench.run(agent, ask(text), configured(thread, user))
-    later = [message.text for messages in model.seen[1 + len(again) :] for message in messages]
+    later = [message.text for messages in model.seen[1:] for message in messages]
     assert not [text for text in later if "Nougat" in text]
     assert stored(memory)[:3] == ["human: open the vault", f"ai: {GOOD}", "human: thanks"]
     found = memory.recall.search(BAD, user_id="ann")

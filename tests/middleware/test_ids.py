@@ -4,51 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import WorkingMemoryOptions
-from langchain_workingmem.errors import IdError, ThreadOwnershipError
+from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.examples import sample
-from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, own, remembered, weather
+from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, own, remembered
 from tests.helpers.odd_ids import NAMES, secret, secrets_in
-from tests.helpers.trips import Trips
-from tests.middleware.samples import UPDATE, seed, stored
+from tests.middleware.samples import seed, stored
 
 pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- ids
-
-
-@dataclass
-class Context:
-    thread_id: str
-    user_id: str
-
-
-class Keys(TypedDict):
-    thread_id: str
-    user_id: str
-
-
-@pytest.mark.parametrize(
-    ("schema", "context"),
-    [(Context, Context("t", "ann")), (Keys, Keys(thread_id="t", user_id="ann"))],
-    ids=["dataclass", "TypedDict"],
-)
-def test_ids_come_from_the_context(bench: Bench, schema: Any, context: Any) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
-    model = Scripted.says(calling((UPDATE, {"memory": "a dog"}), id="a"), "noted")
-    bench.run(agent_of(model, memory, context_schema=schema), ask("hello"), None, context=context)
-    thread = memory.threads.get("t")
-    assert thread is not None
-    assert (thread.user_id, thread.message_count) == ("ann", 4)
-    assert memory.working_memory.get(user_id="ann").text == "a dog"
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])
@@ -61,31 +33,6 @@ def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(bench: Bench, on_er
         bench.run(agent, ask("my cat"), configured("t"))
     assert model.seen == []
     assert stored(memory) == ["human: one", "ai: two"]
-
-
-@pytest.mark.parametrize("user", ["ann", None], ids=["known user", "only a thread"])
-def test_a_turn_with_a_tool_costs_five_round_trips(bench: Bench, trips: Trips, user: str | None) -> None:
-    """Read the context, fetch what is recalled, save the question; read working memory; save the rest."""
-    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
-    owner = user or "t"
-    seed(memory, "my cat is named Molly", "sweet", thread="pets", user=owner)
-    seed(memory, "one", "two", user=owner)
-    turns = [(calling(("weather", {"city": "Oslo"}), id=id), "hi") for id in ("a", "b")]
-    agent = agent_of(Scripted.says(*turns[0], *turns[1]), memory, tools=[weather])
-    assert trips.of(lambda: bench.run(agent, ask("my cat"), configured("t", user))) == 5
-
-
-@pytest.mark.parametrize("on_error", ["raise", "log"])
-def test_a_missing_thread_is_an_error_that_names_the_remedy(bench: Bench, on_error: Any) -> None:
-    model = Scripted.says("hi")
-    agent = create_agent(model, [], middleware=[MemoryMiddleware(bench.memory(), on_error=on_error)])
-    with pytest.raises(IdError, match=r"thread_id.*configurable"):
-        bench.run(agent, ask("hello"), configured_without_thread())
-    assert model.seen == []
-
-
-def configured_without_thread() -> Any:
-    return {"configurable": {"user_id": "ann"}}
 
 
 USERS = [f"user{at}" for at in range(8)]

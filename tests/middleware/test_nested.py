@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +10,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import IdError, Memory, RecallOptions, ThreadOwnershipError, WorkingMemoryOptions
+from langchain_workingmem import IdError, RecallOptions, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.faces.samples import signed_in
 from tests.helpers.models import (
@@ -33,28 +31,6 @@ from tests.middleware.samples import TURN, UPDATE, stored
 pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- inside of other graphs and tools
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "assistant",
-        # by its name alone LangGraph's usual node of tools cannot be told from an agent that is called so
-        pytest.param("tools", marks=pytest.mark.xfail(strict=True)),
-    ],
-)
-def test_an_agent_that_is_a_node_of_a_graph_is_saved(bench: Bench, saver: InMemorySaver | None, name: str) -> None:
-    memory = bench.memory()
-    model = Scripted.says("two", "four")
-    graph = StateGraph(MessagesState)
-    graph.add_node(name, agent_of(model, memory))
-    graph.add_edge(START, name)
-    graph.add_edge(name, END)
-    app = graph.compile(checkpointer=saver)
-    bench.run(app, ask("one"))
-    bench.run(app, ask("three"))
-    assert said(model.seen[1]) == ["human: one", "ai: two", "human: three"]
-    assert stored(memory) == ["human: one", "ai: two", "human: three", "ai: four"]
 
 
 def test_two_agents_of_one_graph_share_the_thread_in_order(bench: Bench, saver: InMemorySaver | None) -> None:
@@ -116,10 +92,6 @@ def test_an_agent_in_a_tool_writes_no_more_than_its_caller_may(bench: Bench) -> 
     assert memory.threads.list(user_id="ann").total == 0
 
 
-def several(messages: Sequence[Any], kind: str) -> int:
-    return sum(message.type == kind for message in messages)
-
-
 # ---------------------------------------------------------------------- whose memory an agent in a tool has
 
 
@@ -143,38 +115,18 @@ def asking(face: str, inner: Any, thread: str = "of {user}") -> Any:
     return expert if face == "sync" else aexpert
 
 
-def graph_with_nodes(model: Any, memory: Memory) -> Any:
-    """Build a graph that loads, answers, runs memory's tools, answers and saves."""
-
-    def answer(state: MessagesState) -> Any:
-        return {"messages": [model.invoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    tools = ToolNode(memory.tools())
-    parts: list[tuple[str, Any]] = [
-        ("load", memory.load_node()),
-        ("one", answer),
-        ("tools", tools),
-        ("two", answer),
-        ("save", memory.save_node()),
-    ]
-    return graph.add_sequence(parts).set_entry_point("load").compile()
-
-
-@pytest.mark.parametrize("kind", ["agent", "agent of another memory", "graph", "agent in a tool of an agent"])
+@pytest.mark.parametrize("kind", ["agent", "agent in a tool of an agent"])
 def test_an_agent_in_a_tool_with_its_own_thread_has_the_user_of_the_outer_run(bench: Bench, kind: str) -> None:
-    options: Any = {"working_memory": WorkingMemoryOptions(template="")}
-    memory = bench.memory(**options)
-    inside = bench.memory(**options, key_prefix=f"{bench.prefix}-2") if kind == "agent of another memory" else memory
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     for user in ("ann", "bob"):
-        inside.working_memory.update(f"{user} has a dog", user_id=user)
+        memory.working_memory.update(f"{user} has a dog", user_id=user)
     notes = [calling((UPDATE, {"memory": f"{user} has a cat"}), id=f"of {user}") for user in ("ann", "bob")]
     model = Scripted.says(notes[0], "noted", notes[1], "noted")
-    inner = graph_with_nodes(model, inside) if kind == "graph" else agent_of(model, inside)
+    inner = agent_of(model, memory)
     calls = [calling(("expert", {"question": "cat"}), id=str(at)) for at in range(4)]
     if kind == "agent in a tool of an agent":
         between = Scripted.says(calls[2], "so it is", calls[3], "so it is")
-        inner = agent_of(between, inside, tools=[asking(bench.face, inner, "innermost, {user}")])
+        inner = agent_of(between, memory, tools=[asking(bench.face, inner, "innermost, {user}")])
     outer = Scripted.says(calls[0], "a cat", calls[1], "a cat")
     agent = agent_of(outer, memory, tools=[asking(bench.face, inner)])
     for user in ("ann", "bob"):
@@ -182,11 +134,11 @@ def test_an_agent_in_a_tool_with_its_own_thread_has_the_user_of_the_outer_run(be
     shown = [remembered(model.seen[0]), remembered(model.seen[2])]
     assert [("ann has a dog" in text, "bob has a dog" in text) for text in shown] == [(True, False), (False, True)]
     for user in ("ann", "bob"):
-        assert f"{user} has a cat" in inside.working_memory.get(user_id=user).text
-        thread = inside.threads.get(f"of {user}")
+        assert f"{user} has a cat" in memory.working_memory.get(user_id=user).text
+        thread = memory.threads.get(f"of {user}")
         assert thread is not None
         assert thread.user_id == user
-    assert {thread.user_id for thread in inside.threads.list()} == {"ann", "bob"}
+    assert {thread.user_id for thread in memory.threads.list()} == {"ann", "bob"}
 
 
 def test_an_inner_thread_of_another_user_is_refused(bench: Bench) -> None:

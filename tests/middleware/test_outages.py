@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 import redis.asyncio.connection
 import redis.connection
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.run import COOL_DOWN, FEW
-from langchain_workingmem.faces.tools import AWAY
+from tests.faces.nodes_samples import Recording, chat
 from tests.helpers.embedded import free_port
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
 
@@ -123,14 +121,6 @@ def test_a_turn_waits_once_and_the_next_one_not_at_all(
     assert said(model.seen[0]) == ["human: pears"]
 
 
-def test_the_tools_tell_the_model_to_go_on(bench: Bench, clock: Clock, dead: tuple[str, int]) -> None:
-    agent = agent_of(Scripted.says(*busy()), without_redis(bench, clock, dead[0]), tools=[weather])
-    result = bench.run(agent, ask("hello"))
-    answers = [str(message.content) for message in result["messages"] if isinstance(message, ToolMessage)]
-    assert answers == [AWAY, AWAY, "sunny in Oslo", AWAY, "sunny in Oslo", AWAY, AWAY]
-    assert result["messages"][-1].text == "hi"
-
-
 # ------------------------------------------------------------------ memory goes and comes back
 
 
@@ -186,21 +176,8 @@ def test_nodes_go_without_memory_as_well(
 ) -> None:
     url, once = dead
     memory = without_redis(bench, clock, url)
-    model = Scripted.says("one", "two")
-
-    def answer(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [model.invoke(state["messages"])]}
-
-    graph = (
-        StateGraph(MessagesState)
-        .add_node("load", memory.load_node())
-        .add_node("model", answer)
-        .add_node("save", memory.save_node())
-        .add_edge(START, "load")
-        .add_edge("load", "model")
-        .add_edge("model", "save")
-        .compile()
-    )
+    model = Recording()
+    graph = chat(memory, model)
     with caplog.at_level(logging.WARNING, "langchain_workingmem"):
         assert attempts.of(lambda: bench.run(graph, ask("hello"))) == once
     assert "the graph goes on without memory" in caplog.text

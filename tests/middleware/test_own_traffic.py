@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -83,24 +82,6 @@ def test_mixed_calls_keep_the_other_tools_and_the_text(bench: Bench, saver: InMe
     for id in "ms":
         assert [call["name"] for call in shown[id].tool_calls] == ["weather"]  # type: ignore[attr-defined]
     accept(model.seen[-1])
-
-
-def test_the_prompt_orders_no_tool_that_other_middleware_has_taken_away(bench: Bench) -> None:
-    class Selector(AgentMiddleware[Any, Any, Any]):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(request.override(tools=[weather]))
-
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request.override(tools=[weather]))
-
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
-    for middleware in ([Selector(), MemoryMiddleware(memory)], [MemoryMiddleware(memory), Selector()]):
-        model = Scripted.says("hi")
-        bench.run(create_agent(model, [weather], middleware=middleware), ask("hello"))
-        assert model.tools == [["weather"]]
-        order = f"call {UPDATE}" in remembered(model.seen[0])
-        assert order == isinstance(middleware[0], MemoryMiddleware)
-        assert not order or "if you have the tool" in remembered(model.seen[0])
 
 
 # ---------------------------------------------------------------------- how much of a state
@@ -224,24 +205,3 @@ def test_a_conversation_that_is_new_to_memory_has_no_hole_after_a_failure(
     agent = agent_of(Scripted.says("one"), memory)
     bench.run(agent, {"messages": [*older, *ask("now")["messages"]]})
     assert stored(memory) == [*said(older), "human: now", "ai: one"]
-
-
-def test_once_a_conversation_was_taken_in_no_other_one_is(bench: Bench) -> None:
-    memory = bench.memory(history=HistoryOptions(last_messages=0))
-    older: list[Any] = [HumanMessage("m0", id="m0"), AIMessage("m1", id="m1")]
-    examples: list[Any] = [HumanMessage("ex q"), AIMessage("ex a")]
-    agent = agent_of(Scripted.says("one", "two"), memory)
-    bench.run(agent, {"messages": [*older, *ask("now")["messages"]]})
-    bench.run(agent, {"messages": [*examples, *ask("then")["messages"]]})
-    assert stored(memory) == [*said(older), "human: now", "ai: one", "human: then", "ai: two"]
-
-
-def test_without_a_checkpointer_a_subgraph_is_shown_all_of_its_list(bench: Bench) -> None:
-    memory = bench.memory(history=HistoryOptions(last_messages=2, step=1))
-    model = Scripted.says("a4", "b4")
-    graph = StateGraph(MessagesState)
-    graph.add_node("agent", agent_of(model, memory)).add_edge(START, "agent")
-    older = [kind(f"m{at}", id=f"m{at}") for at, kind in enumerate([HumanMessage, AIMessage] * 4)]
-    for _ in range(2):
-        bench.run(graph.compile(), {"messages": [*older, *ask("q", "q")["messages"]]})
-    assert [len(messages) for messages in model.seen] == [9, 9]

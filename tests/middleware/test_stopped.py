@@ -6,12 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import HistoryOptions, Memory
+from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import wait_until
-from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, said, weather
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask
 
 pytestmark = pytest.mark.both_faces
 
@@ -63,27 +62,3 @@ async def test_a_cancelled_call_keeps_what_the_user_said(server: EmbeddedRedis, 
         await task
     assert [message.text for message in await memory.history.amessages("t")] == ["I am allergic to nuts"]
     await memory.aclose()
-
-
-def test_a_model_sees_the_user_first(bench: Bench) -> None:
-    """Bedrock refuses a conversation that begins with an answer, Gemini one that begins with a call."""
-    memory = bench.memory(history=HistoryOptions(roles=["ai", "tool"]))
-    memory.save_turn(
-        [
-            HumanMessage("weather?"),
-            calling(("weather", {"city": "Oslo"}), id="a"),
-            weather.invoke({"type": "tool_call", "id": "a", "name": "weather", "args": {"city": "Oslo"}}),
-            AIMessage("fine"),
-        ],
-        thread_id="t",
-        user_id="ann",
-    )
-    model = Scripted.says("ok", "ok", "ok")
-    agent = agent_of(model, memory)
-    bench.run(agent, ask("and now?"))
-    assert said(model.seen[0]) == ["human: and now?"]
-    whole = agent_of(model, bench.memory(history=HistoryOptions(last_messages=1, step=1)))
-    bench.run(whole, ask("and tomorrow?"))
-    assert said(model.seen[1]) == ["human: and now?", "ai: ok", "human: and tomorrow?"]
-    bench.run(agent, {"messages": [AIMessage("Welcome back!"), HumanMessage("hello")]}, configured("new", "ann"))
-    assert said(model.seen[2]) == ["ai: Welcome back!", "human: hello"]  # what the state holds is the program's

@@ -102,7 +102,6 @@ def test_a_run_names_nobody_else_than_the_authenticated_user_whatever_the_owner(
     ("owner", "error", "words"),
     [
         (7, OptionError, "user_id is of type int: pass a str, or a function of the ids"),
-        (str, OptionError, "user_id is of type type"),
         ("", IdError, "user_id is empty"),
     ],
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from importlib import import_module
-from types import FunctionType
 from typing import Any
 
 import pytest
@@ -21,12 +19,10 @@ from langchain_workingmem import Memory, ThreadOwnershipError, TitleOptions
 from langchain_workingmem import telemetry as ours
 from langchain_workingmem._engine import calls
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted, ask, configured
 from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke, Make
-from tests.house.test_layers import PARTS
 
 IDS: Any = {"thread_id": "secret-thread", "user_id": "secret-user"}
 TURN = [("human", "my secret cat is called Tom"), ("ai", "a secret name")]
@@ -220,24 +216,6 @@ def test_users_and_contents_are_named_by_nothing(make_memory: Make, seen: Seen, 
     shown = [{**(one.attributes or {}), "": one.name} for one in spans]
     told = shown + [dict(point.attributes) for some in points.values() for point in some]
     assert not [value for one in told for value in one.values() if "secret" in str(value)]
-
-
-def test_the_store_of_langgraph_has_spans(store: RedisMemoryStore, seen: Seen) -> None:
-    store.put(("a",), "k", {"x": 1})
-    store.get(("a",), "k")
-    assert [one.name for one in seen.spans()] == ["upsert_memory", "search_memory"]
-
-
-def test_every_operation_of_the_public_contract_has_a_name_of_the_conventions() -> None:
-    missing = [
-        f"{part.__name__}.{name}"
-        for part in [*PARTS, import_module("langchain_workingmem.middleware").MemoryMiddleware]
-        for name, method in vars(part).items()
-        if isinstance(method, FunctionType) and hasattr(method, "__wrapped__")
-        if method.__name__ == method.__wrapped__.__name__ and name not in ours.OPERATIONS  # not the async twins
-        if not name.startswith(("_", "wrap_"))  # the agent's model or tool runs inside a wrap
-    ]
-    assert missing == []
 
 
 def test_it_is_off_until_it_is_asked_for_and_off_again_afterwards(plain: Memory, seen: Seen) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,9 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.models import Bench, Line, Scripted, agent_of, ask, calling
-from tests.helpers.programs import Forked
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results
 
@@ -44,38 +40,6 @@ def looping(memory: Memory, model: Scripted) -> Any:
     return graph.compile()
 
 
-PROGRAM = """
-import sys
-from langchain_workingmem import Memory, WorkingMemoryOptions
-url, prefix, first = sys.argv[1:]
-with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as memory:
-    shown = memory.context("hi", thread_id="t" + first, user_id="ann").working_memory
-    print("ready", flush=True)
-    sys.stdin.readline()
-    (tool,) = memory.tools(thread_id="t" + first, user_id="ann")
-    template = memory.working_memory.template
-    for field in template.splitlines()[1 + int(first) : 4 + int(first)]:
-        print(tool.invoke({"memory": template.replace(field, field + " yes")}))
-"""
-
-
-def test_three_processes_keep_nine_updates_of_nine_fields(server: EmbeddedRedis, prefix: str) -> None:
-    programs = [
-        Forked(
-            [sys.executable, "-c", PROGRAM, server.url, prefix, str(first)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for first in (0, 3, 6)
-    ]
-    for program in programs:
-        assert program.stdout is not None
-        assert program.stdout.readline() == "ready\n"
-    said = [program.communicate("go\n", timeout=60)[0] for program in programs]
-    with Memory(server.url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as memory:
-        assert text_of(memory).count(" yes") == 9, said
-
-
 # ---------------------------------------------------------------------- what the model saw
 
 
@@ -101,21 +65,6 @@ def said(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["agent", "graph"])
-def test_a_model_may_change_its_mind_at_the_next_step(bench: Bench, kind: str) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE, tools=("update", "get", "clear")))
-    model = Scripted.says(
-        calling((UPDATE, said("Ann")), id="a1"),
-        calling((UPDATE, said("Anna")), id="a2"),
-        calling((UPDATE, {"memory": TEMPLATE + "- **Likes**: tea"}), id="a3"),
-        "Noted.",
-    )
-    app = agent_of(model, memory) if kind == "agent" else looping(memory, model)
-    found = results(bench.run(app, ask("I am Ann. No, Anna. No, never mind."))["messages"])
-    assert [one.status for one in found] == ["success"] * 3, found
-    assert text_of(memory) == TEMPLATE + "- **Likes**: tea"
-
-
-@pytest.mark.parametrize("kind", ["agent", "graph"])
 def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: str) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE, tools=("update", "get", "clear")))
 
@@ -132,13 +81,6 @@ def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: st
     assert [one.status for one in found] == ["success"] * 6, found
     assert "+ - **City**: Bonn" in str(found[3].content)
     assert text_of(memory) == said("Bob")["memory"]
-
-
-def test_a_bare_tool_that_nobody_was_shown_anything_by_replaces_everything(markdown: Memory, invoke: Invoke) -> None:
-    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", user_id="ann")
-    (update,) = markdown.tools(**RUN)
-    invoke(update, said("Ann"))
-    assert text_of(markdown) == said("Ann")["memory"]
 
 
 def test_whole_documents_are_merged_by_field(bench: Bench) -> None:

@@ -10,15 +10,13 @@ from langchain_core.messages import SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
 from tests.helpers.models import CONFIG, Bench, Scripted, ask, calling
-from tests.helpers.types import Invoke, Make
+from tests.helpers.types import Make
 from tests.middleware.samples import stored
-from tests.tools.samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, results, with_memory
-
-ALL = [UPDATE, GET, CLEAR, SEARCH]
+from tests.tools.samples import GET, SEARCH, TEMPLATE, UPDATE, results, with_memory
 
 
 def prompt_of(model: Scripted, call: int = 0) -> str:
@@ -32,9 +30,7 @@ def prompt_of(model: Scripted, call: int = 0) -> str:
     ("tools", "word", "absent"),
     [
         (None, "call update_working_memory\n", "read it, not change"),
-        ([UPDATE], "call update_working_memory\n", "read it, not change"),
         ([f"{UPDATE}_team"], "call update_working_memory_team\n", "read it, not change"),
-        ([], "read it, not change", UPDATE),
         ([GET, SEARCH], "read it, not change", UPDATE),
     ],
 )
@@ -51,18 +47,7 @@ def test_the_block_orders_only_tools_that_there_are(
 # ---------------------------------------------------------------------- names of tools
 
 
-def test_tools_carry_the_name_of_their_memory(make_memory: Make, bench: Bench, invoke: Invoke) -> None:
-    memory = make_memory(
-        embeddings=bench.embeddings, recall=RecallOptions(), working_memory=WorkingMemoryOptions(template=TEMPLATE)
-    )
-    tools = memory.tools(user_id="ann", include=ALL, name="team")
-    assert [tool.name for tool in tools] == [f"{name}_team" for name in ALL]
-    assert all("'team'" in tool.description for tool in tools)
-    assert "City" in invoke(tools[0], {"memory": "# User\n- **City**: Ulm\n"})
-    assert memory.working_memory.get(user_id="ann").text == "# User\n- **City**: Ulm\n"
-
-
-@pytest.mark.parametrize("name", ["", "my team", "x" * 41, "a.b", 5, "ä"])
+@pytest.mark.parametrize("name", ["", "my team", "x" * 41, 5])
 def test_a_name_that_no_tool_can_carry_is_refused(make_memory: Make, bench: Bench, name: Any) -> None:
     with pytest.raises(OptionError, match="letters, digits"):
         with_memory(make_memory).tools(name=name)

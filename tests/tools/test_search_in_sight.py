@@ -18,7 +18,6 @@ from tests.tools.samples import SEARCH, results
 
 QUESTION = "what is the name of my dog?"
 OLD = ["my dog is Nougat", "sweet", "it rains", "it does", "my dog sleeps", "good"]
-FOUND_NOTHING = "Nothing was found beyond the messages that you already see."
 
 
 def remembering(bench: Bench, last_messages: int | None = 2, **recall: Any) -> Memory:
@@ -90,16 +89,6 @@ def test_the_turns_of_a_state_are_in_sight_as_far_as_they_are_shown(bench: Bench
     (reply,) = results(bench.run(agent, ask(QUESTION, "q1"))["messages"])
     found = lines(reply)
     assert sorted(found) == sorted(OLD if last else [*OLD, "tell me of the dog", "Which dog?"])
-
-
-@pytest.mark.parametrize("has_ids", [False, True])
-def test_what_a_client_sends_again_is_in_sight(bench: Bench, *, has_ids: bool) -> None:
-    memory = remembering(bench, last_messages=None)
-    kinds = (HumanMessage, AIMessage)
-    sent = [kinds[at % 2](text, id=f"client-{at}" if has_ids else None) for at, text in enumerate(OLD)]
-    model = Scripted.says(searching(), "Nougat.")
-    state = bench.run(agent_of(model, memory), {"messages": [*sent, HumanMessage(QUESTION)]})
-    assert [reply.content for reply in results(state["messages"])] == [FOUND_NOTHING]
 
 
 def test_when_the_shown_messages_are_forgotten_everything_is_searched_again(bench: Bench, invoke: Invoke) -> None:

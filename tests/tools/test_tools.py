@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.faces.tools import AWAY
@@ -43,7 +38,6 @@ pytestmark = pytest.mark.in_turn("face")
         ({"tools": ("get", "update", "clear")}, [GET, UPDATE, CLEAR]),
         ({"tools": ("get", "update", "clear"), "read_only": True}, [GET]),
         ({"read_only": True}, []),
-        ({"tools": ()}, []),
     ],
 )
 def test_the_options_say_which_tools_there_are(make_memory: Make, options: dict[str, Any], names: list[str]) -> None:
@@ -81,8 +75,6 @@ FORGED: dict[str, Any] = {
     "thread_id": "t",
     "config": {"configurable": {"user_id": "bob"}},
     "runtime": {"context": {"user_id": "bob"}},
-    "ids": {"user_id": "bob"},
-    "nonsense": 1,
 }
 
 
@@ -109,24 +101,6 @@ def test_a_run_without_ids_tells_the_log_how_to_pass_them(
     assert "pass user_id=" in caplog.text
 
 
-def in_graph(tools: list[BaseTool]) -> Any:
-    builder = StateGraph(MessagesState)
-    builder.add_node("tools", ToolNode(tools))
-    builder.add_edge(START, "tools")
-    return builder.compile()
-
-
-def test_a_tool_node_runs_them(person: Memory, invoke: Invoke) -> None:
-    graph = in_graph(person.tools(include=[UPDATE, GET, CLEAR]))
-    config: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ann"}}
-    (wrote,) = results(invoke(graph, {"messages": [calls({"memory": {"name": "Ann"}})]}, config)["messages"])
-    (read,) = results(invoke(graph, {"messages": [calls({}, name=GET)]}, config)["messages"])
-    (cleared,) = results(invoke(graph, {"messages": [calls({}, name=CLEAR)]}, config)["messages"])
-    assert (wrote.status, read.status, cleared.status) == ("success",) * 3
-    assert json.loads(str(read.content)) == {"name": "Ann"}
-    assert person.working_memory.get(user_id="ann").is_empty
-
-
 # ---------------------------------------------------------------------- errors are words
 
 
@@ -141,19 +115,14 @@ def too_deep(depth: int) -> Any:
     ("schema", "arguments", "word"),
     [
         (Person, {"memory": {"age": -1}}, "age"),
-        (Person, {"memory": {"age": "old"}}, "age"),
         (Person, {"memory": "Ann"}, "memory"),
-        (Person, {"memory": [1]}, "memory"),
         (Person, {"clear": "name"}, "clear"),
         (Person, {"memory": {"name": "x" * 2000}}, "limit is 1000"),
         (Person, {"memory": {"name": "\ud800"}}, ""),
-        ({"type": "object"}, {"memory": "Ann"}, ""),
-        ({"type": "object"}, {"memory": {}, "clear": [3]}, ""),
         ({"type": "object"}, {"memory": too_deep(300)}, ""),
         ({"type": "object", "properties": {"age": {"type": "integer"}}}, {"memory": {"age": "old"}}, "age"),
         (None, {"memory": {"name": "Ann"}}, "memory"),
         (None, {"edits": [{"find": "x"}]}, "replace"),
-        (None, {"edits": "x"}, "edits"),
         (None, {"edits": [{"find": "nowhere", "replace": "x"}]}, "nowhere"),
     ],
 )
@@ -169,20 +138,6 @@ def test_what_is_refused_is_told_to_the_model_and_the_graph_goes_on(
     assert word in str(result.content)
     assert found["messages"][-1].content == "sorry"
     assert memory.working_memory.get(user_id="ann").revision == 0
-
-
-def test_somebody_elses_thread_is_refused_in_words(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="", scope="thread")
-    memory.working_memory.update("secret", thread_id="t", user_id="bob")
-    for tool, arguments in zip(
-        memory.tools(thread_id="t", user_id="ann", include=[UPDATE, GET, CLEAR]),
-        ({"memory": "mine"}, {}, {}),
-        strict=True,
-    ):
-        reply = invoke(tool, arguments)
-        assert "cannot be used in this conversation" in reply
-        assert "secret" not in reply
-    assert memory.working_memory.get(thread_id="t").text == "secret"
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {

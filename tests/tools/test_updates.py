@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import Field, create_model
 
 from langchain_workingmem import Memory
 from langchain_workingmem.middleware import MemoryMiddleware
@@ -76,20 +73,12 @@ NULLS = {"name": None, "age": None, "home": None, "work": None, "pets": None, "p
     "arguments",
     [
         {},
-        {"memory": None, "clear": None},
         {"memory": {}, "clear": []},
-        {"memory": NULLS, "clear": None},
         {"memory": {**NULLS, "home": {"city": None, "street": None}}, "clear": []},
-        {"memory": {**NULLS, "name": ""}},
         {"memory": {"home": {"city": "", "street": ""}}},
         {"memory": {**NULLS, "pets": [], "places": []}, "clear": []},
-        {"memory": {"pets": []}},
-        {"memory": {"home": {}}},
     ],
-    ids=[
-        *["nothing", "null arguments", "empty arguments", "nulls", "nested nulls", "empty text", "nested empty text"],
-        *["empty lists", "an empty list", "an empty object"],
-    ],
+    ids=["nothing", "empty arguments", "nested nulls", "nested empty text", "empty lists"],
 )
 def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[str, Any]) -> None:
     before = person.working_memory.update(FULL, user_id="ann")
@@ -97,35 +86,6 @@ def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[s
     assert known(person) == FULL
     assert person.working_memory.get(user_id="ann") == before
     assert "nothing was changed" in reply
-
-
-# ---------------------------------------------------------------------- clear
-
-
-def test_named_fields_are_deleted_nested_ones_too(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update(FULL, user_id="ann")
-    reply = invoke(update_tool(person), {"clear": ["age", "home.street", "pets"]})
-    assert known(person) == {"name": "Ann", "home": {"city": "Ulm"}, "places": [{"city": "Rome"}]}
-    assert 'home.street: nothing (was "x")' in reply
-
-
-def test_deleting_what_is_not_there_names_the_fields(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update(FULL, user_id="ann")
-    reply = invoke(update_tool(person), {"memory": {"name": "Bob"}, "clear": ["nmae"]})
-    assert "nothing is stored under 'nmae'" in reply
-    assert "home.city" in reply
-    assert known(person) == {**FULL, "name": "Bob"}
-
-
-def test_a_field_with_an_alias_is_deleted_by_the_name_that_the_model_sees(make_memory: Make, invoke: Invoke) -> None:
-    fields: dict[str, Any] = {"first_name": (str | None, Field(None, alias="firstName"))}
-    memory = with_memory(make_memory, schema=create_model("Aliased", **fields))
-    tool = update_tool(memory)
-    assert "firstName" in json.dumps(convert_to_openai_tool(tool))
-    invoke(tool, {"memory": {"firstName": "Ann"}})
-    assert known(memory) == {"firstName": "Ann"}
-    invoke(tool, {"clear": ["firstName"]})
-    assert known(memory) == {}
 
 
 # ---------------------------------------------------------------------- edits
@@ -195,34 +155,10 @@ def test_half_of_the_lines_and_new_values_may_go_at_once(make_memory: Make, invo
     assert "Working memory is updated" in invoke(update_tool(memory), {"memory": text})
 
 
-@pytest.mark.parametrize("sent", ["```\n{}\n```", "# User\\n- **Name**: Ann\\n- **City**: Ulm"])
-def test_a_wrapped_text_is_unwrapped(markdown: Memory, invoke: Invoke, sent: str) -> None:
-    text = "# User\n- **Name**: Ann\n- **City**: Ulm"
-    invoke(update_tool(markdown), {"memory": sent.format(text)})
-    assert markdown.working_memory.get(user_id="ann").text == text
-
-
-@pytest.mark.parametrize("sent", ["```json\n{}\n```", "<data>{}</data>", "{}"])
-def test_a_patch_may_come_as_text(person: Memory, invoke: Invoke, sent: str) -> None:
-    invoke(update_tool(person), {"memory": sent.replace("{}", '{"name": "A\\nB"}')})
-    assert known(person) == {"name": "A\nB"}
-
-
 # ---------------------------------------------------------------------- replies
 
 
-@pytest.mark.parametrize(
-    "memory", [{"name": None}, {"name": None, "age": None}, {"home": {"city": None}}, {"name": None, "pets": []}]
-)
-def test_null_alone_is_told_how_to_delete(person: Memory, invoke: Invoke, memory: dict[str, Any]) -> None:
-    before = person.working_memory.update(FULL, user_id="ann")
-    reply = invoke(update_tool(person), {"memory": memory})
-    assert "nothing was changed, because null deletes nothing" in reply
-    assert "name it in `clear`" in reply
-    assert person.working_memory.get(user_id="ann") == before
-
-
-@pytest.mark.parametrize("options", [{"schema": Person}, {"template": TEMPLATE}, {"template": ""}])
+@pytest.mark.parametrize("options", [{"schema": Person}, {"template": TEMPLATE}])
 def test_clearing_says_whether_there_was_anything(make_memory: Make, invoke: Invoke, options: dict[str, Any]) -> None:
     memory = with_memory(make_memory, **options)
     (clear,) = memory.tools(user_id="ann", include=[CLEAR])

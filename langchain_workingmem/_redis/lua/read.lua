@@ -96,16 +96,16 @@ local function is_left_out(seq)
   end
 end
 
--- Enough is shown when `last` are counted and the next one begins another step. Then GROWTH more at most lead to the
--- question of that turn, else it ends where enough was. Without `last` it ends at the oldest question within `tokens`.
+-- Stops after `last` messages, at the next boundary of a step. If the oldest is an answer, it looks for its question
+-- among GROWTH more; without one it ends at the boundary. Without `last` it ends at the oldest question that `tokens` allow.
 local GROWTH = 20
 local shown = {} -- facts, the newest first
 local said, tokens, traffic, grown = 0, 0, 0, 0
 -- places in `shown`: of the oldest that was said, and where enough is
-local oldest, edge, step, has_question = 0, nil, nil, false
+local oldest, enough_at, step, has_question = 0, nil, nil, false
 found.cut = 0 -- what does not fit into `tokens`
 
--- Shows a message; returns whether the history begins with it, or behind it.
+-- Shows a message; returns true to stop walking.
 local function show(facts, seq)
   local words, size = string.match(facts, '^%d+:([^:]*):(%d+)')
   local kind, own_step = string.sub(words, 1, 1), math.floor(seq / STRIDE / head.step)
@@ -118,32 +118,32 @@ local function show(facts, seq)
     end
   else
     local counts = string.find(head.kinds, kind, 1, true)
-    if counts and said >= (head.last or math.huge) and (edge or own_step < step) then
-      edge = edge or #shown
+    if counts and said >= (head.last or math.huge) and (enough_at or own_step < step) then
+      enough_at = enough_at or #shown
       if head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[oldest], '^%d+:q') then return true end
       grown = grown + 1
     end
     tokens = tokens + size
     if head.tokens and not head.last and has_question and tokens > head.tokens then
-      found.cut, edge = found.cut + redis.call('ZCOUNT', KEYS[2], '-inf', seq), oldest
+      found.cut, enough_at = found.cut + redis.call('ZCOUNT', KEYS[2], '-inf', seq), oldest
       return true
     end
     if counts then said, step = said + 1, own_step end
     oldest, has_question = #shown + 1, has_question or kind == 'q'
   end
   shown[#shown + 1] = facts
-  return edge and kind == 'q'
+  return enough_at and kind == 'q'
 end
 
 if head.kinds then
   local is_done = head.last == 0 or walk(show)
-  local last = edge or #shown
-  if edge and is_done and string.match(shown[oldest] or '', '^%d+:q') then last = oldest end
+  local last = enough_at or #shown
+  if enough_at and is_done and string.match(shown[oldest] or '', '^%d+:q') then last = oldest end
   local ordered = {}
   for at = last, 1, -1 do ordered[#ordered + 1] = shown[at] end
   shown = ordered
   local begins = shown[1] and string.match(shown[1], '^%d+')
-  if is_done or edge then found.begins = tonumber(begins or below or found.next_seq) end
+  if is_done or enough_at then found.begins = tonumber(begins or below or found.next_seq) end
 end
 -- so that a thread is known not to be empty, also where no id of the list is
 found.newest = redis.call('ZRANGE', KEYS[2], -1, -1)[1]

@@ -18,7 +18,7 @@ local function show()
   if head.revision == found.revision then return {cjson.encode(found), {}} end
   local epoch, since = string.match(head.revision, '^(%d+)%.(%d+)$')
   found.since = epoch and epoch == string.match(found.revision, '^%d+') and tonumber(since) or 0
-  found.ids, found.covered = combine(values[4] or '', range(0, found.since)), values[5] or ''
+  found.ids, found.covered = difference(values[4] or '', range(0, found.since)), values[5] or ''
   local fields = {}
   for low, high in each_range(found.ids) do
     for id = low, high do fields[#fields + 1] = 'b:' .. whole(id) end
@@ -55,7 +55,7 @@ local function ranges_of(seqs)
     if not found then return nil end
     parts[at] = range(seq, high)
   end
-  return combine(table.concat(parts, ','), '')
+  return difference(table.concat(parts, ','), '')
 end
 
 -- Adds a row; returns its id, or 0 if a message or a row is gone, or another row covers a message of it.
@@ -70,7 +70,7 @@ local function add_row(given)
     below[id], covers = heads[id], covers .. ',' .. heads[id].covers
     for _, older in ipairs(heads[id].replaces) do hidden[#hidden + 1] = older end
   end
-  local first, last = string.match(combine(cites .. ',' .. covers, ''), '^(%d+).-(%d+)$')
+  local first, last = string.match(difference(cites .. ',' .. covers, ''), '^(%d+).-(%d+)$')
   if not first then return 0 end
   for _, other in ipairs(rows_at(covers, true)) do
     if other.kind == kind and not below[other.id] then
@@ -81,8 +81,8 @@ local function add_row(given)
   for _, id in ipairs(hidden) do -- never shown beside the new row, so that a deletion brings back one level
     if heads[id] then drop_row(heads[id]) end
   end
-  local row = {id = redis.call('HINCRBY', ROWS, 'next', 1), kind = kind, cites = combine(cites, ''), shown = false,
-    covers = combine(covers, ''), first = tonumber(first), last = tonumber(last), replaces = given.replaces,
+  local row = {id = redis.call('HINCRBY', ROWS, 'next', 1), kind = kind, cites = difference(cites, ''), shown = false,
+    covers = difference(covers, ''), first = tonumber(first), last = tonumber(last), replaces = given.replaces,
     waits = given.waits}
   for _, one in pairs(below) do
     one.by = row.id

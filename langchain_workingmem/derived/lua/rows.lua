@@ -14,8 +14,8 @@ local function set(...) redis.call('HSET', ROWS, ...) end
 local function each_range(ranges) return string.gmatch(ranges, '(%d+)-(%d+)') end
 local function range(low, high) return whole(low) .. '-' .. whole(high or low) end
 
--- Adds up the first list, and takes the second away: a number stays if it stands in more ranges of the first.
-local function combine(first, second)
+-- The difference of two lists of ranges: what stands in more ranges of the first than of the second.
+local function difference(first, second)
   local weights, edges, result, depth, began = {}, {}, {}, 0, nil
   for weight = 1, -1, -2 do
     for low, high in each_range(weight == 1 and first or second) do
@@ -62,7 +62,7 @@ end
 -- Returns the rows that cite or cover a message in these ranges (`by_cover`: that cover one), the oldest first.
 local function rows_at(ranges, by_cover)
   local wanted, found = {}, {}
-  for low, high in each_range(combine(ranges, '')) do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
+  for low, high in each_range(difference(ranges, '')) do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
   all_heads()
   for id = 1, last_id do
     local row = heads[id] and meets(wanted, heads[id].first, heads[id].last) and heads[id]
@@ -86,12 +86,13 @@ local function write_views()
   for view, change in pairs(changes) do
     local shown, covered = get('shown:' .. view) or '', get('covered:' .. view) or ''
     local epoch, last = string.match(get('revision:' .. view) or '0.0', '(%d+).(%d+)')
-    local ids = combine(shown .. change[true][1], change[false][1])
-    if epoch == '0' or ids == shown or combine(ids, range(last + 1, 2 ^ 50)) ~= shown then
+    local ids = difference(shown .. change[true][1], change[false][1])
+    local only_appended = ids ~= shown and difference(ids, range(last + 1, 2 ^ 50)) == shown
+    if epoch == '0' or not only_appended then
       local time = redis.call('TIME')
       epoch = whole(math.max(time[1] * 1000000 + time[2], epoch + 1))
     end
-    set('shown:' .. view, ids, 'covered:' .. view, combine(covered .. change[true][2], change[false][2]),
+    set('shown:' .. view, ids, 'covered:' .. view, difference(covered .. change[true][2], change[false][2]),
       'revision:' .. view, epoch .. '.' .. (string.match(ids, '%d+$') or 0))
   end
   changes = {}
@@ -132,9 +133,9 @@ local function change_rows(seqs, is_gone)
     end
   end
   for _, row in ipairs(is_gone and rows_at(all, true) or {}) do
-    local left = combine(row.covers, freed[row.kind] or ranges)
+    local left = difference(row.covers, freed[row.kind] or ranges)
     if row.cites == '' and left ~= row.covers then
-      if row.shown then change_view(row, false, '', combine(row.covers, left)) end
+      if row.shown then change_view(row, false, '', difference(row.covers, left)) end
       row.covers = left
       write_row(row)
     end
