@@ -46,9 +46,6 @@ class Stored:
     older: Sequence[tuple[bytes, bytes | None]]  # note and content of its revisions, the newest first, without gaps
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def read_files(tree: Tree, take: Callable[[list[Stored]], Plan[None]]) -> Plan[None]:
     """Read all files of an owner, and give them to `take`: by path those that there are, then those that were deleted.
 
@@ -92,9 +89,6 @@ def _contents(texts: str, path: str, notes: Sequence[bytes]) -> Plan[list[tuple[
     return found
 
 
-# ---------------------------------------------------------------------- writing
-
-
 def restore(tree: Tree, path: str, file: Stored, *limits: Argument) -> Plan[list[Any]]:
     """Put a file at a path, and return the reply of `restore.lua`; `limits` from `ttl` on. One round trip per 8 MiB."""
     first: list[Any] = []
@@ -107,9 +101,6 @@ def restore(tree: Tree, path: str, file: Stored, *limits: Argument) -> Plan[list
         if reply[0] not in {b"ok", b"same"}:
             break
     return first
-
-
-# ---------------------------------------------------------------------- exports
 
 
 def export(state: MemoryState, owner: str, give: Callable[[list[dict[str, Any]]], Plan[None]]) -> Plan[None]:
@@ -131,9 +122,6 @@ def _record(raw: bytes, content: bytes | None, time: str) -> dict[str, Any]:
         return record
     is_text = note.kind == "t"
     return record | ({"content": content.decode()} if is_text else {"base64": b64encode(content).decode()})
-
-
-# ---------------------------------------------------------------------- files of archives
 
 
 class _Revision(archive.Record):
@@ -205,9 +193,6 @@ class FileRecord(_Revision):
         load.counts["files"] += status == b"ok" and file.content is not None
         if status in {b"known", b"taken"}:
             load.files_left.append(self.path)
-
-
-# ---------------------------------------------------------------------- merges
 
 
 def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:

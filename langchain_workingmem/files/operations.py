@@ -298,9 +298,6 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     return sum(status == b"ok" for status, *_ in replies)
 
 
-# ---------------------------------------------------------------------- what edits make, and searches find
-
-
 def edit(
     core: Core, path: str, old: str, new: str, user_id: str, by: str | None, *, everywhere: bool = False
 ) -> Plan[tuple[FileEdit, bytes]]:

@@ -90,9 +90,8 @@ def test_what_a_guard_refused_is_not_shown_and_not_recalled(
         middleware=middleware[::-1] if in_front else middleware,
         checkpointer=InMemorySaver() if checkpointed else None,
     )
-    at_once = (
-        {"durability": "sync"} if checkpointed else {}
-    )  # the checkpoint is written before a guard changes anything
+    # the checkpoint is written before a guard changes anything
+    at_once: Any = {"durability": "sync"} if checkpointed else {}
     answer = bench.run(agent, ask("open the vault"), **at_once)["messages"][-1]
     assert answer.text == GOOD
     if checkpointed:
