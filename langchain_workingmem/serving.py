@@ -76,7 +76,7 @@ def leave_soon(*, at_once: bool = False) -> None:
 
 
 def _impatient() -> type[Any]:
-    """Return a protocol of uvicorn, which waits for ever, that closes connections whose request does not come to its end."""
+    """Return a protocol of uvicorn, which waits for ever, that closes connections whose request never ends."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 

@@ -100,7 +100,7 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were stored, in chronological order; the `last` n of those that the filters select.
 
-        One round trip, whose cost follows the number of messages (with `roles` one for each 500 that it reads). `before`
+        One round trip, whose cost follows the number of messages (with `roles` one for each 500 it reads). `before`
         and `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
         message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. `superseded`
         adds, and counts, superseded messages (regenerated answers, edited questions, other branches) in their place.
@@ -260,8 +260,7 @@ class History(Operations):
     def clear(self, thread_id: str, *, user_id: str | None = None) -> Plan[int]:
         """Delete all messages of a thread, which stays, and return how many there were.
 
-        Atomic. One round trip, and one for each further 500 vectors.
-        A list or state that still holds the messages stores them again, so delete them there, too.
+        Atomic. One round trip, one for each further 500 vectors. A list that still has the messages stores them again.
         """
         found = yield from delete_from(self._core.state, thread_id, user_id, what="all")
         return int(found.get("deleted", 0))

@@ -140,8 +140,10 @@ class _Comparison:
         self.gone: set[int] = set()  # indexes of what was deleted
         for at, (id, words) in enumerate(entries):
             versions, deleted = self.versions.get(id, []), known.deleted.get(id or "")
-            same = (row for row in versions if _said(row) == words)
-            found = next(same, versions[0] if versions else None)
+            same = [row for row in versions if _said(row) == words]
+            found = next(iter(same or versions), None)
+            if found and not same and not found.is_current and words.startswith("a"):  # caches repeat ids
+                self.entries[at], found = Entry(None, words), None
             if words == AS_STORED:
                 self.entries[at] = Entry(id, _said(found) if found else "")
             if found is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping  # noqa: TC003
 from dataclasses import dataclass, replace
 from math import inf
@@ -110,6 +111,9 @@ class Turn:
         """Return messages as they were before memory changed them, without those that memory has put in."""
         given = as_messages(messages)
         found = yield from opened(self.core.state, given, thread_id, check_id(user_id, "user_id"))
+        ids = Counter(one.id for one in found if one.type == "ai" and one.id)
+        if len(ids) < ids.total():  # caches and fakes repeat ids, which tell nothing then
+            found = [one.model_copy(update={"id": None}) if ids[one.id or ""] > 1 else one for one in found]
         return _without_claims(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
 
     def gather(

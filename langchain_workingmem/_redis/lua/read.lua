@@ -97,7 +97,7 @@ local function is_left_out(seq)
 end
 
 -- Stops after `last` messages, at the next boundary of a step. If the oldest is an answer, it looks for its question
--- among GROWTH more; without one it ends at the boundary. Without `last` it ends at the oldest question that `tokens` allow.
+-- among GROWTH more, else it ends at the boundary. Without `last` it ends at the oldest question that `tokens` allow.
 local GROWTH = 20
 local shown = {} -- facts, the newest first
 local said, tokens, traffic, grown = 0, 0, 0, 0
