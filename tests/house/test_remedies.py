@@ -18,6 +18,7 @@ OWN: dict[str, tuple[Any, ...]] = {  # classes that know their remedy, with argu
     "ThreadExistsError": ("t",),
     "ThreadOwnershipError": ("t", "ann"),
     "ThreadConflictError": ("t",),
+    "ThreadDamagedError": ("t",),
     "UserDeletedError": ("ann",),
     "RevisionNotFoundError": (3,),
     "ObservationNotFoundError": ("t:1",),
