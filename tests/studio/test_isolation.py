@@ -103,7 +103,8 @@ def test_the_front_page_lists_only_the_own_threads(visitor: Visitor) -> None:
 @pytest.mark.parametrize("name", sample(NAMES[::5], 8))
 def test_ids_that_look_alike_are_apart(make_memory: Make, open_studio: Open, name: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions())
-    for other in {"a", "b", "ab", "a b", *NAMES[::9]} - {name}:
+    others = {"a", "b", "ab", "a b", *(one for one in NAMES[::9] if len(one.encode()) < 500)}
+    for other in others - {name}:
         memory.save_turn([("user", SECRET)], thread_id=f"t{other}", user_id=other)
         memory.working_memory.update(f"# About\n- {SECRET}", user_id=other)
     memory.save_turn([("user", "my own")], thread_id="mine", user_id=name)
