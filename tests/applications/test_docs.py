@@ -72,7 +72,7 @@ DESIGNED = re.compile(r"^\| \d+ \| `([\w/]+\.py)` \| `([^|]+)` \|", re.MULTILINE
 
 def test_every_function_that_the_design_names_exists() -> None:
     steps, missing = 0, []
-    for table in re.split(r"^\| \| file", (DOCS / "design.md").read_text(), flags=re.MULTILINE)[1:]:
+    for table in re.split(r"^\| \| file", (DOCS / "architecture.md").read_text(), flags=re.MULTILINE)[1:]:
         room = re.match(r" in `(\w+/)`", table)
         for file, names in DESIGNED.findall(table):
             steps += 1
