@@ -148,6 +148,8 @@ def _changed(
     for _ in range(_ATTEMPTS):
         shown = yield from rows.read()
         if shown.missing_at is not None:  # there is no thread
+            if delete is not None:
+                raise ObservationNotFoundError(f"{thread_id}:{delete}")
             return
         new, drop = list[NewRow](), list[int]()
         if delete is not None:

@@ -409,8 +409,8 @@ class _Row(Record):
 
     id: int
     row: Literal["observations", "keeping"]  # which wing it belongs to
-    cites: list[str]
-    covers: list[str]
+    cites: list[Id]
+    covers: list[Id]
     replaces: list[int]
     waits: bool
     body: dict[str, Any]

@@ -42,8 +42,9 @@ def test_a_line_that_a_person_deletes_is_not_made_again(observed: Memory, observ
     observed.observations.observe("t")
     assert len(observer.calls) == asked
     assert raw_words(observed) == canaries(10, 12)
-    with pytest.raises(ObservationNotFoundError):
-        observed.observations.delete(line.id, thread_id="t")
+    for id, thread in ((line.id, "t"), ("nowhere:1", "nowhere")):
+        with pytest.raises(ObservationNotFoundError):
+            observed.observations.delete(id, thread_id=thread)
 
 
 def test_a_line_has_its_messages(observed: Memory) -> None:

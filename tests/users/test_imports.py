@@ -80,6 +80,15 @@ def test_an_import_adds_what_is_missing_and_changes_nothing_else(plain: Memory) 
 # ---------------------------------------------------------------------- what is refused
 
 
+ROW: dict[str, Any] = {
+    "id": 1,
+    "row": "observations",
+    "cites": ["\ud800"],
+    "covers": [],
+    "replaces": [],
+    "waits": False,
+    "body": {},
+}
 BROKEN: list[tuple[list[Any], str]] = [
     (["{}"], r"record 1: the record is of type str.*json\.loads"),
     ([{**HEADER, "version": 2}], "record 1: this is not a header of 'langchain-workingmem' in version 1"),
@@ -100,6 +109,7 @@ BROKEN: list[tuple[list[Any], str]] = [
     ([HEADER, {**MEMORY, "revision": 2**53 - 1}], f"record 2: revision.*{2**48}"),
     ([HEADER, {**MEMORY, "revisions": [MEMORY, MEMORY]}], "record 2: .*revision 1 follows 1"),
     ([HEADER, {**MEMORY, "document": "x" * 65_537}], r"record 2: .*document has 65,537 bytes, .*max_bytes"),
+    ([HEADER, THREAD, message(), {"kind": "rows", "thread_id": "t", "rows": [ROW]}], "record 4: .*lone surrogate"),
 ]
 
 
