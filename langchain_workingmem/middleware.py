@@ -23,7 +23,7 @@ from langchain_workingmem import faces
 from langchain_workingmem._engine.calls import is_overflow, is_refusal
 from langchain_workingmem._engine.plan import Call, Sleep
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.scripts import change_thread
+from langchain_workingmem._redis.scripts import change_thread, check_thread
 from langchain_workingmem._redis.state import Recent, operation, twin
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem.checks import check_type, one_of
@@ -193,7 +193,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     @operation
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Plan[Any]:
         """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that one ends."""
-        config, called = get_config(), partial(handler, request)
+        config, called, call = get_config(), partial(handler, request), self._call(request.state, request.runtime)
+        # behind an interrupt, nobody has looked yet whose thread it is
+        if (run := self._runs.get((call.key, None))) is None or run.gathered is None:
+            yield from self._core.with_fallback(
+                check_thread(self._core.state, *call.ids), None, "it has no known owner"
+            )
         thread_id = config.get("configurable", {}).get("thread_id")
         own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
         until = monotonic() + MOST_SECONDS
@@ -205,7 +210,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
         except Exception:
-            yield from self._fail(self._call(request.state, request.runtime), None)
+            yield from self._fail(call, None)
             raise
         finally:
             self._done.put(own, own)

@@ -96,11 +96,8 @@ class UserKeys(NamedTuple):
 
 
 _THREAD_KINDS = (*ThreadKeys._fields[:-2], "memory:t", "revisions:t")
-_USER_KINDS = (
-    "tombstone",
-    *(f"{name}:u" for name in UserKeys._fields[1:-4]),
-    *(f"files:{name}:u" for name in UserKeys._fields[-4:]),
-)
+_OWN, _FILES = UserKeys._fields[1:-4], UserKeys._fields[-4:]
+_USER_KINDS = ("tombstone", *(f"{name}:u" for name in _OWN), *(f"files:{name}:u" for name in _FILES))
 
 
 class Keys:

@@ -158,6 +158,12 @@ def check_owner(tag: bytes | None, thread_id: str, user_id: str | None) -> None:
         raise ThreadOwnershipError(thread_id, user_id, owns_itself=decode(tag) == thread_id)
 
 
+def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]:
+    """Raise `ThreadOwnershipError` if the thread belongs to another user. One round trip."""
+    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "user"))
+    check_owner(tag, thread_id, user_id)
+
+
 def delete_from(
     state: MemoryState, thread_id: str, user_id: str | None, *, what: str, repeats: bool = False, **head: Any
 ) -> Plan[dict[str, Any]]:

@@ -14,9 +14,8 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem import errors
-from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.filters import both
-from langchain_workingmem._redis.scripts import check_owner
+from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument, ShownMessages
 from langchain_workingmem._text.messages import unescape, words_in
 from langchain_workingmem._text.unicode import in_texts, visible
@@ -97,10 +96,8 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
             asked = (limits.recall or {}).get("metadata")
             arguments |= {"timezone": limits.timezone, "metadata": both(metadata, asked)}
         elif ids.is_thread_alone:
-            thread_id, user_id = required_ids(ids)
-            (tag,) = yield from send(("HGET", core.state.keys.of(thread_id).thread, "user"))
-            check_owner(tag, thread_id, user_id)
-            ids = Ids(thread_id, user_id)
+            ids = Ids(*required_ids(ids))
+            yield from check_thread(core.state, *required_ids(ids))
         return visible((yield from make(ids, (config.get("metadata") or {}).get("langgraph_step"), **arguments)))
 
     return as_tool(core, plan, name, f"{description} It uses the memory {memory!r}." if memory else description, schema)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping  # noqa: TC003
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
@@ -80,7 +79,7 @@ class Turn:
     ) -> Plan[MemoryContext]:
         """Plan `Memory.context`."""
         check_argument_names(arguments)
-        if recall is not None and (names := sorted(_given(arguments))):
+        if recall is not None and (names := sorted({name for name, value in arguments.items() if value} - {"now"})):
             raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
         recalling: Any = arguments if recall is None else recall
         asked = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
@@ -130,7 +129,7 @@ class Turn:
         state, (thread_id, user_id) = self.core.state, ids
         zone, arguments = state.zone(*ids, asked.timezone), asked.recall or {}
         text, query = question(new), None
-        if state.recall is None and _given(arguments):
+        if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
             state.recalling  # noqa: B018 - raises, because recall is off
         if state.recall is not None and asked.recall is not False and text is not None and str(text.text).strip():
             where: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
@@ -174,8 +173,3 @@ def _without_claims(messages: list[BaseMessage], kind: Kind, appeared: Container
             extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
             messages[at] = message.model_copy(update={"additional_kwargs": extras})
     return messages
-
-
-def _given(arguments: Mapping[str, Any]) -> set[str]:
-    """Return the arguments that only recall takes, and that say something."""
-    return {name for name, value in arguments.items() if value} - {"now"}
