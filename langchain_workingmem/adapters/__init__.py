@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -17,21 +16,19 @@ if TYPE_CHECKING:
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
 
-_STEP = 2**14  # characters
-_RUN = re.compile(r"((?:\[U\+[0-9A-F]+ [^]]*\]){16})(?:\[U\+[0-9A-F]+ [^]]*\])+")
+MOST_NAMES = 100
 
 
 def named(text: str) -> str:
-    """Return a text as a model reads it: characters that nobody sees are shown by name, 16 of a row; line ends stay."""
-    shown = []
-    for at in range(0, len(text), _STEP):  # a thread that computes lets others work only between two calls of C
-        part = replace_hidden(text[at : at + _STEP], lambda one: one if one == "\r" else _name(one))
-        shown.append(_RUN.sub(r"\1[and more of them]", part) if "[U+" in part else part)
-    return "".join(shown)
+    """Return a text as a model reads it: of characters that nobody sees the first 100 by name; line ends stay."""
+    left = iter(range(MOST_NAMES))
 
+    def name(one: str) -> str:
+        if one == "\r":
+            return one
+        return "[hidden]" if next(left, None) is None else f"[U+{ord(one):04X} {unicodedata.name(one, 'CONTROL')}]"
 
-def _name(one: str) -> str:
-    return f"[U+{ord(one):04X} {unicodedata.name(one, 'CONTROL')}]"
+    return replace_hidden(text, name)
 
 
 class OfOwner:
@@ -48,7 +45,7 @@ class OfOwner:
         check_by(by)
         self.files: Files = memory.files
         self._core = memory._core
-        self._find_ids, self._by = finder(user_id, trust_client_ids=trust_client_ids), by
+        self._find_ids, self.by = finder(user_id, trust_client_ids=trust_client_ids), by
 
     @property
     def owner(self) -> str:

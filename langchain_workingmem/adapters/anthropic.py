@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
 
+from langchain_workingmem._redis.state import operation, twin
 from langchain_workingmem.adapters import OfOwner
 from langchain_workingmem.adapters.claude import DELETE, ROOT, CommandError, run_command
 from langchain_workingmem.errors import FileMissingError, WorkingMemError
@@ -24,53 +25,37 @@ class _OnFiles(OfOwner):
         super(OfOwner, self).__init__()  # of the SDK's tool
         OfOwner.__init__(self, memory, user_id=user_id, by=by)
 
-    def _plan(self, command: Any) -> Plan[str]:
-        fields = command if isinstance(command, dict) else command.to_dict()
+    @operation
+    def run(self, command: Any) -> Plan[str]:
+        """Run a command, and return what Claude is told; `ToolError` if it is refused."""
         try:
-            owner = self.owner if fields.get("command") == "view" else self.writer
-            return (yield from run_command(self.files, owner, self._by, fields))
+            return (yield from run_command(self, command if isinstance(command, dict) else command.to_dict()))
         except CommandError as error:
             raise ToolError(str(error)) from error
         except WorkingMemError as error:  # the SDK shows a model the `repr` of any other error
             raise ToolError(for_model(error, "the memory tool")) from error
 
-    def _clear(self) -> Plan[str]:
+    @operation
+    def clear(self) -> Plan[str]:
+        """Delete all files below `/memories`; their revisions stay."""
         with suppress(FileMissingError):
-            yield from DELETE(self.files, ROOT, user_id=self.writer, by=self._by)
+            yield from DELETE(self.files, ROOT, user_id=self.writer, by=self.by)
         return "All memory cleared"
+
+    arun, aclear = twin(run), twin(clear)
 
 
 class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
     """Claude's memory tool (`memory_20250818`) on `memory.files`, below `/memories`; async: `AsyncMemoryTool`."""
 
-    def execute(self, command: Any) -> str:
-        """Run a command, and return what Claude is told; `ToolError` if it is refused."""
-        return self._core.run(self._plan(command))
-
-    view = create = str_replace = insert = delete = rename = execute
-
-    def call(self, input: object) -> str:
-        """Run a command as the model has written it."""
-        return self.execute(input)
-
-    def clear_all_memory(self) -> str:
-        """Delete all files below `/memories`; their revisions stay."""
-        return self._core.run(self._clear())
+    execute = view = create = str_replace = insert = delete = rename = _OnFiles.run
+    call: Any = _OnFiles.run
+    clear_all_memory = _OnFiles.clear
 
 
 class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
     """Async twin of `MemoryTool`."""
 
-    async def execute(self, command: Any) -> str:
-        """Run a command, and return what Claude is told; `ToolError` if it is refused."""
-        return await self._core.arun(self._plan(command))
-
-    view = create = str_replace = insert = delete = rename = execute
-
-    async def call(self, input: object) -> str:
-        """Run a command as the model has written it."""
-        return await self.execute(input)
-
-    async def clear_all_memory(self) -> str:
-        """Delete all files below `/memories`; their revisions stay."""
-        return await self._core.arun(self._clear())
+    execute = view = create = str_replace = insert = delete = rename = _OnFiles.arun
+    call: Any = _OnFiles.arun
+    clear_all_memory = _OnFiles.aclear

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from itertools import islice
@@ -21,22 +20,15 @@ from langchain_workingmem.files import Files
 from langchain_workingmem.files.operations import IS_DIRECTORY, Tree, edit, find
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem.adapters import OfOwner
     from langchain_workingmem.files import FileInfo
 
 ROOT = "/memories"
 _NO_LINE = 2**31
 MOST_LINES, _WIDTH = 999_999, 6  # that are viewed, and the width of their numbers
-_NEEDS = {
-    "view": ("path",),
-    "create": ("path", "file_text"),
-    "str_replace": ("path", "old_str"),
-    "insert": ("path", "insert_line", "insert_text"),
-    "delete": ("path",),
-    "rename": ("old_path", "new_path"),
-}
 _READ, _WRITE, _INSERT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.insert)
 DELETE, _RENAME = plan_of(Files.delete), plan_of(Files.rename)
 
@@ -45,19 +37,21 @@ class CommandError(ToolException):
     """A command was refused; the text is for the model."""
 
 
-def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, Any]) -> Plan[str]:
+def run_command(own: OfOwner, command: Mapping[str, Any]) -> Plan[str]:
     """Run a command; `CommandError` for one that is refused.
 
     One round trip; a second one to view a directory, for `str_replace` and `insert`, and for each 500 files.
     """
-    name = command.get("command")
-    if name not in _NEEDS:
-        raise CommandError(f"Unknown command: {name}. Use one of {', '.join(_NEEDS)}.")
-    if missing := [one for one in _NEEDS[name] if type(command.get(one)) is not (int if one == "insert_line" else str)]:
+    name = command.get("command", "")
+    if name not in _COMMANDS:
+        raise CommandError(f"Unknown command: {name}. Use one of {', '.join(_COMMANDS)}.")
+    run, needed = _COMMANDS[name]
+    if missing := [one for one in needed if type(command.get(one)) is not (int if one == "insert_line" else str)]:
         raise CommandError(f"The command `{name}` needs {', '.join(f'`{one}`' for one in missing)}.")
-    path = command["old_path" if name == "rename" else "path"]
+    path = command[needed[0]]
+    owner = own.owner if name == "view" else own.writer
     try:
-        told: str = yield from getattr(_Commands(files, owner, by), name)(command)
+        return (yield from run(own.files, command, {"user_id": owner, "by": own.by}))
     except FileMissingError as error:
         hint = "" if name in ("delete", "rename") else ". Please provide a valid path."
         raise CommandError(f"The path {path} does not exist{hint}") from error
@@ -67,84 +61,86 @@ def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, 
         is_taken = error.problem in ("exists", IS_DIRECTORY)
         told = taken.get(name, f"The path {path} is not a file.") if is_taken else for_model(error, name)
         raise CommandError(told) from error
-    return told
 
 
-@dataclass(frozen=True, slots=True)
-class _Commands:
-    files: Files
-    owner: str
-    by: str | None
-
-    def view(self, command: Mapping[str, Any]) -> Plan[str]:
-        path = command["path"]
-        found = _checked(path)
-        if found == ROOT:
-            return (yield from self._directory(path, found))
-        try:
-            file = yield from _READ(self.files, found, user_id=self.owner)
-        except FilePathError as error:
-            if error.problem != IS_DIRECTORY:
-                raise
-            return (yield from self._directory(path, found))
-        if file.text.count("\n") >= MOST_LINES:
-            raise CommandError(f"File {path} exceeds maximum line limit of {MOST_LINES:,} lines.")
-        first, last = 1, -1
-        match command.get("view_range"):
-            case [begin, end] if type(begin) is type(end) is int:
-                first, last = max(1, min(begin, MOST_LINES)), min(end, MOST_LINES)
-        shown = yield from compute(partial(_numbered, file.text, first, last), 4 * file.info.size)
-        return f"Here's the content of {path} with line numbers:\n{shown}"
-
-    def _directory(self, path: str, found: str) -> Plan[str]:
-        inside = yield from find(Tree.of(self.files._core, self.owner), found)
+def _view(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    path, owner = command["path"], how["user_id"]
+    found = _checked(path)
+    try:
+        file = (yield from _READ(files, found, user_id=owner)) if found != ROOT else None
+    except FilePathError as error:
+        if error.problem != IS_DIRECTORY:
+            raise
+        file = None
+    if file is None:
+        inside = yield from find(Tree.of(files._core, owner), found)
         rows = yield from compute(partial(_sizes, inside, path, found), sum(len(one.path) for one in inside))
         header = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
         return "\n".join([header, *rows])
+    if file.text.count("\n") >= MOST_LINES:
+        raise CommandError(f"File {path} exceeds maximum line limit of {MOST_LINES:,} lines.")
+    first, last = 1, -1
+    match command.get("view_range"):
+        case [begin, end] if type(begin) is type(end) is int:
+            first, last = max(1, min(begin, MOST_LINES)), min(end, MOST_LINES)
+    shown = yield from compute(partial(_numbered, file.text, first, last), 4 * file.info.size)
+    return f"Here's the content of {path} with line numbers:\n{shown}"
 
-    def create(self, command: Mapping[str, Any]) -> Plan[str]:
-        path, text = _below_root(command["path"]), command["file_text"]
-        yield from _WRITE(self.files, path, text, user_id=self.owner, if_exists="error", by=self.by)
-        return f"File created successfully at: {command['path']}"
 
-    def str_replace(self, command: Mapping[str, Any]) -> Plan[str]:
-        path, old, new = _below_root(command["path"]), command["old_str"], command.get("new_str") or ""
-        try:
-            made, text = yield from edit(self.files._core, path, old, new, self.owner, self.by)
-        except FileEditError as error:
-            problem = f", old_str `{old}` did not appear verbatim in {command['path']}."
-            if error.lines:
-                where = ", ".join(map(str, error.lines))
-                problem = f". Multiple occurrences of old_str `{old}` in lines: {where}. Please ensure it is unique"
-            raise CommandError(f"No replacement was performed{problem}") from error
-        first = max(1, made.line - 2)
-        snippet = yield from compute(partial(_numbered, text.decode(), first, made.line + 2), 4 * len(text))
-        intro = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
-        return f"{intro}\n{snippet}"
+def _create(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    yield from _WRITE(files, _below_root(command["path"]), command["file_text"], if_exists="error", **how)
+    return f"File created successfully at: {command['path']}"
 
-    def insert(self, command: Mapping[str, Any]) -> Plan[str]:
-        path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
-        after = line if line >= 0 else _NO_LINE  # no line at all: refused with the number of lines
-        try:
-            yield from _INSERT(self.files, path, after, f"{text}\n", user_id=self.owner, by=self.by)
-        except FileEditError as error:
-            if not error.lines:
-                raise
-            problem = f"{line}. It should be within the range [0, {error.lines[0]}]."
-            raise CommandError(f"Invalid `insert_line` parameter: {problem}") from error
-        return f"The file {command['path']} has been edited."
 
-    def delete(self, command: Mapping[str, Any]) -> Plan[str]:
-        if (path := _checked(command["path"])) == ROOT:
-            raise CommandError(f"Cannot delete the {ROOT} directory itself")
-        yield from DELETE(self.files, path, user_id=self.owner, by=self.by)
-        return f"Successfully deleted {command['path']}"
+def _str_replace(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    path, old, new = _below_root(command["path"]), command["old_str"], command.get("new_str") or ""
+    try:
+        made, text = yield from edit(files._core, path, old, new, **how)
+    except FileEditError as error:
+        problem = f", old_str `{old}` did not appear verbatim in {command['path']}."
+        if error.lines:
+            where = ", ".join(map(str, error.lines))
+            problem = f". Multiple occurrences of old_str `{old}` in lines: {where}. Please ensure it is unique"
+        raise CommandError(f"No replacement was performed{problem}") from error
+    first = max(1, made.line - 2)
+    snippet = yield from compute(partial(_numbered, text.decode(), first, made.line + 2), 4 * len(text))
+    intro = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
+    return f"{intro}\n{snippet}"
 
-    def rename(self, command: Mapping[str, Any]) -> Plan[str]:
-        if (old := _checked(command["old_path"])) == ROOT:
-            raise CommandError(f"Cannot rename the {ROOT} directory itself")
-        yield from _RENAME(self.files, old, _below_root(command["new_path"]), user_id=self.owner, by=self.by)
-        return f"Successfully renamed {command['old_path']} to {command['new_path']}"
+
+def _insert(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
+    after = line if line >= 0 else _NO_LINE  # no line at all: refused with the number of lines
+    try:
+        yield from _INSERT(files, path, after, f"{text}\n", **how)
+    except FileEditError as error:
+        if not error.lines:
+            raise
+        problem = f"{line}. It should be within the range [0, {error.lines[0]}]."
+        raise CommandError(f"Invalid `insert_line` parameter: {problem}") from error
+    return f"The file {command['path']} has been edited."
+
+
+def _delete(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    yield from DELETE(files, _not_root(command["path"], "delete"), **how)
+    return f"Successfully deleted {command['path']}"
+
+
+def _rename(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    old, new = command["old_path"], command["new_path"]
+    yield from _RENAME(files, _not_root(old, "rename"), _below_root(new), **how)
+    return f"Successfully renamed {old} to {new}"
+
+
+# each with the arguments that it needs, the path first
+_COMMANDS: dict[str, tuple[Callable[[Files, Mapping[str, Any], dict[str, Any]], Plan[str]], tuple[str, ...]]] = {
+    "view": (_view, ("path",)),
+    "create": (_create, ("path", "file_text")),
+    "str_replace": (_str_replace, ("path", "old_str")),
+    "insert": (_insert, ("path", "insert_line", "insert_text")),
+    "delete": (_delete, ("path",)),
+    "rename": (_rename, ("old_path", "new_path")),
+}
 
 
 def _checked(path: str) -> str:
@@ -161,6 +157,13 @@ def _below_root(path: str) -> str:
     """Return the path of what may be a file."""
     if (found := _checked(path)) == ROOT:
         raise FilePathError(ROOT, IS_DIRECTORY, remedy="name a file in it")
+    return found
+
+
+def _not_root(path: str, what: str) -> str:
+    """Return the path of what may be deleted or renamed."""
+    if (found := _checked(path)) == ROOT:
+        raise CommandError(f"Cannot {what} the {ROOT} directory itself")
     return found
 
 
@@ -189,8 +192,7 @@ def _sizes(inside: Iterable[FileInfo], path: str, found: str) -> list[str]:
 
 def _size(size: int) -> str:
     """Write a number of bytes as Claude's tool does."""
-    amount, units = float(size), iter("BKMG")
-    unit = next(units)
-    while amount >= 1024 and unit != "G":
-        amount, unit = amount / 1024, next(units)
-    return f"{amount:.0f}{unit}" if amount == int(amount) else f"{amount:.1f}{unit}"
+    amount, unit = float(size), 0
+    while amount >= 1024 and unit < 3:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.1f}".removesuffix(".0") + "BKMG"[unit]

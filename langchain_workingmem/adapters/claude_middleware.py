@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import SystemMessage
 from pydantic import BaseModel, Field
 
 from langchain_workingmem.adapters import OfOwner
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
 
 NAME, NATIVE = "memory", {"type": "memory_20250818", "name": "memory"}
-DESCRIPTION = "Read and write your notes: files below /memories that stay between conversations."
-PROMPT = (
-    "Your notes from earlier conversations are files below /memories, which the `memory` tool reads and writes. View "
-    "that directory before you begin to work. Write down what a later conversation will need while you work: the "
-    "conversation may end at any time. Keep the notes short and in order: correct or delete what no longer holds."
+DESCRIPTION = (
+    "Your notes: files below /memories that stay between conversations. View that directory before you begin to work. "
+    "Write down what a later conversation will need while you work: the conversation may end at any time. Keep the "
+    "notes short and in order: correct or delete what no longer holds."
 )
 
 
@@ -47,8 +45,7 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
     """Give an agent the memory tool, with files that stay between conversations, each user's own.
 
     A Claude model is offered its own tool `memory_20250818`, every other model a tool of the same name and commands.
-    `user_id` fixes the owner; without it, it is the user of the run, as in `memory.tools`. `system_prompt` is added to
-    that of the agent; "" adds none.
+    `user_id` fixes the owner; without it, it is the user of the run, as in `memory.tools`.
     """
 
     def __init__(
@@ -56,21 +53,18 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         memory: Memory,
         *,
         user_id: str | Owner | None = None,
-        system_prompt: str = PROMPT,
         by: str | None = "agent",
         trust_client_ids: bool = False,
     ) -> None:
         AgentMiddleware.__init__(self)
         OfOwner.__init__(self, memory, user_id=user_id, by=by, trust_client_ids=trust_client_ids)
-        self._prompt = system_prompt
         self.tools = [as_tool(self._core, self._plan, NAME, DESCRIPTION, Command)]
 
     def _plan(self, _: Any, command: dict[str, Any]) -> Plan[str]:
-        owner = self.owner if command["command"] == "view" else self.writer
-        return (yield from run_command(self.files, owner, self._by, command))
+        return (yield from run_command(self, command))
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Offer the tool to the model in its form, and add the prompt."""
+        """Offer the tool to the model in its form."""
         return handler(self._with_tool(request))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -78,13 +72,7 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         return await handler(self._with_tool(request))
 
     def _with_tool(self, request: Any) -> Any:
-        changes: dict[str, Any] = {}
-        if "anthropic" in str(getattr(request.model, "_llm_type", "")):
-            others = [tool for tool in request.tools if getattr(tool, "name", None) != NAME]
-            changes["tools"] = [*others, dict(NATIVE)]
-        if self._prompt:
-            before = "" if request.system_message is None else request.system_message.content
-            added = f"\n\n{self._prompt}" if before else self._prompt
-            both = before + added if isinstance(before, str) else [*before, {"type": "text", "text": added}]
-            changes["system_message"] = SystemMessage(content=both)
-        return request.override(**changes)
+        if "anthropic" not in str(getattr(request.model, "_llm_type", "")):
+            return request
+        others = [tool for tool in request.tools if getattr(tool, "name", None) != NAME]
+        return request.override(tools=[*others, dict(NATIVE)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from contextlib import suppress
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from deepagents.backends import protocol
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.files import File, FileInfo, LineMatch
+    from langchain_workingmem.files import File, FileInfo
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,7 +94,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     @_told_in(protocol.WriteResult, "Error: ")
     def write(self, file_path: str, content: str) -> Plan[protocol.WriteResult]:
         """Write a file, also over one that exists: its text stays as a revision."""
-        yield from _WRITE(self.files, _absolute(file_path), content, user_id=self.writer, by=self._by)
+        yield from _WRITE(self.files, _absolute(file_path), content, user_id=self.writer, by=self.by)
         return protocol.WriteResult(path=file_path)
 
     awrite = twin(write)
@@ -109,7 +109,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
         replace_all: bool = False,  # noqa: FBT001, FBT002 - as the protocol has it
     ) -> Plan[protocol.EditResult]:
         """Replace a text in the newest revision."""
-        how: Any = {"user_id": self.writer, "by": self._by, "replace_all": replace_all}
+        how: Any = {"user_id": self.writer, "by": self.by, "replace_all": replace_all}
         made = yield from _EDIT(self.files, _absolute(file_path), old_string, new_string, **how)
         return protocol.EditResult(path=file_path, occurrences=made.occurrences)
 
@@ -119,7 +119,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     @_told_in(protocol.DeleteResult, "Error: ")
     def delete(self, file_path: str) -> Plan[protocol.DeleteResult]:
         """Delete a file, or all files below a directory; `memory.files.revert` brings one back."""
-        yield from _DELETE(self.files, _absolute(file_path), user_id=self.writer, by=self._by)
+        yield from _DELETE(self.files, _absolute(file_path), user_id=self.writer, by=self.by)
         return protocol.DeleteResult(path=file_path)
 
     adelete = twin(delete)
@@ -134,7 +134,11 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
         matches = Pattern(glob, root) if glob else None
         tree = Tree.of(self._core, self.owner)
         found = (yield from grep(tree, pattern, root, matches, most + 1)) if pattern else []
-        lines = yield from compute(partial(_matches, found[:most]), sum(len(one.text) for one in found))
+
+        def shown() -> list[protocol.GrepMatch]:
+            return [{"path": one.path, "line": one.line, "text": named(one.text)} for one in found[:most]]
+
+        lines = yield from compute(shown, sum(len(one.text) for one in found))
         return protocol.GrepResult(matches=lines, truncated=len(found) > most)
 
     agrep = twin(grep)
@@ -158,11 +162,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
             text: str | bytes = content
             with suppress(UnicodeDecodeError):
                 text = content.decode()
-            problem = None
-            try:
-                yield from _WRITE(self.files, _absolute(path), text, user_id=self.writer, by=self._by)
-            except (*OF_FILES, ReadOnlyError) as error:
-                problem = _problem(error)
+            _, problem = yield from self._transferred(_WRITE, path, text, writes=True)
             done.append(protocol.FileUploadResponse(path=path, error=problem))
         return done
 
@@ -171,50 +171,45 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     @operation
     def download_files(self, paths: list[str]) -> Plan[list[protocol.FileDownloadResponse]]:
         """Read files as they are. One round trip each."""
-        owner, done = self.owner, []
+        done = []
         for path in paths:
-            content, problem = None, None
-            try:
-                found = (yield from _READ(self.files, _absolute(path), user_id=owner)).content
-                content = found.encode() if isinstance(found, str) else found
-            except OF_FILES as error:
-                problem = _problem(error)
+            file, problem = yield from self._transferred(_READ, path)
+            content = file.content if file else None
+            content = content.encode() if isinstance(content, str) else content
             done.append(protocol.FileDownloadResponse(path=path, content=content, error=problem))
         return done
 
     adownload_files = twin(download_files)
 
+    def _transferred(self, plan: Callable[..., Plan[Any]], path: str, *text: str | bytes, writes: bool = False) -> Any:
+        """Return the result of a plan, or the code of deepagents for an error, or what it says."""
+        try:
+            how: Any = {"user_id": self.writer, "by": self.by} if writes else {"user_id": self.owner}
+            return (yield from plan(self.files, _absolute(path), *text, **how)), None
+        except FileMissingError:
+            return None, protocol.FILE_NOT_FOUND
+        except (*OF_FILES, ReadOnlyError) as error:
+            if not isinstance(error, FilePathError) or error.problem == DAMAGED:
+                return None, str(error)
+            return None, protocol.IS_DIRECTORY if error.problem.endswith(" a directory") else protocol.INVALID_PATH
+
 
 def _infos(found: Sequence[FileInfo]) -> Plan[list[protocol.FileInfo]]:
-    return (yield from compute(lambda: [*map(_info, found)], 100 * len(found)))
+    def infos() -> list[protocol.FileInfo]:
+        rows = [
+            (f"{one.path}/", "", one) if one.is_dir else (one.path, one.updated_at.isoformat(), one) for one in found
+        ]
+        return [{"path": path, "is_dir": one.is_dir, "size": one.size, "modified_at": at} for path, at, one in rows]
 
-
-def _info(one: FileInfo) -> protocol.FileInfo:
-    path, changed = (f"{one.path}/", "") if one.is_dir else (one.path, one.updated_at.isoformat())
-    return {"path": path, "is_dir": one.is_dir, "size": one.size, "modified_at": changed}
-
-
-def _matches(found: Sequence[LineMatch]) -> list[protocol.GrepMatch]:
-    return [{"path": one.path, "line": one.line, "text": named(one.text)} for one in found]
+    return (yield from compute(infos, 100 * len(found)))
 
 
 def _data(file: File) -> protocol.FileData:
-    content, is_text = file.content, isinstance(file.content, str)
-    return {
-        "content": named(content) if isinstance(content, str) else base64.standard_b64encode(content).decode(),
-        "encoding": "utf-8" if is_text else "base64",
-        "created_at": file.info.created_at.isoformat(),
-        "modified_at": file.info.updated_at.isoformat(),
-    }
-
-
-def _problem(error: Exception) -> str:
-    """Return the code of deepagents for an error, or what it says."""
-    if isinstance(error, FileMissingError):
-        return protocol.FILE_NOT_FOUND
-    if isinstance(error, FilePathError) and error.problem != DAMAGED:
-        return protocol.IS_DIRECTORY if error.problem.endswith(" a directory") else protocol.INVALID_PATH
-    return str(error)
+    content, created_at, modified_at = file.content, file.info.created_at.isoformat(), file.info.updated_at.isoformat()
+    is_text = isinstance(content, str)
+    shown = named(content) if isinstance(content, str) else base64.standard_b64encode(content).decode()
+    encoding = "utf-8" if is_text else "base64"
+    return {"content": shown, "encoding": encoding, "created_at": created_at, "modified_at": modified_at}
 
 
 def _absolute(path: str | None) -> str:

@@ -14,7 +14,7 @@ from langchain_anthropic import ChatAnthropic
 
 from langchain_workingmem import Memory
 from langchain_workingmem.adapters.anthropic import AsyncMemoryTool, MemoryTool
-from langchain_workingmem.adapters.claude_middleware import PROMPT, ClaudeMemoryMiddleware
+from langchain_workingmem.adapters.claude_middleware import ClaudeMemoryMiddleware
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.options import FileOptions
 from tests.adapters.claude import FakeClaude, fake_claude
@@ -145,7 +145,7 @@ def test_claude_is_offered_its_own_tool(bench: Bench, claude: FakeClaude) -> Non
     bench.run(agent, ask("Hello"), configured("2", "bob"))
     assert claude.seen[0]["tools"] == [NATIVE]
     assert "context-management-2025-06-27" in claude.betas[0]
-    assert claude.seen[0]["system"] == f"Be kind.\n\n{PROMPT}"
+    assert claude.seen[0]["system"] == "Be kind."
     assert claude.results(1) == ["File created successfully at: /memories/ann.md"]
     assert claude.results(2) == ["The path /memories/no does not exist. Please provide a valid path."]
     assert claude.results(4)[0].splitlines()[1:] == ["0B\t/memories"]
@@ -156,7 +156,7 @@ def test_claude_is_offered_its_own_tool(bench: Bench, claude: FakeClaude) -> Non
 def test_another_model_calls_the_same_tool_by_its_schema(bench: Bench) -> None:
     memory = bench.memory()
     model = Scripted.says(calling(("memory", LEARN), ("memory", LOOK), id="m"), "Noted.")
-    agent = create_agent(model, [], middleware=[ClaudeMemoryMiddleware(memory, system_prompt="")])
+    agent = create_agent(model, [], middleware=[ClaudeMemoryMiddleware(memory)])
     end = bench.run(agent, ask("I like tea"), configured("1"))
     assert model.tools[0] == ["memory"]
     assert [type(one) for one in model.seen[0]] == [type(ask("")["messages"][0])]

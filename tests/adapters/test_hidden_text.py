@@ -60,11 +60,11 @@ def test_a_model_reads_the_names_of_hidden_characters(memory: Memory, call: Any)
     assert memory.files.read("/memories/a.pdf", **ANN).text == TEXT
 
 
-def test_a_row_of_hidden_characters_is_short() -> None:
+def test_of_many_hidden_characters_the_first_are_named() -> None:
     text = named(f"a{ORDER * 1000}b")
     assert text.startswith("a[U+E006F TAG LATIN SMALL LETTER O][U+E0062")
-    assert text.endswith("[and more of them]b")
-    assert len(text) < 1000
+    assert text.endswith("[hidden]b")
+    assert text.count("[U+") == 100
     assert named("plain\r\n\ttext é 日本 [U+200B]") == "plain\r\n\ttext é 日本 [U+200B]"
 
 
