@@ -76,13 +76,6 @@ def jittered(seconds: float) -> Sleep:
 
 
 @dataclass(slots=True)
-class Give(Effect[None]):
-    """Hand records to whoever iterates over a long operation (`Core.stream`), and go on when they are taken."""
-
-    records: Sequence[Any]
-
-
-@dataclass(slots=True)
 class Spawn(Effect[None]):
     """Run a plan in the background; only `settled` and `close` wait for it. `lost` is called if its loop ends first."""
 

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+import orjson
+
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.filters import EVERYTHING
 from langchain_workingmem._redis.keys import check_id, encode
@@ -99,8 +101,9 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
     """Convert vectors to bytes for the index; `EmbeddingError` if a number does not fit into its type."""
     import numpy as np
 
-    # only the direction counts: a vector uses the whole range of a small type
-    if dtype != "float32" and distance == "cosine":
+    if dtype == "float32":  # which the embedder has checked
+        return [row.tobytes() for row in vectors]
+    if distance == "cosine":  # only the direction counts: a vector uses the whole range of a small type
         longest = np.abs(vectors).max(axis=1, keepdims=True)
         vectors = vectors / np.where(longest == 0, 1, longest)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -258,7 +261,11 @@ def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     found = [one or b"nan" for one in ranks] if None in ranks else ranks
     if not found or isinstance(found[-1], float):
         return np.array(found, np.float64)
-    return np.fromstring(b" ".join(found).replace(b"#", b""), sep=" ")  # in half the time of `float` for each
+    text = b",".join(found).replace(b"#", b"")
+    try:
+        return np.array(orjson.loads(b"[%b]" % text), np.float64)  # in a fifth of the time of `float` for each
+    except orjson.JSONDecodeError:  # infinity, or not a number
+        return np.fromstring(text, sep=",")
 
 
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from importlib import import_module
@@ -12,7 +11,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 from langchain_workingmem._engine import calls
-from langchain_workingmem._engine.plan import Give
 from langchain_workingmem._redis.indexes import Indexes, with_layout
 from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.checks import check_zone
@@ -20,7 +18,7 @@ from langchain_workingmem.errors import OptionError, RedisConnectionError, Redis
 from langchain_workingmem.options import Ids, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._engine.calls import Embedder
@@ -264,22 +262,16 @@ class Core:
             plan = calls.watch(plan, name, self.state.keys.prefix)
         return plan if self.state.layout_known else with_layout(self.state, plan)
 
-    def stream(self, plan: Plan[None]) -> Iterator[Any]:
-        """Run a long operation, while the caller takes what it gives."""
-        try:
-            while (records := self.run(_given(plan), getattr(plan, "__name__", ""))) is not None:
-                yield from records
-        finally:
-            plan.close()
+    def stream(self, plans: Iterable[Plan[list[T]]], name: str) -> Iterator[T]:
+        """Run the steps of a long operation, each when the caller has taken what the one before gives."""
+        for plan in plans:
+            yield from self.run(plan, name)
 
-    async def astream(self, plan: Plan[None]) -> AsyncIterator[Any]:
+    async def astream(self, plans: Iterable[Plan[list[T]]], name: str) -> AsyncIterator[T]:
         """Async twin of `stream`."""
-        try:
-            while (records := await self.arun(_given(plan), getattr(plan, "__name__", ""))) is not None:
-                for record in records:
-                    yield record
-        finally:
-            plan.close()
+        for plan in plans:
+            for one in await self.arun(plan, name):
+                yield one
 
     def with_breaker(self, plan: Plan[T]) -> Plan[T]:
         """Run a plan behind the circuit breaker, which raises at once while open; with on_error="raise" without it."""
@@ -294,21 +286,6 @@ class Core:
                 raise
             _log.warning("%s: %s", note, error)
             return fallback
-
-
-def _given(plan: Plan[None]) -> Plan[Sequence[Any] | None]:
-    """Run a plan up to what it gives next, and return that; None at its end."""
-    with suppress(StopIteration):
-        effect = next(plan)
-        while not isinstance(effect, Give):
-            try:
-                result = yield effect
-            except Exception as error:  # noqa: BLE001 - raised in the plan
-                effect = plan.throw(error)
-            else:
-                effect = plan.send(result)
-        return effect.records
-    return None
 
 
 class HasCore(Protocol):

@@ -14,6 +14,8 @@ from langchain_workingmem.errors import FileMissingError, WorkingMemError
 from langchain_workingmem.faces.tools import for_model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.memory import Memory
 
@@ -49,7 +51,7 @@ class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
     """Claude's memory tool (`memory_20250818`) on `memory.files`, below `/memories`; async: `AsyncMemoryTool`."""
 
     execute = view = create = str_replace = insert = delete = rename = _OnFiles.run
-    call: Any = _OnFiles.run
+    call: Callable[..., str] = _OnFiles.run
     clear_all_memory = _OnFiles.clear
 
 
@@ -57,5 +59,5 @@ class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
     """Async twin of `MemoryTool`."""
 
     execute = view = create = str_replace = insert = delete = rename = _OnFiles.arun
-    call: Any = _OnFiles.arun
+    call: Callable[..., Coroutine[object, None, str]] = _OnFiles.arun
     clear_all_memory = _OnFiles.aclear

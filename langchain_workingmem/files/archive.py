@@ -24,7 +24,7 @@ from langchain_workingmem.options import FileOptions
 from langchain_workingmem.users import archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem._redis.state import MemoryState
@@ -46,15 +46,15 @@ class Stored:
     older: Sequence[tuple[bytes, bytes | None]]  # note and content of its revisions, the newest first, without gaps
 
 
-def read_files(tree: Tree, take: Callable[[list[Stored]], Plan[None]]) -> Plan[None]:
-    """Read all files of an owner, and give them to `take`: by path those that there are, then those that were deleted.
+def grouped(tree: Tree, *, deleted: bool) -> Plan[list[list[str]]]:
+    """Return the paths of an owner's files, or of those that were deleted, in groups that are read at once.
 
-    A round trip per 2,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
+    A round trip per 2,000 paths. To read them takes two per 100 files or 1 MiB, and one per 8 MiB of older contents.
     """
-    for group in slices((yield from find(tree, "/")), lambda one: one.size, GROUP_BYTES, GROUP):
-        yield from take((yield from _read(tree, [one.path for one in group], deleted=False)))
-    for paths in slices((yield from find_deleted(tree, "/")), len, GROUP_BYTES, GROUP):
-        yield from take((yield from _read(tree, paths, deleted=True)))
+    if deleted:
+        return [*slices((yield from find_deleted(tree, "/")), len, GROUP_BYTES, GROUP)]
+    groups = slices((yield from find(tree, "/")), lambda one: one.size, GROUP_BYTES, GROUP)
+    return [[one.path for one in group] for group in groups]
 
 
 def _read(tree: Tree, paths: Sequence[str], *, deleted: bool) -> Plan[list[Stored]]:
@@ -103,9 +103,20 @@ def restore(tree: Tree, path: str, file: Stored, *limits: Argument) -> Plan[list
     return first
 
 
-def export(state: MemoryState, owner: str, give: Callable[[list[dict[str, Any]]], Plan[None]]) -> Plan[None]:
-    """Give a record for each file, also for those that were deleted and are still kept."""
-    return read_files(Tree(state, owner), lambda files: give([_exported(file) for file in files]))
+def export(state: MemoryState, owner: str) -> Iterator[Plan[list[dict[str, Any]]]]:
+    """Yield steps that return a record for each file, also for those that were deleted and are still kept."""
+    tree, groups = Tree(state, owner), list[list[str]]()
+
+    def listed(*, deleted: bool) -> Plan[list[dict[str, Any]]]:
+        groups[:] = yield from grouped(tree, deleted=deleted)
+        return []
+
+    def read(paths: Sequence[str], *, deleted: bool) -> Plan[list[dict[str, Any]]]:
+        return [_exported(file) for file in (yield from _read(tree, paths, deleted=deleted))]
+
+    for deleted in (False, True):
+        yield listed(deleted=deleted)
+        yield from (read(paths, deleted=deleted) for paths in groups)
 
 
 def _exported(file: Stored) -> dict[str, Any]:
@@ -201,25 +212,23 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     Quotas do not count here. A file whose path the other one has, with another content, gets a path beside it. Every
     step can be repeated: a file that was moved already is recognised by its note.
     """
-    there = Tree(state, into)
+    here, there = Tree(state, source), Tree(state, into)
     moved: dict[str, Any] = {"files": 0, "files_renamed": {}}
 
-    def take(files: list[Stored]) -> Plan[None]:
-        for file in files:
-            path, (status, *blocked) = (
-                file.path,
-                (yield from restore(there, file.path, file, there.ttl or "", "", "", "")),
-            )
-            while status == b"taken":
-                path = beside(path, blocked[0].decode())
-                status, *blocked = yield from restore(there, path, file, there.ttl or "", "", "", "")
-            if status == b"ok" and file.content is not None:
-                moved["files"] += 1
-                if path != file.path:
-                    moved["files_renamed"][file.path] = path
+    def move(file: Stored, path: str) -> Plan[None]:
+        status, *blocked = yield from restore(there, path, file, there.ttl or "", "", "", "")
+        while status == b"taken":
+            path = beside(path, blocked[0].decode())
+            status, *blocked = yield from restore(there, path, file, there.ttl or "", "", "", "")
+        if status == b"ok" and file.content is not None:
+            moved["files"] += 1
+            if path != file.path:
+                moved["files_renamed"][file.path] = path
 
-    here = Tree(state, source)
-    yield from read_files(here, take)
+    for deleted in (False, True):
+        for paths in (yield from grouped(here, deleted=deleted)):
+            for file in (yield from _read(here, paths, deleted=deleted)):
+                yield from move(file, file.path)
     (was_ours,) = yield from send(LEAVE.call(here.keys, merge_mark(into)))
     if not was_ours:
         raise UserDeletedError(source)

@@ -150,11 +150,11 @@ class Users(Operations):
         the vectors of messages: an import with the same model and options then embeds nothing. One round trip per
         1,000 threads, one per thread and 200 messages.
         """
-        return self._core.stream(archive.export(self._core.state, user_id, vectors=vectors))
+        return self._core.stream(archive.export(self._core.state, user_id, vectors=vectors), "Users.export")
 
     def aexport(self, user_id: str, *, vectors: bool = False) -> AsyncIterator[dict[str, Any]]:
         """Async twin of `export`."""
-        return self._core.astream(archive.export(self._core.state, user_id, vectors=vectors))
+        return self._core.astream(archive.export(self._core.state, user_id, vectors=vectors), "Users.export")
 
     def load(self, records: Iterable[Mapping[str, Any]], *, user_id: str | None = None) -> ImportReport:
         """Import the records of `export` or of an importer, for `user_id` or for the user in their header.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from langchain_core.messages import message_to_dict, messages_from_dict
 from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationError, field_validator
 
-from langchain_workingmem._engine.plan import Give, Plan, Sleep, compute, send
+from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_characters, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
@@ -36,7 +36,7 @@ from langchain_workingmem.threads.copies import Older, Writer, name_thread, read
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.state import MemoryState
@@ -57,57 +57,95 @@ def header(user_id: str | None = None) -> dict[str, Any]:
 # ---------------------------------------------------------------------- export
 
 
-def export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
-    """Give all data of a user."""
-    counts: Counter[str] = Counter()
+def export(state: MemoryState, user_id: str, *, vectors: bool) -> Iterator[Plan[list[dict[str, Any]]]]:
+    """Yield the steps that read all data of a user; each returns records, and is run before the next one is asked for.
 
-    def give(records: Sequence[dict[str, Any]]) -> Plan[None]:
-        counts.update(record["kind"] for record in records)
-        yield Give(records)
-
-    yield from state.indexes.ready()
-    # without its last record the archive is not whole
-    yield Give([{**header(check_id(user_id, "user_id")), "ends": True}])
-    keys = state.keys.of_user(user_id)
-    has_files = ("EXISTS", *keys.files[1:])
-    *stored, found = yield from send(("HGETALL", keys.memory), ("XRANGE", keys.revisions, "-", "+"), has_files)
-    yield from give(_memory_records(None, *stored))
-    for thread in (yield from state.indexes.threads(user_id)):
-        with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
-            yield from _export_thread(state, user_id, thread.id, give, vectors=vectors)
-    if found:
-        yield from wing("files").export(state, user_id, give)
-    yield Give([{"kind": END, "records": {**counts}}])
+    A thread that was deleted or transferred meanwhile is left out.
+    """
+    this = Export(state, check_id(user_id, "user_id"), vectors)
+    for step in this.steps():
+        yield this.counted(step)
 
 
-def _export_thread(
-    state: MemoryState, user_id: str, id: str, give: Callable[[list[dict[str, Any]]], Plan[None]], *, vectors: bool
-) -> Plan[None]:
-    """Give a thread with its working memory, its messages, the superseded ones where they were, and its rows."""
-    keys = state.keys.of(id)
-    hashes = (("HGETALL", key) for key in (keys.thread, keys.ids, keys.memory))
-    sets = (("ZRANGE", key, 0, -1) for key in (keys.order, keys.superseded))
-    replies = yield from send(*hashes, *sets, ("XRANGE", keys.revisions, "-", "+"))
-    fields, ids, memory, order, others, revisions = replies
-    thread = read_thread(id, fields)
-    if thread is None or thread.user_id != user_id:
-        return
-    facts = [Facts.read(text.decode()) for text in order]
-    facts = sorted([*facts, *(Facts.read(text.decode(), is_current=False) for text in others)])
-    record: dict[str, Any] = {"kind": "thread", "id": id, "title": thread.title}
-    record |= {"metadata": thread.metadata, "source_id": thread.source_id}
-    record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
-    if source := as_dict(fields).get(b"title_source"):  # the seq of the message that a model has made it from
-        record["title_source"] = next((one.id for one in facts if one.seq == int(source)), None)
-    if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
-        record["deleted"] = deleted
-    yield from give([record, *_memory_records(id, memory, revisions)])
-    for start in range(0, len(facts), BATCH):
-        held = yield from read_held(state, id, user_id, facts[start : start + BATCH], vectors=vectors)
+@dataclass(slots=True)
+class Export:
+    """What an export has read so far of a user."""
+
+    state: MemoryState
+    user_id: str
+    vectors: bool
+    threads: list[str] = field(default_factory=list)
+    has_files: bool = False
+    facts: list[Facts] = field(default_factory=list)  # of the messages of the thread that is being read
+    counts: Counter[str] = field(default_factory=Counter)  # of records, by kind
+
+    def counted(self, step: Plan[list[dict[str, Any]]]) -> Plan[list[dict[str, Any]]]:
+        """Count the records of a step."""
+        with suppress(ThreadNotFoundError, ThreadOwnershipError):
+            records = yield from step
+            self.counts.update(record["kind"] for record in records)
+            return records
+        return []
+
+    def steps(self) -> Iterator[Plan[list[dict[str, Any]]]]:
+        """Yield the steps in the order of the archive."""
+        yield self.user()
+        for id in self.threads:
+            yield self.thread(id)
+            for start in range(0, len(self.facts), BATCH):
+                yield self.messages(id, self.facts[start : start + BATCH])
+            yield self.rows(id)
+        if self.has_files:
+            yield from wing("files").export(self.state, self.user_id)
+        yield self.end()
+
+    def user(self) -> Plan[list[dict[str, Any]]]:
+        """Return the header and the user's working memory; note which threads there are."""
+        yield from self.state.indexes.ready()
+        keys = self.state.keys.of_user(self.user_id)
+        has_files = ("EXISTS", *keys.files[1:])
+        *stored, found = yield from send(("HGETALL", keys.memory), ("XRANGE", keys.revisions, "-", "+"), has_files)
+        self.threads = [thread.id for thread in (yield from self.state.indexes.threads(self.user_id))]
+        self.has_files = bool(found)
+        # without its last record the archive is not whole
+        return [{**header(self.user_id), "ends": True}, *_memory_records(None, *stored)]
+
+    def thread(self, id: str) -> Plan[list[dict[str, Any]]]:
+        """Read a thread with its working memory, and which messages it has, the superseded ones where they were."""
+        keys, self.facts = self.state.keys.of(id), []
+        hashes = (("HGETALL", key) for key in (keys.thread, keys.ids, keys.memory))
+        sets = (("ZRANGE", key, 0, -1) for key in (keys.order, keys.superseded))
+        replies = yield from send(*hashes, *sets, ("XRANGE", keys.revisions, "-", "+"))
+        fields, ids, memory, order, others, revisions = replies
+        thread = read_thread(id, fields)
+        if thread is None or thread.user_id != self.user_id:
+            return []
+        facts = [Facts.read(text.decode()) for text in order]
+        self.facts = facts = sorted([*facts, *(Facts.read(text.decode(), is_current=False) for text in others)])
+        record: dict[str, Any] = {"kind": "thread", "id": id, "title": thread.title}
+        record |= {"metadata": thread.metadata, "source_id": thread.source_id}
+        record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
+        if source := as_dict(fields).get(b"title_source"):  # the seq of the message that a model has made it from
+            record["title_source"] = next((one.id for one in facts if one.seq == int(source)), None)
+        if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
+            record["deleted"] = deleted
+        return [record, *_memory_records(id, memory, revisions)]
+
+    def messages(self, id: str, facts: Sequence[Facts]) -> Plan[list[dict[str, Any]]]:
+        """Read some messages of a thread."""
+        held = yield from read_held(self.state, id, self.user_id, facts, vectors=self.vectors)
         size = count_characters(one.row.message for one in held)
-        yield from give((yield from compute(partial(_messages, held, vectors=vectors), size)))
-    if rows := (yield from export_rows(state, id)):
-        yield from give([{"kind": "rows", "thread_id": id, "rows": rows}])
+        return (yield from compute(partial(_messages, held, vectors=self.vectors), size))
+
+    def rows(self, id: str) -> Plan[list[dict[str, Any]]]:
+        """Read what models have made of the messages of a thread."""
+        rows = yield from export_rows(self.state, id)
+        return [{"kind": "rows", "thread_id": id, "rows": rows}] if rows else []
+
+    def end(self) -> Plan[list[dict[str, Any]]]:
+        """Return the last record."""
+        yield from ()
+        return [{"kind": END, "records": {kind: count for kind, count in self.counts.items() if kind != "header"}}]
 
 
 def _messages(found: Iterable[Held], *, vectors: bool) -> list[dict[str, Any]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Call, Give, Plan, Send, Sleep, attempt, scan, send
+from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, attempt, scan, send
 from langchain_workingmem._engine.run import COOL_DOWN, FEW, AsyncRunner, Link
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
@@ -52,24 +53,26 @@ async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> Non
     assert await runner.run(plan()) != threading.current_thread().name
 
 
-def counting(log: list[int]) -> Plan[None]:
-    for number in range(3):
+def counting(log: list[int]) -> Iterator[Plan[list[int]]]:
+    def step(number: int) -> Plan[list[int]]:
         yield Sleep(0)
         log.append(number)
-        yield Give([number, number])
+        return [number, number]
+
+    yield from map(step, range(3))
 
 
 def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(plain: Memory) -> None:
     log: list[int] = []
-    assert [*plain._core.stream(counting(log))] == [0, 0, 1, 1, 2, 2]
+    assert [*plain._core.stream(counting(log), "")] == [0, 0, 1, 1, 2, 2]
     log.clear()
-    stream = plain._core.stream(counting(log))
+    stream = plain._core.stream(counting(log), "")
     assert [next(stream), next(stream), log] == [0, 0, [0]]
     assert (next(stream), log) == (1, [0, 1])
     stream.close()  # type: ignore[attr-defined]
 
     async def main() -> list[int]:
-        stream: Any = plain._core.astream(counting(log))
+        stream: Any = plain._core.astream(counting(log), "")
         found = [await anext(stream), await anext(stream), await anext(stream)]
         await stream.aclose()
         return found

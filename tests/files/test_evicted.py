@@ -9,6 +9,7 @@ import pytest
 
 from langchain_workingmem import Memory
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.adapters import OfOwner
 from langchain_workingmem.adapters.claude import CommandError, run_command
 from langchain_workingmem.adapters.deepagents import FilesBackend
 from langchain_workingmem.errors import FileMissingError, FilePathError
@@ -74,7 +75,7 @@ def test_a_text_that_is_gone_is_no_empty_text(files: Files, plain: Memory) -> No
     assert "evicted a part" in str(backend.edit("/a", "one", "two").error)
     insert = {"command": "insert", "path": "/memories/a", "insert_line": 0, "insert_text": "x"}
     with pytest.raises(CommandError, match="evicted a part"):
-        plain._core.run(run_command(files, "ann", None, insert))
+        plain._core.run(run_command(OfOwner(plain, user_id="ann"), insert))
 
 
 HEADER = {"kind": "header", "format": "langchain-workingmem", "version": 1, "user_id": None}

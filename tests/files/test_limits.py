@@ -11,6 +11,7 @@ import pytest
 
 from langchain_workingmem import FileOptions, Memory, OptionError
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.adapters import OfOwner
 from langchain_workingmem.adapters.claude import MOST_LINES, run_command
 from langchain_workingmem.adapters.deepagents import FilesBackend
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -50,7 +51,7 @@ def told(text: str, **command: Any) -> Work:
     async def work(memory: Memory) -> Any:
         await memory.files.awrite("/memories/a", text, **ANN)
         given = {"path": "/memories/a", "command": "view", **command}
-        return await memory._core.arun(run_command(memory.files, "ann", None, given), "tool")
+        return await memory._core.arun(run_command(OfOwner(memory, user_id="ann"), given), "tool")
 
     return work
 
@@ -100,7 +101,7 @@ OF_MANY: dict[str, Work] = {
     "ls": lambda memory: FilesBackend(memory, user_id="ann").als("/"),
     "glob of deepagents": lambda memory: FilesBackend(memory, user_id="ann").aglob("*"),
     "view": lambda memory: memory._core.arun(
-        run_command(memory.files, "ann", None, {"command": "view", "path": "/memories"}), "tool"
+        run_command(OfOwner(memory, user_id="ann"), {"command": "view", "path": "/memories"}), "tool"
     ),
 }
 
@@ -227,7 +228,7 @@ def test_a_text_is_bounded_before_it_is_sent(make_memory: Make, commands: list[A
 
 def test_a_view_is_bounded(plain: Memory) -> None:
     plain.files.write("/memories/a", "\n" * MOST_LINES, **ANN)
-    plan = run_command(plain.files, "ann", None, {"command": "view", "path": "/memories/a"})
+    plan = run_command(OfOwner(plain, user_id="ann"), {"command": "view", "path": "/memories/a"})
     with pytest.raises(Exception, match="exceeds maximum line limit of 999,999 lines"):
         plain._core.run(plan)
 
