@@ -118,8 +118,8 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
     def __init__(self, thread_id: str, user_id: str, *, owns_itself: bool = False) -> None:
         remedy = "use a thread of that user, or hand the thread over with threads.transfer()"
         if owns_itself:
-            own = f"memory.threads.transfer({thread_id!r}, user_id={thread_id!r}, to={user_id!r})"
-            remedy = f"it was begun without a user_id, so it owns itself: {own} hands it over"
+            own = f"memory.users.merge({thread_id!r}, into={user_id!r})"
+            remedy = f"it was begun without a user_id, so it owns itself: {own} hands over all that it has"
         elif user_id == thread_id:  # as when a run names a thread and no user
             remedy = "it has an owner, so pass the owner's user_id as well, or use a thread of your own"
         super().__init__(f"thread {thread_id!r} does not belong to user {user_id!r}", remedy=remedy)

@@ -153,7 +153,7 @@ class StoreState:
         seen = (
             f"index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must match"
         )
-        remedy = "use the model that the store was made with, or another key_prefix"
+        remedy = "leave 'dims' out, use the model that the store was made with, or another key_prefix"
         return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
 
 

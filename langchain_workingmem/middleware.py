@@ -26,7 +26,7 @@ from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.scripts import change_thread, check_thread
 from langchain_workingmem._redis.state import Recent, operation, twin
 from langchain_workingmem._text.messages import structured_answers
-from langchain_workingmem.checks import check_type, one_of
+from langchain_workingmem.checks import as_tuple, check_type, one_of
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
@@ -140,7 +140,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._core, self._turn = core, Turn(core, turn.history)
         self._read_only, self._persist = read_only, persist and not read_only
         self._find_ids, self._trust = faces.finder(user_id, trust_client_ids=trust_client_ids), trust_client_ids
-        self.tools = memory_tools(core, self._find_ids, include=tools, name=name, read_only=read_only)
+        chosen = None if tools is None else as_tuple(tools, "tools", "tool names")
+        self.tools = memory_tools(core, self._find_ids, include=chosen, name=name, read_only=read_only)
         self._memory_name = name
         self._runs: Recent[tuple[Any, str | None], Run] = Recent(MOST_RUNS)  # by question; and the last of a key
         self._done: Recent[str, str] = Recent()  # calls of tools

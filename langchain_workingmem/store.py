@@ -10,6 +10,7 @@ from langchain_workingmem._engine import calls
 from langchain_workingmem._redis.indexes import with_layout
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import SetUpOnEntry
+from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import StoreState, Vectors, millis, run_operations
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
@@ -78,6 +79,9 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         from langchain_workingmem._engine.calls import Embedder
         from langchain_workingmem._engine.run import runners
 
+        for argument, value in (("index", index), ("ttl", ttl)):
+            if not isinstance(value, dict | None):
+                raise wrong_type(value, argument, "pass a dict, such as {'embed': 'local'} or {'default_ttl': 60}")
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)
         if ttl and (default_ttl := ttl.get("default_ttl")) is not None:

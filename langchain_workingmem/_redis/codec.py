@@ -64,7 +64,7 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
         try:
             found.append(item if isinstance(item, BaseMessage) else convert_to_messages([item])[0])
         except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
-            remedy = "pass LangChain messages, (role, text) pairs or role-content dicts"
+            remedy = "pass LangChain messages, (role, text) pairs or role-content dicts, of user, assistant or tool"
             raise OptionError(f"{type(item).__name__} is not a message", remedy=remedy) from error
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -39,6 +39,7 @@ def limits_of(config: RunnableConfig | None) -> PerCall:
         outer = outer_run.get()
         return PerCall() if outer is None else outer.limits
     known = [field.name for field in fields(PerCall)]
+    given = asdict(given) if isinstance(given, PerCall) else given
     _check_keys(given, known, _PATH)
     try:
         limits = PerCall(**given)

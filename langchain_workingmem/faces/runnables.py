@@ -21,6 +21,7 @@ from langchain_workingmem._redis.state import operation, plan_of, twin
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
+from langchain_workingmem.errors import OptionError
 from langchain_workingmem.faces import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within
 from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
@@ -245,5 +246,8 @@ def _node(
 
 
 def _messages_of(state: Any) -> Sequence[BaseMessage]:
-    messages: Sequence[BaseMessage] = state["messages"] if isinstance(state, dict) else state.messages
-    return messages
+    found: Any = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", None)
+    if found is None:
+        remedy = "give it messages: Annotated[list[AnyMessage], add_messages], as MessagesState has"
+        raise OptionError("the state has no channel `messages`", remedy=remedy)
+    return [*found]

@@ -84,6 +84,7 @@ class Followed:
     again: list[str] = field(default_factory=list)  # ids of edited questions, which are stored a second time
     changes_branch: bool = False  # another branch than the thread's is the current one
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
+    taken: list[int] = field(default_factory=list)  # those of them whose ids others have: they need ids of their own
     writer: str = "l"  # of the new messages, see `Facts.writer`
     is_older: bool = False  # the list begins before the thread: it is refused
 
@@ -105,7 +106,7 @@ def follow(
         both.match_words()
     matched, held = both.matched, both.held()
     common = [*held, both.edit] if both.edit else held  # an edited question begins a branch, too
-    done = Followed(edited=both.edited, again=[both.edit.id] if both.edit else [])
+    done = Followed(edited=both.edited, again=[both.edit.id] if both.edit else [], taken=both.taken)
     done.seqs = {at: row.seq for at, row in matched.items()}
     done.aliases = {at: row.id for at, row in matched.items() if row.id != entries[at].id}
     if kind == "state":
@@ -138,12 +139,18 @@ class _Comparison:
             self.versions[row.id].append(row)
         self.matched: dict[int, Facts] = {}  # index in the list -> stored message
         self.gone: set[int] = set()  # indexes of what was deleted
+        self.taken: list[int] = []  # indexes of answers whose ids others have, as caches and fakes repeat them
+        asked = last_question(entries)
+        stored = self.versions.get(entries[asked].id) if asked >= 0 else None
+        question = stored[0].seq if stored else known.next_seq
         for at, (id, words) in enumerate(entries):
             versions, deleted = self.versions.get(id, []), known.deleted.get(id or "")
             same = [row for row in versions if _said(row) == words]
             found = next(iter(same or versions), None)
-            if found and not same and not found.is_current and words.startswith("a"):  # caches repeat ids
+            is_older = found and at > asked >= 0 and found.seq < question
+            if found and (is_older or (not same and not found.is_current and words.startswith("a"))):
                 self.entries[at], found = Entry(None, words), None
+                self.taken.append(at)
             if words == AS_STORED:
                 self.entries[at] = Entry(id, _said(found) if found else "")
             if found is not None:

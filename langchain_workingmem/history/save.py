@@ -222,21 +222,16 @@ def save_turn(
     known = known if is_fresh else (yield from _read_known(state, thread_id, user_id, entries, known))
     for attempt in range(ATTEMPTS):
         if known is not None:
-            _rename_answers(core, ready, entries, known)
             done = follow(entries, kind, known, left_out, keeps_all=keeps_all)
         if done.is_older:
             seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
             remedy = "save those that are new; an older conversation is stored whole if its thread is new to memory"
             raise OptionError(seen, remedy=remedy)
+        _give_ids(core, ready, entries, done)
         # what a list has in front of a thread's first question may be examples
         begins = last_question(entries) if kind == "list" and known is not None and not known.rows else 0
         for at, draft in enumerate(ready):
             draft.seq, draft.writer = done.edited.get(at), "b" if at < begins else done.writer
-            id = done.aliases.get(at, draft.id)
-            if draft.numbered:
-                draft.message.id = id
-            elif draft.message.id != id:
-                draft.message = draft.message.model_copy(update={"id": id})
         stored = [ready[at].message for at in sorted({*done.new, *done.seqs})]
         todo = [ready[at] for at in sorted({*done.new, *done.edited})]
         aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
@@ -287,17 +282,18 @@ def _read_known(
     return known_in(read_reply(reply, thread_id, user_id), before)
 
 
-def _rename_answers(core: Core, ready: list[Draft], entries: list[Entry], known: Known) -> None:
-    """Give answers of this turn ids of ours where a message in front of the question has theirs: caches repeat ids."""
-    if (asked := last_question(entries)) < 0:
-        return
-    rows = {row.id: row.seq for row in known.rows}
-    question = rows.get(entries[asked].id or "", known.next_seq)
-    for at in range(asked + 1, len(entries)):
-        if rows.get(ready[at].id, question) < question:
-            message = ready[at].message.model_copy(update={"id": core.new_id()})
-            ready[at] = draft_of(message, core.state.recall, structured=ready[at].words.startswith("as"))
-            entries[at] = entries[at]._replace(id=message.id)
+def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], done: Followed) -> None:
+    """Give messages the ids under which they are stored: a new one where others have it, or that of the stored one."""
+    for at in done.taken:
+        message = ready[at].message.model_copy(update={"id": core.new_id()})
+        ready[at] = draft_of(message, core.state.recall, structured=ready[at].words.startswith("as"))
+        entries[at] = entries[at]._replace(id=message.id)
+    for at, draft in enumerate(ready):
+        id = done.aliases.get(at, draft.id)
+        if draft.numbered:
+            draft.message.id = id
+        elif draft.message.id != id:
+            draft.message = draft.message.model_copy(update={"id": id})
 
 
 def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:

@@ -249,7 +249,7 @@ class Import:
     def read(self, given: object) -> list[Any]:
         """Check a record, and return it; nothing for the header and the last one."""
         if not isinstance(given, Mapping):
-            remedy = "pass a dict, json.loads(line) of each line"
+            remedy = "pass a dict, json.loads(line) of each line; `workingmem import` reads other formats by --from"
             raise OptionError(f"the record is of type {type(given).__name__}", remedy=remedy)
         kind: Any = given.get("kind")
         if self.number == 1:
