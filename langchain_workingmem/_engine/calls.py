@@ -191,8 +191,6 @@ class Embedder:
                     self._cache.move_to_end((query and not self._alike, text))
                 while len(self._cache) > self._size:
                     self._cache.popitem(last=False)
-            if len(missing) == len(texts):
-                return vectors
         return np.array([known[text] for text in texts])
 
 

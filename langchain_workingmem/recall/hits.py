@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
-FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
 SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 _COMMON = 3  # characters of words that are everywhere
@@ -47,7 +46,7 @@ _SAID = {"q", "a"}
 def messages_around(
     state: MemoryState, thread_id: str, seqs: Sequence[int], user_id: str | None, window: tuple[int, int]
 ) -> Plan[RecallResult]:
-    """Return messages of a thread as hits, with what was said around each. One or two round trips, more with media."""
+    """Return messages of a thread as hits, with what was said around each. One round trip, more with media."""
     ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
     page = yield from read_page(state, ranked, window, user_id)
     yield from with_media(state, [*page.rows.values()])
@@ -127,45 +126,37 @@ class Page:
 
 
 def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, int], user_id: str | None) -> Plan[Page]:
-    """Read messages and what stands around them. One round trip, none without any; two where one beside it is gone."""
-    page, said, ends = Page(), set[Position](), dict[bytes, int]()
+    """Read messages and what stands around them. One round trip, none without any."""
+    page, said, commands = Page(), set[Position](), list["Command"]()
     owner = None if user_id is None else encode(user_id).encode()
     wanted: dict[bytes, set[int]] = {}
     for one in ranked:
         wanted.setdefault(one.thread, set()).update((one.seq,), *_beside(one.seq, window))
-    for farther in (0, FARTHER):
-        if not wanted:
-            break
-        commands: list[Command] = []
-        for thread, some in wanted.items():
-            keys = state.keys.of(decode(thread))
-            commands += [("HMGET", keys.thread, "user", "title", "next_seq"), ("HMGET", keys.messages, *some)]
-        replies = yield from send(*commands)
-        for (thread, some), (user, title, end), bodies in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
-            if user is None or owner not in (None, user):  # a thread that Redis has evicted in part belongs to nobody
-                continue
-            page.titles[thread], ends[thread] = title.decode() if title else None, int(end or 0)
-            # a superseded message begins with -
-            found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
-            for row in read_rows(found, decode(thread)):
-                if row.record["data"].keys() <= PLAIN or is_readable(row):
-                    page.rows[thread, row.place] = row
-                    if row.record["kind"] in _SAID and not row.refused:
-                        said.add((thread, row.place))
-        wanted = {}
-        for one in ranked:
-            if one[:2] in page.rows:
-                seqs = _beside(one.seq, window, farther)
-                sides = [[(one.thread, seq) for seq in side if (one.thread, seq) in said] for side in seqs]
-                page.windows[one[:2]] = [side[:most] for side, most in zip(sides, window, strict=True)]
-                if sum(seq < ends[one.thread] for seq in chain(*seqs)) > len([*chain(*sides)]):
-                    wanted.setdefault(one.thread, set()).update(*_beside(one.seq, window, FARTHER))
+    for thread, some in wanted.items():
+        keys = state.keys.of(decode(thread))
+        commands += [("HMGET", keys.thread, "user", "title"), ("HMGET", keys.messages, *some)]
+    replies = (yield from send(*commands)) if commands else []
+    for (thread, some), (user, title), bodies in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
+        if user is None or owner not in (None, user):  # a thread that Redis has evicted in part belongs to nobody
+            continue
+        page.titles[thread] = title.decode() if title else None
+        # a superseded message begins with -
+        found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
+        for row in read_rows(found, decode(thread)):
+            if row.record["data"].keys() <= PLAIN or is_readable(row):
+                page.rows[thread, row.place] = row
+                if row.record["kind"] in _SAID and not row.refused:
+                    said.add((thread, row.place))
+    for one in ranked:
+        if one[:2] in page.rows:
+            sides = _beside(one.seq, window)
+            page.windows[one[:2]] = [[(one.thread, seq) for seq in side if (one.thread, seq) in said] for side in sides]
     return page
 
 
-def _beside(seq: int, window: tuple[int, int], farther: int = 0) -> tuple[range, range]:
+def _beside(seq: int, window: tuple[int, int]) -> tuple[range, range]:
     """Return the seqs of what was said before and after a message, the nearest first."""
-    before, after = (most + farther for most in window)
+    before, after = window
     own = seq - seq % STRIDE
     last = own - STRIDE if own == seq else own
     front = range(last, max(last - before * STRIDE, -1), -STRIDE)
