@@ -8,26 +8,32 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from uuid import uuid4
 
+from langchain_core.messages import HumanMessage
+
 from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import WINGS, Core, MemoryState, SetUpOnEntry, operation, twin, wing
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
-from langchain_workingmem.errors import EmbeddingError
+from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.history import History
+from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
     TIMEOUT,
     FileOptions,
     HistoryOptions,
     OnError,
+    PerCall,
     RecallOptions,
     TitleOptions,
     WorkingMemoryOptions,
     thread_filter_keys,
 )
 from langchain_workingmem.recall import Recall
+from langchain_workingmem.recall.question import check_argument_names
 from langchain_workingmem.threads import Threads
-from langchain_workingmem.turn import Turn
+from langchain_workingmem.turn import Notes, Turn
+from langchain_workingmem.turn.assemble import Shown, assemble, question
 from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
@@ -50,7 +56,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import Diagnosis, MemoryContext
     from langchain_workingmem.observations import ObservationOptions
     from langchain_workingmem.observations.api import Observations
-    from langchain_workingmem.options import ContextArguments, Ids, RecallArguments, TimeZone
+    from langchain_workingmem.options import Ids, RecallArguments, TimeZone
 
 _log = logging.getLogger("langchain_workingmem")
 WINGS.update(
@@ -217,7 +223,11 @@ class Memory(SetUpOnEntry):
         *,
         thread_id: str,
         user_id: str,
-        **arguments: Unpack[ContextArguments],
+        recall: Literal[False] | None = None,
+        last_messages: int | None = None,
+        read_only: bool = False,
+        working_memory: bool = True,
+        **arguments: Unpack[RecallArguments],
     ) -> Plan[MemoryContext]:
         """Assemble what the model is shown in this turn; nothing of the turn is stored.
 
@@ -228,13 +238,34 @@ class Memory(SetUpOnEntry):
         Recall searches for the user's last message. What it finds (dated, labelled, escaped) and working memory are put
         before the words of that message, in a copy that is never saved; with placement="system", or without a user's
         message, they are blocks in `.system`, for the end of your system prompt. Working memory comes with the
-        instructions to update it, unless `read_only`.
+        instructions to update it, unless `read_only`; then no branch is noted for `save_turn`, either. `recall=False`
+        and `working_memory=False` leave these out; `last_messages` counts instead of that of `HistoryOptions`. The
+        other arguments limit recall, `top_k` and `max_tokens` together.
 
-        `ContextArguments` lists the other arguments; `top_k` and `max_tokens` limit recall together. Cost: two round
-        trips, one without recall, a third (and a second call of the embedding model) for a short question that follows
-        up (docs/recall.md), and for the first one that names one of several authors.
+        Cost: two round trips, one without recall, a third (and a second call of the embedding model) for a short
+        question that follows up (docs/recall.md), and for the first one that names one of several authors.
         """
-        return self._turn.context(messages, thread_id, user_id, **arguments)
+        core, turn = self._core, self._turn
+        check_argument_names(arguments)
+        if recall is not None and (names := sorted({name for name, value in arguments.items() if value} - {"now"})):
+            raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
+        recalling: Any = arguments if recall is None else recall
+        asked = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
+        given = [HumanMessage(messages)] if isinstance(messages, str) else messages
+        new = yield from turn.opened(given, thread_id, user_id)
+        numbered = [message for message in new if message.id is None]
+        for message in numbered:
+            message.id = core.new_id()
+        ids = frozenset([message.id or "" for message in numbered])
+        gathered = yield from turn.gather(new, (thread_id, user_id), asked, numbered=ids)
+        for message in numbered:  # those that are stored get their ids back
+            if (id := gathered.stored_ids.get(message.id)) is not None:
+                gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id
+        done = gathered.followed
+        if not read_only and gathered.known is not None:
+            branch = done if done.changes_branch else None
+            core.state.room(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
+        return assemble(core.state, turn.history, gathered, new, Shown(read_only=read_only))
 
     acontext = twin(context)
 
@@ -252,7 +283,17 @@ class Memory(SetUpOnEntry):
 
         One round trip; one more for several turns that `context` has not read, two more where ids are stored already.
         """
-        return self._turn.save(messages, thread_id, user_id)
+        given = yield from self._turn.opened(messages, thread_id, user_id)
+        notes, asked = self._core.state.room(Notes), question(given)
+        known = notes.take(thread_id, asked)
+        # if the context has found the question stored, an answer is stored only as long as that is there
+        is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.rows)
+        id = asked.id if asked is not None and is_stored else None
+        saving = save_turn(self._core, given, thread_id, user_id, known=known, asked=id, keeps_all=True)
+        stored, saved = yield from saving
+        if known is not None and saved is not None:
+            notes.note(thread_id, asked, replace(saved, saved_at=saved.next_seq))
+        return stored
 
     asave_turn = twin(save_turn)
 

@@ -114,15 +114,6 @@ class RecallArguments(TypedDict, total=False):
     exclude_message_ids: Collection[str]
 
 
-class ContextArguments(RecallArguments, total=False):
-    """The arguments of `Memory.context` beside the messages and the ids; the others limit recall."""
-
-    read_only: bool  # working memory comes without the instructions to update it, and no branch is noted
-    recall: Literal[False] | None  # False: nothing is recalled
-    working_memory: bool  # False: working memory is not shown
-    last_messages: int | None  # instead of `HistoryOptions.last_messages`; 0: no history
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerCall:
     """Restrictions of one call of an agent or a graph, as `config["configurable"]["memory"]` holds them.

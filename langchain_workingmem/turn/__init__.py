@@ -1,11 +1,11 @@
-"""The plans of one turn, for `Memory.context`, `Memory.save_turn`, nodes and middleware: gather, assemble, save."""
+"""What `Memory.context`, `Memory.save_turn`, nodes and middleware share of one turn: its messages, and what is read."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage
 
@@ -13,25 +13,21 @@ from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.messages import words_digest
-from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history.follow import Known
-from langchain_workingmem.history.save import opened, save_turn
-from langchain_workingmem.options import PerCall
-from langchain_workingmem.recall.question import Query, check_argument_names
-from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question
+from langchain_workingmem.history.save import opened
+from langchain_workingmem.recall.question import Query
+from langchain_workingmem.turn.assemble import Gathered, question
 from langchain_workingmem.turn.gather import gather_turn
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
-    from typing import Unpack
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import Core
     from langchain_workingmem.history.follow import Kind
-    from langchain_workingmem.models import MemoryContext
-    from langchain_workingmem.options import HistoryOptions, RecallArguments
+    from langchain_workingmem.options import HistoryOptions, PerCall
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
@@ -64,40 +60,6 @@ class Turn:
 
     core: Core
     history: HistoryOptions
-
-    def context(
-        self,
-        messages: Iterable[MessageLikeRepresentation] | str,
-        thread_id: str,
-        user_id: str,
-        *,
-        recall: Literal[False] | None = None,
-        last_messages: int | None = None,
-        read_only: bool = False,
-        working_memory: bool = True,
-        **arguments: Unpack[RecallArguments],
-    ) -> Plan[MemoryContext]:
-        """Plan `Memory.context`."""
-        check_argument_names(arguments)
-        if recall is not None and (names := sorted({name for name, value in arguments.items() if value} - {"now"})):
-            raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
-        recalling: Any = arguments if recall is None else recall
-        asked = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
-        given = [HumanMessage(messages)] if isinstance(messages, str) else messages
-        new = yield from self.opened(given, thread_id, user_id)
-        numbered = [message for message in new if message.id is None]
-        for message in numbered:
-            message.id = self.core.new_id()
-        ids = frozenset([message.id or "" for message in numbered])
-        gathered = yield from self.gather(new, (thread_id, user_id), asked, numbered=ids)
-        for message in numbered:  # those that are stored get their ids back
-            if (id := gathered.stored_ids.get(message.id)) is not None:
-                gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id
-        done = gathered.followed
-        if not read_only and gathered.known is not None:
-            branch = done if done.changes_branch else None
-            self.core.state.room(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
-        return assemble(self.core.state, self.history, gathered, new, Shown(read_only=read_only))
 
     def opened(
         self,
@@ -139,23 +101,6 @@ class Turn:
             history = replace(history, last_messages=asked.last_messages, step=1)
         turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
         return gather_turn(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
-
-    def save(
-        self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str
-    ) -> Plan[list[BaseMessage]]:
-        """Plan `Memory.save_turn`; what `context` has read for the same question is used."""
-        given = yield from self.opened(messages, thread_id, user_id)
-        notes, asked = self.core.state.room(Notes), question(given)
-        known = notes.take(thread_id, asked)
-        # if the context has found the question stored, an answer is stored only as long as that is there
-        is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.rows)
-        id = asked.id if asked is not None and is_stored else None
-        stored, saved = yield from save_turn(
-            self.core, given, thread_id, user_id, known=known, asked=id, keeps_all=True
-        )
-        if known is not None and saved is not None:
-            notes.note(thread_id, asked, replace(saved, saved_at=saved.next_seq))
-        return stored
 
 
 def _without_claims(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
