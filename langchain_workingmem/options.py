@@ -97,7 +97,7 @@ class RecallArguments(TypedDict, total=False):
     `since` and `until` are inclusive. `metadata` is a filter with `$eq $ne $in $nin $gt $gte $lt $lte $exists $and $or
     $not`, of keys that `RecallOptions(filterable=...)` names, which are read from a message's `additional_kwargs`,
     `additional_kwargs["metadata"]` and `response_metadata`, and of keys of threads that `Memory(thread_filters=...)`
-    names. A missing key is None. It has at most 50,000 characters as JSON.
+    names. A missing key is None. It has at most 50,000 characters as JSON, and 5,000 parts.
     """
 
     scope: Scope | None  # "user": all threads of the user; "thread": this thread only

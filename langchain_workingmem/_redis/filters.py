@@ -32,7 +32,7 @@ Condition: TypeAlias = tuple[str, bool]
 # Returns labels, of which a document has one if its value at these names equals this one, None if labels do not tell.
 Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
 
-MOST = 50_000  # characters of a filter as JSON
+MOST, MOST_PARTS = 50_000, 5_000  # characters of a filter as JSON; its values, keys and brackets
 EVERYTHING = "*"
 _ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _JSON = "use strings, numbers, booleans, None, lists and dicts with str keys"
@@ -63,10 +63,10 @@ class Filter:
         """Check a filter; `OptionError` for an unknown operator, a wrong operand, no JSON, and beyond `MOST`."""
         text, writer = "", json.JSONEncoder(allow_nan=not finite, default=dict)
         try:
-            for part in writer.iterencode({} if wanted is None else wanted):
+            for number, part in enumerate(writer.iterencode({} if wanted is None else wanted)):
                 text += part
-                if len(text) > MOST:
-                    seen = f"{name} has more than {MOST:,} characters as JSON"
+                if len(text) > MOST or number > MOST_PARTS:
+                    seen = f"{name} has more than {MOST:,} characters as JSON, or {MOST_PARTS:,} parts"
                     raise OptionError(seen, remedy="name fewer values, or use several calls")
             check_nesting(wanted)
             copy = json.loads(text)

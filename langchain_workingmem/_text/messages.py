@@ -222,6 +222,7 @@ ROLES = {"human": "user", "ai": "assistant"}
 _THOUGHTS = re.compile(  # some servers leave out the tag that opens them
     r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|(?:(?!<think).)*?</think(?:ing)?>)", re.DOTALL | re.IGNORECASE
 )
+_NAME, _TITLE = 40, 200  # characters of names and titles that are shown
 _HERE = "earlier in this conversation"
 _ELSEWHERE = "from other conversations with the same user"
 _SHARED = "from other conversations of this memory, which several people may share"
@@ -255,7 +256,7 @@ def message_text(message: BaseMessage, *, whole: bool = False) -> str:
 
 def line(message: BaseMessage) -> str:
     """Return the role and name of a message, then its text; unescaped."""
-    role, name = ROLES.get(message.type, message.type), f" ({message.name})" if message.name else ""
+    role, name = ROLES.get(message.type, message.type), f" ({message.name[:_NAME]})" if message.name else ""
     return f"{role}{name}: {message_text(message)}"
 
 
@@ -277,7 +278,7 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
     """
     numbers, found, clock = count(1), [], zone_name(zone)
     for id, windows in result.windows().items():
-        label = result.titles.get(id) or f"conversation {next(numbers)}"
+        label = (result.titles.get(id) or f"conversation {next(numbers)}")[:_TITLE]
         of = f' excerpt="{_HERE}"' if id == thread_id else ""
         lines = [f'<conversation label="{escape(label)}"{of}>']
         for row in [row for window in windows for row in (None, *window)][1:]:
@@ -288,7 +289,7 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
             said = data["content"]
             if not isinstance(said, str) or data.get("tool_calls"):
                 said = message_text(row.message)
-            named = f' name="{escape(data["name"])}"' if data.get("name") else ""
+            named = f' name="{escape(data["name"][:_NAME])}"' if data.get("name") else ""
             if "&" in said or "<" in said or ">" in said:
                 said = escape(said, quote=False)
             time = f"{to_minute(from_micros(row.record['at']), zone)} {clock}"

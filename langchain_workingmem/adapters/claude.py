@@ -13,6 +13,7 @@ from langchain_core.tools import ToolException
 
 from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.state import plan_of
+from langchain_workingmem._text.values import shown
 from langchain_workingmem.adapters import named
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError
 from langchain_workingmem.faces.tools import for_model
@@ -42,9 +43,9 @@ def run_command(own: OfOwner, command: Mapping[str, Any]) -> Plan[str]:
 
     One round trip; a second one to view a directory, for `str_replace` and `insert`, and for each 500 files.
     """
-    name = command.get("command", "")
-    if name not in _COMMANDS:
-        raise CommandError(f"Unknown command: {name}. Use one of {', '.join(_COMMANDS)}.")
+    name: Any = command.get("command")
+    if not isinstance(name, str) or name not in _COMMANDS:
+        raise CommandError(f"Unknown command: {shown(name)}. Use one of {', '.join(_COMMANDS)}.")
     run, needed = _COMMANDS[name]
     if missing := [one for one in needed if type(command.get(one)) is not (int if one == "insert_line" else str)]:
         raise CommandError(f"The command `{name}` needs {', '.join(f'`{one}`' for one in missing)}.")
@@ -83,8 +84,8 @@ def _view(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan
     match command.get("view_range"):
         case [begin, end] if type(begin) is type(end) is int:
             first, last = max(1, min(begin, MOST_LINES)), min(end, MOST_LINES)
-    shown = yield from compute(partial(_numbered, file.text, first, last), 4 * file.info.size)
-    return f"Here's the content of {path} with line numbers:\n{shown}"
+    lines = yield from compute(partial(_numbered, file.text, first, last), 4 * file.info.size)
+    return f"Here's the content of {path} with line numbers:\n{lines}"
 
 
 def _create(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
@@ -110,7 +111,7 @@ def _str_replace(files: Files, command: Mapping[str, Any], how: dict[str, Any]) 
 
 def _insert(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
     path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
-    after = line if line >= 0 else _NO_LINE  # no line at all: refused with the number of lines
+    after = line if 0 <= line < _NO_LINE else _NO_LINE  # no line at all: refused with the number of lines
     try:
         yield from _INSERT(files, path, after, f"{text}\n", **how)
     except FileEditError as error:

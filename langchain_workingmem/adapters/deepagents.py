@@ -17,7 +17,7 @@ from langchain_workingmem.adapters import OfOwner, named
 from langchain_workingmem.errors import OF_FILES, FileMissingError, FilePathError, OptionError, ReadOnlyError
 from langchain_workingmem.faces.tools import for_model
 from langchain_workingmem.files import Files
-from langchain_workingmem.files.operations import DAMAGED, Tree, find, grep
+from langchain_workingmem.files.operations import DAMAGED, Tree, check_text, find, grep
 from langchain_workingmem.files.paths import Pattern, check_directory
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST = 10_000  # lines that a search without `max_count` returns
+MOST, LONGEST = 10_000, 10_000  # lines that a search without `max_count` returns, and characters of each
 _READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.edit)
 _LIST, _DELETE = plan_of(Files.list), plan_of(Files.delete)
 # deepagents shows these to a model as they are, so they are never cut by lines
@@ -133,10 +133,11 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
         most, root = MOST if max_count is None else max_count, check_directory(_absolute(path))
         matches = Pattern(glob, root) if glob else None
         tree = Tree.of(self._core, self.owner)
+        check_text(pattern, "pattern", tree.options.max_file_bytes)
         found = (yield from grep(tree, pattern, root, matches, most + 1)) if pattern else []
 
         def shown() -> list[protocol.GrepMatch]:
-            return [{"path": one.path, "line": one.line, "text": named(one.text)} for one in found[:most]]
+            return [{"path": one.path, "line": one.line, "text": named(one.text[:LONGEST])} for one in found[:most]]
 
         lines = yield from compute(shown, sum(len(one.text) for one in found))
         return protocol.GrepResult(matches=lines, truncated=len(found) > most)

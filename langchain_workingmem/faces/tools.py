@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem import errors
+from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument, ShownMessages
@@ -265,7 +266,7 @@ class UpdateText(BaseModel):
 
     memory: str | None = Field(None, description="New text.")
     edits: list[Edit] | None = Field(
-        None, description="Replacements of single passages. Send them instead of `memory`."
+        None, max_length=100, description="Replacements of single passages. Send them instead of `memory`."
     )
 
 
@@ -379,11 +380,11 @@ def _changed(
     text = memo.text(*known)
     if text is not None and isinstance(step, int):
         try:  # of what others have written meanwhile, the model knows nothing yet
-            text = change(text, seen)
+            text = yield from Call(partial(change, text, seen))
         except errors.WorkingMemoryValidationError:
             text = after.text
         memo.note(*known, text, step)
-    described = describe_change(core.state.remembering.format, before.text, after.text)
+    described = yield from Call(partial(describe_change, core.state.remembering.format, before.text, after.text))
     return "\n".join(filter(None, [described, remark(before.text)]))
 
 

@@ -91,9 +91,9 @@ class Tree:
     def run_each(self, script: Script, each: Sequence[Sequence[Argument]]) -> Plan[list[list[Any]]]:
         """Run a script many times. One round trip per 500."""
         replies: list[list[Any]] = []
-        calls = [script.call(self.keys, self.new_id(), *arguments) for arguments in each]
-        for start in range(0, len(calls), GROUP):
-            replies += yield from run_scripts(self.user_id, *calls[start : start + GROUP])
+        for start in range(0, len(each), GROUP):
+            calls = [script.call(self.keys, self.new_id(), *one) for one in each[start : start + GROUP]]
+            replies += yield from run_scripts(self.user_id, *calls)
         return replies
 
     def change(

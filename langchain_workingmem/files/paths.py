@@ -82,7 +82,7 @@ class Pattern:
         try:
             expanded = expand(unicodedata.normalize("NFC", pattern), keep_escapes=True, limit=MAX_PATTERNS) or [""]
             self.size = sum(map(len, expanded)) + 1
-        except ExpansionLimitException:
+        except (ExpansionLimitException, RecursionError):
             self.size = MAX_EXPANDED + 2
         if self.size > MAX_EXPANDED + 1:
             problem = f"stands for more than {MAX_PATTERNS} patterns, or {MAX_EXPANDED:,} characters of them"

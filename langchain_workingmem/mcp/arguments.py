@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from langchain_workingmem.faces.tools import NoArguments, Search
 
-MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
+MOST_MESSAGES, MOST_CHARACTERS = 100, 200_000  # of one call of save_messages, in all
 MOST_THREADS, MOST_FOUND = 100, 50
 LONGEST_QUERY = 10_000  # characters; recall looks at the first and the last 2,000
 MOST_TOKENS = 20_000  # of all that a search shows
@@ -20,7 +20,9 @@ class NewMessage(BaseModel, extra="forbid"):
 
     role: Literal["user", "assistant"] = Field(description="Who said it.")
     content: str = Field(description="The text. Send it complete and unchanged.")
-    name: str | None = Field(None, description="Name of the speaker, if several people or agents speak.")
+    name: str | None = Field(
+        None, max_length=200, description="Name of the speaker, if several people or agents speak."
+    )
     id: str | None = Field(
         None, description="Your id of the message. A message sent again with the same id is stored once."
     )

@@ -35,7 +35,7 @@ DEFAULT_TEMPLATE = """\
 - **Projects**:
 """
 _AROUND = re.compile(
-    r"```\w*\n(?P<fenced>.*?)```|<working_memory\b.*?<data>(?P<data>.*)</data>.*|"
+    r"```\w*\n(?P<fenced>.*?)```|<working_memory\b(?>.*?<data>)(?P<data>.*)</data>.*|"
     r"<(?P<tag>working_memory|data|template)\b[^>]*>(?P<inner>.*)</(?P=tag)>",
     re.DOTALL,
 )
@@ -253,7 +253,7 @@ def describe_change(form: Format, before: str, after: str) -> str:
 
 def unwrapped(text: str) -> str:
     """Take off what models put around a whole text: code fences, the tags of the block, an object with one text."""
-    while True:
+    for _ in range(3):
         found, value = _AROUND.fullmatch(text.strip()), parse_json(text)
         only = [*value.values()] if isinstance(value, dict) and value.keys() <= _WRAPPERS else []
         if found:
@@ -261,7 +261,8 @@ def unwrapped(text: str) -> str:
         elif len(only) == 1 and isinstance(only[0], str):
             text = only[0]
         else:
-            return text
+            break
+    return text
 
 
 def check_size(document: str, limit: int | None) -> str:

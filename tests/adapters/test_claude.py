@@ -99,7 +99,7 @@ TOLD: list[tuple[dict[str, Any], str]] = [
     (command("rename", old_path="/memories/a.md", new_path="/memories/deep"), "The destination /memories/deep already exists"),
     (command("rename", old_path="/memories", new_path="/memories/b"), "Cannot rename the /memories directory itself"),
     (command("rename", old_path="/memories/deep", new_path="/memories/deep/b"), "cannot be the new path"),
-    (command("shred"), "Unknown command: shred. Use one of view, create, str_replace, insert, delete, rename."),
+    (command("shred"), "Unknown command: 'shred'. Use one of view, create, str_replace, insert, delete, rename."),
 ]  # fmt: skip
 
 
