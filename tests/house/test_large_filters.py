@@ -16,7 +16,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 
-MANY, LONG = 60, 900
+MANY, LONG = 60, 800
 DOCUMENT = {"x": ["1"] * LONG, "y": "z"}
 FILTERS: dict[str, dict[str, Any]] = {
     "many operators in a list": {"x": [{"$gte": 1}] * (LONG - 1) + [{"$gt": 1}]},
