@@ -27,6 +27,7 @@ TRIED: Any = partial(task, retry_policy=RetryPolicy(max_attempts=3, initial_inte
 
 def sync_twin(model: Any, memory: Memory, checkpointer: Any = None) -> Any:
     """Build what the page says of the sync twin."""
+
     def answer(question: HumanMessage, ids: dict[str, Any]) -> AIMessage:
         made: AIMessage = model.invoke(memory.context([question], **ids).messages)
         return made.model_copy(update={"id": f"{question.id}-answer"})
