@@ -69,6 +69,7 @@ lint: $(VENV)/.dev
 
 type: $(VENV)/.dev
 	$(BIN)/mypy
+	$(BIN)/python -m tests.typed_pages
 
 docs: $(VENV)/.dev  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -202,7 +202,7 @@ class History(Operations):
     @operation
     def delete(
         self,
-        message_ids: Sequence[str] | None = None,
+        message_ids: Sequence[str | None] | None = None,
         *,
         thread_id: str,
         user_id: str | None = None,
@@ -242,7 +242,7 @@ class History(Operations):
     adelete = twin(delete)
 
     @operation
-    def truncate(self, thread_id: str, *, after: str, user_id: str | None = None) -> Plan[int]:
+    def truncate(self, thread_id: str, *, after: str | None, user_id: str | None = None) -> Plan[int]:
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts

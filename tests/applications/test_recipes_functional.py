@@ -22,9 +22,11 @@ pytestmark = [
 ]
 
 
+TRIED: Any = partial(task, retry_policy=RetryPolicy(max_attempts=3, initial_interval=0.1))
+
+
 def sync_twin(model: Any, memory: Memory, checkpointer: Any = None) -> Any:
     """Build what the page says of the sync twin."""
-    tried: Any = partial(task, retry_policy=RetryPolicy(max_attempts=3, initial_interval=0.1))
 
     def answer(question: HumanMessage, ids: dict[str, Any]) -> AIMessage:
         made: AIMessage = model.invoke(memory.context([question], **ids).messages)
@@ -33,7 +35,7 @@ def sync_twin(model: Any, memory: Memory, checkpointer: Any = None) -> Any:
     def save(turn: list[Any], ids: dict[str, Any]) -> None:
         memory.save_turn(turn, **ids)
 
-    answering, saving = tried(answer), tried(save)
+    answering, saving = TRIED(answer), TRIED(save)
 
     def chat(question: HumanMessage) -> Any:
         ids = {"thread_id": "t", "user_id": "ann"}
@@ -46,7 +48,8 @@ def sync_twin(model: Any, memory: Memory, checkpointer: Any = None) -> Any:
 
 
 @pytest.fixture
-def build(page: dict[str, Any], face: str) -> Any:
+def build(page: dict[str, Any], face: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setitem(page["remembering"].__globals__, "task", TRIED)  # as the page says
     return sync_twin if face == "sync" else page["remembering"]
 
 
