@@ -155,6 +155,7 @@ class RecallHit:
     # comparable within one result; hits are ranked by it, except with a reranker that gives no scores: its order counts
     score: float
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
+    words: float = 0.0  # its BM25 score, as a share of the best one that was found; 0 when only its meaning matched
     thread_title: str | None
     rows: list[StoredMessage] = field(repr=False)  # the window
     at: int = field(repr=False)  # where the message stands in it

@@ -241,6 +241,7 @@ def as_hit(
         thread_id=rows[hit[:2]].thread_id,
         score=hit.score,
         similarity=min(hit.similarity, 1.0),  # long vectors by "ip" have more
+        words=hit.words,
         thread_title=page.titles[hit.thread],
         rows=[rows[at] for at in (*front, hit[:2], *back)],
         at=len(front),

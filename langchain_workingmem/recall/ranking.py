@@ -84,7 +84,7 @@ class Ranked(NamedTuple):
     tokens: int
     score: float  # a fraction of the best possible one; of a search by vectors alone on the scale of similarities
     similarity: float  # 0 where only words were found
-    worded: bool = False  # it has words of the question
+    words: float = 0.0  # its BM25 score as a share of the best one; 0 without a word of the question
     timely: bool = False  # it was stored at a time that the question names
     chunk: int = 0  # number of the chunk that matched best
 
@@ -130,8 +130,9 @@ def rank(
     similarity[message_of[:near][::-1]] = values[:near][::-1]  # the best is written last
     words[message_of[near:][::-1]] = values[near:][::-1]
     tokens, score, most = np.array(found.tokens, np.int64)[first], similarity, 1.0
+    said = words / (words.max(initial=0) or 1)
     if hybrid and len(places):
-        meaning, said = similarity / (similarity.max() or 1), words / (words.max() or 1)
+        meaning = similarity / (similarity.max() or 1)
         # where the question has a number, the share of words doubles: to an embedding, numbers are alike
         dense = max(0, 2 * weights.dense - 1) if numbered else weights.dense
         score = dense * meaning + (1 - dense) * said
@@ -163,7 +164,7 @@ def rank(
             found.tokens[chunk],
             scores[at].item(),
             similarity[at].item(),
-            bool(words[at] > 0),
+            said[at].item(),
             bool(timely[at] == 1),
             int(found.chunks[chunk]),
         )

@@ -269,7 +269,7 @@ class Gate:
         for hit in hits:
             window = {*chain(*page.windows[hit[:2]])}
             is_apart = hit[:2] not in beside and shown.isdisjoint(window)
-            worded = self.numbers and hit.worded
+            worded = self.numbers and hit.words
             if worded and not self.numbers.isdisjoint(queries.all_words(words_in_row(page.rows[hit[:2]]))):
                 exact.append(hit)
             elif hit.similarity >= self.bar or hit.timely or (left > 0 and is_apart):
