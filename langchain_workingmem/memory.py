@@ -261,9 +261,8 @@ class Memory(SetUpOnEntry):
         for message in numbered:  # those that are stored get their ids back
             if (id := gathered.stored_ids.get(message.id)) is not None:
                 gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id
-        done = gathered.followed
         if not read_only and gathered.known is not None:
-            branch = done if done.changes_branch else None
+            branch = gathered.followed if gathered.followed.changes_branch else None
             core.state.room(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
         return assemble(core.state, turn.history, gathered, new, Shown(read_only=read_only))
 
