@@ -103,12 +103,11 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
 
     if dtype == "float32":  # which the embedder has checked
         return [row.tobytes() for row in vectors]
-    if distance == "cosine":  # only the direction counts: a vector uses the whole range of a small type
-        longest = np.abs(vectors).max(axis=1, keepdims=True)
-        vectors = vectors / np.where(longest == 0, 1, longest)
+    if distance == "cosine":  # only the direction counts: the largest number becomes 1, which fits into every type
+        vectors = vectors / np.maximum.reduce(np.abs(vectors), axis=1, keepdims=True, initial=1e-37)
     with np.errstate(over="ignore", invalid="ignore"):
         packed = (np.rint(vectors * 127) if dtype == "int8" else vectors).astype(dtype)
-    if not np.isfinite(vectors if dtype == "int8" else packed).all():
+    if distance != "cosine" and not np.isfinite(vectors if dtype == "int8" else packed).all():
         raise EmbeddingError(
             f"the embedding model gave numbers that {dtype} cannot hold", remedy="use IndexOptions(dtype='float32')"
         )
