@@ -46,19 +46,18 @@ class Stored:
     older: Sequence[tuple[bytes, bytes | None]]  # note and content of its revisions, the newest first, without gaps
 
 
-def grouped(tree: Tree, *, deleted: bool) -> Plan[list[list[str]]]:
-    """Return the paths of an owner's files, or of those that were deleted, in groups that are read at once.
+def grouped(tree: Tree) -> Plan[list[list[str]]]:
+    """Return the paths of an owner's files, then of those that were deleted, in groups that are read at once.
 
     A round trip per 2,000 paths. To read them takes two per 100 files or 1 MiB, and one per 8 MiB of older contents.
     """
-    if deleted:
-        return [*slices((yield from find_deleted(tree, "/")), len, GROUP_BYTES, GROUP)]
-    groups = slices((yield from find(tree, "/")), lambda one: one.size, GROUP_BYTES, GROUP)
-    return [[one.path for one in group] for group in groups]
+    sizes = {one.path: one.size for one in (yield from find(tree, "/"))}
+    sizes |= {path: len(path) for path in (yield from find_deleted(tree, "/")) if path not in sizes}
+    return [*slices(sizes, sizes.__getitem__, GROUP_BYTES, GROUP)]
 
 
-def _read(tree: Tree, paths: Sequence[str], *, deleted: bool) -> Plan[list[Stored]]:
-    """Return files, without those that were changed meanwhile between deleted and not."""
+def _read(tree: Tree, paths: Sequence[str]) -> Plan[list[Stored]]:
+    """Return files, also deleted ones that could come back."""
     files: list[Stored] = []
     calls = [
         call for path in paths for call in (READ.call(tree.keys, path, ""), HISTORY.call(tree.keys, path, LARGEST))
@@ -66,13 +65,14 @@ def _read(tree: Tree, paths: Sequence[str], *, deleted: bool) -> Plan[list[Store
     replies = yield from run_scripts(tree.user_id, *calls)
     for path, reply, notes in zip(paths, replies[::2], replies[1::2], strict=True):
         present = notes[:1] if reply[:1] == [0] else reply  # [0]: it is deleted, and a directory is there now
-        if not present or (len(present) == 1) != deleted:
+        if not present:
             continue
+        is_deleted = len(present) == 1
         newest = Note.of(present[0]).revision
         wanted = [note for note in notes if Note.of(note).revision < newest]
-        if wanted or not deleted:  # else there is nothing that could come back
+        if wanted or not is_deleted:
             older = yield from _contents(tree.keys[2], path, wanted)
-            files.append(Stored(path, present[0], None if deleted else present[1], older))
+            files.append(Stored(path, present[0], None if is_deleted else present[1], older))
     return files
 
 
@@ -107,16 +107,15 @@ def export(state: MemoryState, owner: str) -> Iterator[Plan[list[dict[str, Any]]
     """Yield steps that return a record for each file, also for those that were deleted and are still kept."""
     tree, groups = Tree(state, owner), list[list[str]]()
 
-    def listed(*, deleted: bool) -> Plan[list[dict[str, Any]]]:
-        groups[:] = yield from grouped(tree, deleted=deleted)
+    def listed() -> Plan[list[dict[str, Any]]]:
+        groups.extend((yield from grouped(tree)))
         return []
 
-    def read(paths: Sequence[str], *, deleted: bool) -> Plan[list[dict[str, Any]]]:
-        return [_exported(file) for file in (yield from _read(tree, paths, deleted=deleted))]
+    def read(paths: Sequence[str]) -> Plan[list[dict[str, Any]]]:
+        return [_exported(file) for file in (yield from _read(tree, paths))]
 
-    for deleted in (False, True):
-        yield listed(deleted=deleted)
-        yield from (read(paths, deleted=deleted) for paths in groups)
+    yield listed()
+    yield from map(read, groups)
 
 
 def _exported(file: Stored) -> dict[str, Any]:
@@ -131,8 +130,7 @@ def _record(raw: bytes, content: bytes | None, time: str) -> dict[str, Any]:
     record |= {"what": note.what, "by": note.by}
     if content is None:
         return record
-    is_text = note.kind == "t"
-    return record | ({"content": content.decode()} if is_text else {"base64": b64encode(content).decode()})
+    return record | ({"content": content.decode()} if note.kind == "t" else {"base64": b64encode(content).decode()})
 
 
 class _Revision(archive.Record):
@@ -225,10 +223,9 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
             if path != file.path:
                 moved["files_renamed"][file.path] = path
 
-    for deleted in (False, True):
-        for paths in (yield from grouped(here, deleted=deleted)):
-            for file in (yield from _read(here, paths, deleted=deleted)):
-                yield from move(file, file.path)
+    for paths in (yield from grouped(here)):
+        for file in (yield from _read(here, paths)):
+            yield from move(file, file.path)
     (was_ours,) = yield from send(LEAVE.call(here.keys, merge_mark(into)))
     if not was_ours:
         raise UserDeletedError(source)

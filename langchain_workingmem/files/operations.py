@@ -103,9 +103,8 @@ class Tree:
         options = self.options
         if isinstance(content, bytes) and len(content) > options.max_file_bytes:
             raise self.refusal(path, b"size", [len(content)])
-        limits = (options.revisions, options.max_bytes, options.max_files)
-        head = (self.new_id(), path, check_by(by), self.ttl, *limits, base, what)
-        status, *reply = yield from self.run(CHANGE, *head, content, kind, is_new)
+        head = (self.new_id(), path, check_by(by), self.ttl, options.revisions, options.max_bytes, options.max_files)
+        status, *reply = yield from self.run(CHANGE, *head, base, what, content, kind, is_new)
         if status != b"ok":
             raise self.refusal(path, status, reply, content)
         return FileEdit(FileInfo.of(path, reply[0]), 0, 0, changed=not reply[1])
@@ -280,8 +279,7 @@ def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
 
 def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     """Rename a file, or each file below a directory."""
-    rest = (check_by(by), tree.ttl, tree.options.revisions)
-    most = tree.options.max_bytes
+    rest, most = (check_by(by), tree.ttl, tree.options.revisions), tree.options.max_bytes
     ((status, *reply),) = yield from tree.run_each(RENAME, [(path, *rest, new_path, most)])
     if status == b"ok":
         return 1
@@ -368,9 +366,7 @@ def grep(tree: Tree, text: str, path: str, matches: Pattern | None, limit: int) 
     for step in slices(infos, lambda one: one.size, SEARCHED, GROUP):
         if len(found) < limit:
             (texts,) = yield from send(("HMGET", tree.keys[2], *(one.path for one in step)))
-            rows = [
-                (one.path, raw) for one, raw in zip(step, texts, strict=True) if raw
-            ]  # else it was deleted meanwhile
+            rows = [(one.path, raw) for one, raw in zip(step, texts, strict=True) if raw]  # else deleted meanwhile
             search = partial(_lines, rows, text.encode(), limit - len(found))
             found += yield from compute(search, 4 * sum(len(raw) for _, raw in rows))
     return found
