@@ -263,7 +263,7 @@ class Memory(SetUpOnEntry):
                 gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id
         if not read_only and gathered.known is not None:
             branch = gathered.followed if gathered.followed.changes_branch else None
-            core.state.room(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
+            core.state.local(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
         return assemble(core.state, turn.history, gathered, new, Shown(read_only=read_only))
 
     acontext = twin(context)
@@ -283,7 +283,7 @@ class Memory(SetUpOnEntry):
         One round trip; one more for several turns that `context` has not read, two more where ids are stored already.
         """
         given = yield from self._turn.opened(messages, thread_id, user_id)
-        notes, asked = self._core.state.room(Notes), question(given)
+        notes, asked = self._core.state.local(Notes), question(given)
         known = notes.take(thread_id, asked)
         # if the context has found the question stored, an answer is stored only as long as that is there
         is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.rows)

@@ -183,7 +183,7 @@ class MemoryState:
     done: set[str] = field(default_factory=set)  # what is done once in a process
     shown_documents: ShownDocuments = field(default_factory=ShownDocuments)
     shown_messages: Recent[str | None, ShownMessages] = field(default_factory=Recent)  # by thread, the last ones
-    _rooms: dict[type, object] = field(default_factory=dict)
+    _local: dict[type, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         options = self.recall or RecallOptions()
@@ -191,10 +191,10 @@ class MemoryState:
             keys=self.keys, options=options, embedder=self.embedder, model=self.model, create=self.create
         )
 
-    def room(self, kind: type[R]) -> R:
+    def local(self, kind: type[R]) -> R:
         """Return what a part keeps in this process for this memory, made at the first use: `kind()`."""
-        found = self._rooms.get(kind)
-        return cast("R", self._rooms.setdefault(kind, kind()) if found is None else found)  # several threads may ask
+        found = self._local.get(kind)
+        return cast("R", self._local.setdefault(kind, kind()) if found is None else found)  # several threads may ask
 
     def is_first(self, what: str) -> bool:
         """Tell whether a process asks for something for the first time."""

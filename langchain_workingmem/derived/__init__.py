@@ -100,7 +100,7 @@ def learn(call: Show, reply: Any) -> Rows:
     times = found.get("missing_at"), found.get("expires")
     ahead = Ranges.read(found["ahead"])
     read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["state"], *times)
-    of.state.room(_Known).put((of.thread_id, of.kind), read)
+    of.state.local(_Known).put((of.thread_id, of.kind), read)
     return read
 
 
@@ -118,7 +118,7 @@ class ThreadRows(NamedTuple):
 
     def show(self) -> Show:
         """Return the call that reads what this process does not know yet."""
-        known = self.state.room(_Known).get((self.thread_id, self.kind)) or Rows()
+        known = self.state.local(_Known).get((self.thread_id, self.kind)) or Rows()
         call = Show(self._call("show", revision=known.revision))
         call.of, call.known = self, known
         return call

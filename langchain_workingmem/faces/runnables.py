@@ -167,7 +167,7 @@ def load_node(
         gathering = turn.gather(messages, ids, limits, kind=kind, left_out=left_out)
         found = yield from core.with_fallback(gathering, Gathered(*ids, kind=kind), "the graph goes on without memory")
         if not read_only and limits.saves and found.known is not None:
-            core.state.room(Notes).note(ids[0], question(messages), found.known)
+            core.state.local(Notes).note(ids[0], question(messages), found.known)
         shown = Shown(read_only=read_only or limits.read_only, for_model=True)
         context = assemble(core.state, turn.history, found, messages, shown)
         if into != "messages":
@@ -210,7 +210,7 @@ def save_node(turn: Turn, find_ids: Callable[..., Ids]) -> RunnableLambda[Any, d
 
     def save(given: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind) -> Plan[None]:
         messages = [*filter(is_storable, (yield from turn.opened(given, *ids, kind)))]
-        notes, asked = core.state.room(Notes), question(messages)
+        notes, asked = core.state.local(Notes), question(messages)
         yield from save_turn(
             core,
             messages,

@@ -330,7 +330,7 @@ def _update_text(
 ) -> Plan[str]:
     if memory and edits:
         raise refusal("both `memory` and `edits` were sent", "send one of them")
-    whole, refused = unescape(unwrapped(memory or "")), core.state.room(_Refused)
+    whole, refused = unescape(unwrapped(memory or "")), core.state.local(_Refused)
     if form.default_mode == "replace" and "\n" not in whole:
         whole = whole.replace("\\n", "\n")  # some models write line ends as two characters
     if not edits and not whole.strip() and form.default_mode == "append":

@@ -60,7 +60,7 @@ def commands_for(state: MemoryState, scope_key: ScopeKey) -> list[Command]:
     """Return the commands that read the rows of a document, as far as this process knows where they lie."""
     if scope_key.thread_id is not None:
         return [ThreadRows(state, scope_key.thread_id, scope_key.user_id, KIND).show()]
-    return thread_commands(state, scope_key.user_id or "", KIND, state.room(_Threads).of.get(scope_key.key) or ())
+    return thread_commands(state, scope_key.user_id or "", KIND, state.local(_Threads).of.get(scope_key.key) or ())
 
 
 def sources_in(
@@ -86,7 +86,7 @@ def sources_in(
         nonlocal skipped
         chosen = [id for at, id in enumerate(ids) if every or at < NEWEST or id in holding]
         skipped = frozenset(ids) - {*chosen}
-        state.room(_Threads).of.put(scope_key.key, chosen)
+        state.local(_Threads).of.put(scope_key.key, chosen)
         return chosen
 
     found = yield from read_threads(state, scope_key.user_id or "", KIND, asked, replies, choose)

@@ -72,7 +72,7 @@ class Observer(Worker):
 
     def start(self) -> Plan[None]:
         """Work in the background, if there is something to do as far as this process knows."""
-        pending = self.state.room(Pending)
+        pending = self.state.local(Pending)
         tokens, due = pending.tokens.get(self.thread_id), pending.due.get(self.thread_id)
         if tokens is None or tokens >= (due or self.options.message_tokens // 2):
             yield from self.in_background()
@@ -92,7 +92,7 @@ class Observer(Worker):
 
     def _note(self, unread: Unread) -> int:
         """Note how much there is to read; return the tokens of messages without lines."""
-        tokens, pending = sum(one.tokens for one in unread.facts), self.state.room(Pending)
+        tokens, pending = sum(one.tokens for one in unread.facts), self.state.local(Pending)
         pending.tokens.put(self.thread_id, tokens)
         left = sum(one.tokens for one in unread.waiting())
         pending.due.put(self.thread_id, due_later(self.options, tokens, left))

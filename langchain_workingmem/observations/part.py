@@ -61,7 +61,7 @@ class Observing(Part):
         own = ThreadRows(state, thread_id, user_id, KIND).show()
         if self.options.scope == "thread":
             return [own]
-        known = [id for id in state.room(_Logs).threads.get(user_id) or () if id != thread_id]
+        known = [id for id in state.local(_Logs).threads.get(user_id) or () if id != thread_id]
         return [own, *thread_commands(state, user_id, KIND, known)]
 
     def _read(
@@ -75,7 +75,7 @@ class Observing(Part):
 
         def choose(ids: list[str]) -> list[str]:
             others = [id for id in ids if id != thread_id][:NEWEST]
-            state.room(_Logs).threads.put(user_id, others)
+            state.local(_Logs).threads.put(user_id, others)
             return others
 
         return {thread_id: own, **(yield from read_threads(state, user_id, KIND, asked[1:], replies[1:], choose))}
@@ -103,8 +103,8 @@ class Observing(Part):
     def _show(self, state: MemoryState, found: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
         found.covered = shown[found.thread_id].covered
         found.limit = self.options.limit if tokens > self.options.limit else None
-        if found.limit is not None and not state.room(_Logs).told.get(found.thread_id):
-            state.room(_Logs).told.put(found.thread_id, value=True)
+        if found.limit is not None and not state.local(_Logs).told.get(found.thread_id):
+            state.local(_Logs).told.put(found.thread_id, value=True)
             _log.warning(
                 "thread %r: %d tokens wait for the observer; the oldest messages above block_after=%d are left out",
                 found.thread_id,
@@ -116,11 +116,11 @@ class Observing(Part):
     def renewed(self, state: MemoryState, found: Gathered, *, waits: bool) -> Plan[None]:
         """Read the log again in the run of an agent; wait for the observer, where the prompt would be too long. One round trip."""
         thread_id, user_id, options = found.thread_id, found.user_id, self.options
-        tokens = state.room(Pending).tokens.get(thread_id)
+        tokens = state.local(Pending).tokens.get(thread_id)
         if waits and options.background and (tokens is None or tokens > options.limit):
             yield from Observer(state, options, thread_id, user_id).wait()
             yield from Observer(state, options, thread_id, user_id).start()
-            tokens = state.room(Pending).tokens.get(thread_id)
+            tokens = state.local(Pending).tokens.get(thread_id)
         asked = self.commands(state, thread_id, user_id)
         shown = yield from self._read(state, found, asked, (yield from send(*asked)))
         own = yield from _on_branch(state, found, shown[thread_id])
@@ -148,7 +148,7 @@ class Observing(Part):
 
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
         """Let the observer work, if enough messages wait for it."""
-        state.room(Pending).add(thread_id, tokens)
+        state.local(Pending).add(thread_id, tokens)
         if self.options.background and user_id is not None:
             yield from Observer(state, self.options, thread_id, user_id).start()
 
@@ -159,13 +159,13 @@ def log_of(
     """Return the log of threads; the same lines as long as nothing changes."""
     key = "" if of_user else next(iter(shown))
     state_of = tuple((id, rows.revision, len(rows.rows)) for id, rows in shown.items())
-    before = state.room(_Logs).logs.get((user_id, key))
+    before = state.local(_Logs).logs.get((user_id, key))
     if before is None or before[0] != state_of:
         lines = lines_of(shown)
         revision = ",".join(rows.revision for rows in shown.values())
         made = ObservationLog(observations=lines, tokens=tokens_of(lines), revision=revision, of_user=of_user)
         before = state_of, made
-        state.room(_Logs).logs.put((user_id, key), before)
+        state.local(_Logs).logs.put((user_id, key), before)
     return replace(before[1], pending_tokens=pending)
 
 

@@ -95,7 +95,7 @@ def search(
             thread = yield from get_thread(state, query.thread_id or "", query.user_id)
             ids = [thread.id] if thread and query.threads.matches(thread.metadata) else []
         query = replace(query, where={**query.where, "thread_ids": ids})
-    options, authors = state.recalling, state.room(Authors)
+    options, authors = state.recalling, state.local(Authors)
     owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
     known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"
     usual = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST

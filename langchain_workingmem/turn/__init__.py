@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import dropwhile, takewhile
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ class Turn:
         ids = Counter(one.id for one in found if one.type == "ai" and one.id)
         if len(ids) < ids.total():  # caches and fakes repeat ids, which tell nothing then
             found = [one.model_copy(update={"id": None}) if ids[one.id or ""] > 1 else one for one in found]
-        return _without_claims(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
+        return _unsourced(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
 
     def gather(
         self,
@@ -103,18 +104,17 @@ class Turn:
         return gather_turn(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
 
 
-def _without_claims(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
+def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
     """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it."""
-    last = len(messages) - 1
-    while last >= 0 and (
-        messages[last].id in appeared if kind == "state" else not isinstance(messages[last], HumanMessage)
-    ):
-        last -= 1
-    for at in range(last, last - 1 if kind == "state" else -1, -1):
+    order = reversed(range(len(messages)))
+    if kind == "state":  # its last message that did not appear in the run
+        new = [at for at in order if messages[at].id not in appeared][:1]
+    else:  # the last words of the user
+        last = dropwhile(lambda at: not isinstance(messages[at], HumanMessage), order)
+        new = [*takewhile(lambda at: isinstance(messages[at], HumanMessage) and messages[at].id not in appeared, last)]
+    for at in new:
         message = messages[at]
-        if not isinstance(message, HumanMessage) or message.id in appeared:
-            break
-        if "lc_source" in message.additional_kwargs:
+        if isinstance(message, HumanMessage) and "lc_source" in message.additional_kwargs:
             extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
             messages[at] = message.model_copy(update={"additional_kwargs": extras})
     return messages

@@ -208,7 +208,7 @@ def delete(state: MemoryState, user_id: str, token: str, saver: Any = None) -> P
             "call users.delete() again"
         )
         raise
-    state.room(Authors).pop(user_id)
+    state.local(Authors).pop(user_id)
     return DeletionReport(user_id=user_id, checkpoints=this.checkpoints, verified=verified, **this.counts)
 
 
@@ -296,7 +296,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
         raise
     yield from send(_tombstone(state, source, "lift", mark, token))
     for one in (source, into):
-        state.room(Authors).pop(one)
+        state.local(Authors).pop(one)
     return MergeReport(source=source, into=into, **{**counts, **moved})
 
 

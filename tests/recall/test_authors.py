@@ -73,7 +73,7 @@ def test_an_author_of_any_name_can_be_found_edited_and_deleted(memory: Memory, n
 def test_the_names_of_who_is_deleted_are_forgotten(memory: Memory) -> None:
     say(memory)
     memory.recall.search("What is Ann's dog?", user_id="u")
-    known = memory._core.state.room(Authors)
+    known = memory._core.state.local(Authors)
     assert set(known.get("u") or ()) == {"ann", "ben"}
     memory.users.delete("u")
     assert known.get("u") is None
