@@ -26,9 +26,10 @@ from tests.users.test_event_loop import HELD, longest_hold
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 UNITS = ["[]", "{}", '""', "1", "-1.5e3", "[[[[]]]]", '{"a":1}', '"\\u202e"', '"\u202e"', "null", '{"":[{}]}']
+CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","arguments":{%%s}}}'
 PLACES = {
-    "arguments": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_threads","arguments":{"x":[%s]}}}',
-    "messages": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"save_messages","arguments":{"messages":[%s]}}}',
+    "arguments": CALL % "list_threads" % '"x":[%s]',
+    "messages": CALL % "save_messages" % '"messages":[%s]',
     "params": '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"x":[%s]}}',
     "message": '{"jsonrpc":"2.0","id":1,"method":"ping","x":[%s]}',
 }
@@ -101,23 +102,26 @@ async def test_no_object_within_the_limits_holds_the_event_loop(make_memory: Mak
             assert held < HELD, (str(facts)[:40], held)
 
 
+PING = b'{"jsonrpc":"2.0","id":7,"method":"ping","x":%s}'
+
+
 @pytest.mark.parametrize(
-    ("body", "expected"),
+    ("x", "expected"),
     [
-        (b'{"jsonrpc":"2.0","id":7,"method":"ping","x":"%s"}' % (b"x" * MOST_BYTES), "Send at most 1,048,576 bytes"),
-        (b'{"jsonrpc":"2.0","id":7,"method":"ping","x":[%s]}' % b",".join([b"1"] * MOST_VALUES), "5,000 values"),
-        (b'{"jsonrpc":"2.0","id":7,"method":"ping","x":%s}' % (b"[" * DEEPEST + b"]" * DEEPEST), "64 levels"),
-        (b'{"jsonrpc":"2.0","id":7,"method":"ping","x":"%s"}' % (b"[" * 100_001), "Send less in one call"),
+        (b'"%s"' % (b"x" * MOST_BYTES), "Send at most 1,048,576 bytes"),
+        (b"[%s]" % b",".join([b"1"] * MOST_VALUES), "5,000 values"),
+        (b"[" * DEEPEST + b"]" * DEEPEST, "64 levels"),
+        (b'"%s"' % (b"[" * 100_001), "Send less in one call"),
     ],
     ids=["bytes", "values", "levels", "brackets"],
 )
 async def test_a_message_above_a_limit_is_refused_with_the_limit(
-    client: httpx.AsyncClient, body: bytes, expected: str
+    client: httpx.AsyncClient, x: bytes, expected: str
 ) -> None:
-    answer = await client.post("/", content=body)
+    answer = await client.post("/", content=PING % x)
     assert answer.status_code == 413
     assert expected in answer.text
-    at_limit = b'{"jsonrpc":"2.0","id":7,"method":"ping","x":[%s]}' % b",".join([b"1"] * (MOST_VALUES - 4))
+    at_limit = PING % (b"[%s]" % b",".join([b"1"] * (MOST_VALUES - 4)))
     assert (await client.post("/", content=at_limit)).json() == {"jsonrpc": "2.0", "id": 7, "result": {}}
 
 
@@ -165,7 +169,6 @@ async def test_a_search_shows_no_more_than_a_client_can_read(make_memory: Make) 
         found = await client.call("search_memory", query="the dog", limit=50)
         assert len(str(found.structuredContent)) < 120_000
         assert len(found.structuredContent["hits"]) >= 4  # type: ignore[index]
-        assert "10000 characters" in await client.refusal("search_memory", query="x" * 10_001)
 
 
 async def test_a_token_is_in_no_log(plain: Memory, caplog: pytest.LogCaptureFixture) -> None:
