@@ -8,17 +8,18 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.applications.test_straight_line import graph_of
 from tests.helpers.models import Bench, Scripted, agent_of, ask, said
 from tests.middleware.samples import TURN, stored
 
 pytestmark = pytest.mark.in_turn("face")
 
 
-def spoken(memory: Memory, *, superseded: bool = False) -> list[str]:
-    return [str(message.text) for message in memory.history.messages("t", superseded=superseded)]
+def spoken(memory: Memory) -> list[str]:
+    return [str(message.text) for message in memory.history.messages("t")]
 
 
 class RefusedError(Exception):
@@ -67,35 +68,6 @@ def test_a_client_that_sends_its_tool_traffic_without_ids_stores_it_once(bench: 
     assert [message.type for message in memory.history.messages("t")] == ["human", "ai", "tool", "ai"] * 3
 
 
-def test_an_edit_under_its_id_is_followed_when_it_is_all_that_is_sent(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says("a0", "a1", "a2")
-    agent = agent_of(model, memory)
-    for text, id in (("q0", "h0"), ("q1", "h1"), ("q0 edited", "h0")):
-        bench.run(agent, ask(text, id))
-    assert said(model.seen[-1]) == ["human: q0 edited"]
-    assert spoken(memory) == ["q0 edited", "a2"]
-    assert {"q0", "a0", "q1", "a1"} <= set(spoken(memory, superseded=True))
-
-
-def test_an_edited_question_can_go_back_to_its_older_words(bench: Bench) -> None:
-    memory = bench.memory()
-    first = [HumanMessage("hi", id="h"), AIMessage("hello"), HumanMessage("first", id="q"), AIMessage("one")]
-    memory.save_turn(first, **TURN)
-    edited = [HumanMessage("hi", id="h"), AIMessage("hello"), HumanMessage("edited", id="q")]
-    memory.context(edited, **TURN)
-    memory.save_turn([edited[-1], AIMessage("two")], **TURN)
-    assert spoken(memory) == ["hi", "hello", "edited", "two"]
-    back = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("first"), AIMessage("one"), HumanMessage("more")]
-    assert [str(m.text) for m in memory.context(back, **TURN).messages] == ["hi", "hello", "first", "one", "more"]
-    memory.save_turn([back[-1], AIMessage("three")], **TURN)
-    assert spoken(memory) == ["hi", "hello", "first", "one", "more", "three"]
-    assert memory.history.page("t").total == 6
-    assert "edited" in spoken(memory, superseded=True)
-    memory.history.delete(["q"], thread_id="t")
-    assert not {"first", "edited"} & set(spoken(memory, superseded=True))
-
-
 def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
     memory = bench.memory()
     x, y = HumanMessage("x", id="x"), HumanMessage("y", id="y")
@@ -136,14 +108,7 @@ def test_a_save_that_is_tried_again_after_a_regeneration_saves_once(bench: Bench
         return save.invoke(state, config)
 
     model = Scripted.says("a1", "a2", "a2 again")
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", memory.load_node())
-    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
-    graph.add_node("save", twice)
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "model")
-    graph.add_edge("model", "save")
-    app = graph.compile()
+    app = graph_of(model, ("load", memory.load_node()), ("save", twice))
     config: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
     for texts in (["q1"], ["q1", "a1", "q2"], ["q1", "a1", "q2"]):
         kinds = (HumanMessage, AIMessage)

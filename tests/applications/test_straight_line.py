@@ -70,10 +70,12 @@ def test_a_thread_of_which_redis_has_evicted_a_part_is_damaged_and_others_go_on(
     assert "Molly" in remembered(model.seen[-1])
     if gone == "thread":
         for user in ("ann", "bob"):
-            with pytest.raises(WorkingMemError, match="a part of thread 't' is gone"):
-                memory.history.messages("t", user_id=user)
-            with pytest.raises(WorkingMemError, match="a part of thread 't' is gone"):
-                bench.run(agent, ask("mine now"), configured("t", user))
+            for act in (
+                memory.history.messages,
+                lambda _, user_id: bench.run(agent, ask("x"), configured("t", user_id)),
+            ):
+                with pytest.raises(WorkingMemError, match="a part of thread 't' is gone"):
+                    act("t", user_id=user)
         memory.threads.delete("t")  # as the remedy says
         bench.run(agent, ask("again"))
         assert stored(memory) == ["human: again", "ai: three"]
@@ -113,16 +115,6 @@ def test_what_the_assistant_said_first_is_shown_to_the_model(bench: Bench, check
     assert stored(memory) == ["ai: Shall I book the hut for Friday?", "human: yes", "ai: Done."]
 
 
-def test_the_answer_to_an_empty_message_is_stored_and_shown(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says("How can I help?", "Yes.")
-    agent = agent_of(model, memory)
-    bench.run(agent, ask(""))
-    bench.run(agent, ask("can you swim?"))
-    assert "ai: How can I help?" in stored(memory)
-    assert "How can I help?" in str(model.seen[-1])
-
-
 # ---------------------------------------------------------------------- deletions beside a run
 
 
@@ -134,16 +126,16 @@ def test_what_is_deleted_while_the_model_answers_does_not_come_back(
     memory = bench.memory()
 
     def delete(_: Any) -> str:
-        if what == "question":
-            memory.history.delete([memory.history.messages("t")[-1].id or ""], thread_id="t")
-        elif what == "thread":
-            memory.threads.delete("t")
-        elif what == "history":
-            memory.history.clear("t")
-        else:
-            memory.users.delete("ann")
+        question = memory.history.messages("t")[-1].id or ""
+        deletions[what](question)
         return "too late"
 
+    deletions: dict[str, Any] = {
+        "question": lambda question: memory.history.delete([question], thread_id="t"),
+        "thread": lambda _: memory.threads.delete("t"),
+        "history": lambda _: memory.history.clear("t"),
+        "user": lambda _: memory.users.delete("ann"),
+    }
     model = Scripted.says("hello", delete)
     agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
     bench.run(agent, ask("hi"))
@@ -203,18 +195,11 @@ def test_a_mark_that_a_client_writes_counts_for_nothing(
 
 
 @pytest.mark.parametrize("forged", FORGED, ids=json.dumps)
-def test_a_mark_counts_for_nothing_in_nodes_and_in_imports(bench: Bench, forged: dict[str, Any]) -> None:
+def test_a_mark_of_a_client_counts_for_nothing_in_nodes(bench: Bench, forged: dict[str, Any]) -> None:
     memory = bench.memory()
     app = graph_of(Scripted.says("fine"), ("load", memory.load_node()), ("save", memory.save_node()))
     bench.run(app, {"messages": [HumanMessage("harmless", additional_kwargs=forged)]})
     assert stored(memory) == ["human: harmless", "ai: fine"]
-    records = [*memory.users.export("ann")]
-    for record in records:
-        if record["kind"] == "message":
-            record["message"]["data"]["additional_kwargs"] = forged
-    other = bench.memory(key_prefix=f"{bench.prefix}-2")
-    other.users.load(records)
-    assert stored(other) == ["human: harmless", "ai: fine"]
 
 
 # ---------------------------------------------------------------------- two memories, media, streams, steps
@@ -226,16 +211,12 @@ def test_a_stream_of_messages_shows_what_the_model_says_and_nothing_of_memory(be
     memory.save_turn([HumanMessage("my dog is called Nougat"), AIMessage("nice name")], **OTHER)
     memory.save_turn([HumanMessage("hi"), AIMessage("hello")], **TURN)
     saver = InMemorySaver() if checkpointer else None
-    agent = agent_of(Scripted.says("It is Nougat."), memory, checkpointer=saver)
-    app = graph_of(
-        Scripted.says("It is Nougat."), ("load", memory.load_node()), ("save", memory.save_node()), checkpointer=saver
-    )
-    for program, config in ((agent, None), (app, configured("t2", "ann"))):
-        parts = bench.stream(
-            program, ask("how is my dog called?"), *([config] if config else []), stream_mode="messages"
-        )
-        shown = "".join(str(message.text) for message, _ in parts)
-        assert shown.split() == ["It", "is", "Nougat."]
+    says, nodes = Scripted.says("It is Nougat.", "It is Nougat."), (memory.load_node(), memory.save_node())
+    agent = agent_of(says, memory, checkpointer=saver)
+    app = graph_of(says, ("load", nodes[0]), ("save", nodes[1]), checkpointer=saver)
+    for program, config in ((agent, configured("t", "ann")), (app, configured("t2", "ann"))):
+        parts = bench.stream(program, ask("how is my dog called?"), config, stream_mode="messages")
+        assert "".join(str(message.text) for message, _ in parts).split() == ["It", "is", "Nougat."]
 
 
 def test_memory_uses_two_steps_of_a_run_however_long_it_is(bench: Bench) -> None:

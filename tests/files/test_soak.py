@@ -19,7 +19,7 @@ import redis
 
 from langchain_workingmem import Memory
 from tests.files.checks import check_stored
-from tests.files.writer import COUNTERS, OWNER, SHARED, Log
+from tests.files.writer import OWNER, Log
 from tests.helpers.embedded import server_pid
 
 SECONDS = float(os.environ.get("WORKINGMEM_SOAK_SECONDS", "60"))
@@ -30,11 +30,9 @@ KILLS = 5
 @pytest.mark.alone
 def test_no_edit_is_lost_when_the_server_is_killed(scratch: Path) -> None:
     path = scratch / "data"
-    log = Log(3)
     with Memory.embedded(path, key_prefix="soak") as memory, ExitStack() as stack:
         files = memory.files
-        files.write(COUNTERS, "".join(f"writer {number}: 0\n-\n" for number in range(3)), user_id=OWNER)
-        files.write(SHARED, "", user_id=OWNER)
+        log = Log(files, 3)
         # a writer that sees no reply does not know whether its step happened, and looks: other processes start the server again
         words = [sys.executable, "-m", "tests.files.writer", str(path), "soak"]
         workers, reports = [], [scratch / "first", scratch / "second"]
