@@ -10,14 +10,13 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from anthropic.lib.tools import ToolError
 from langchain.agents import create_agent
-from langchain_anthropic import ChatAnthropic
 
 from langchain_workingmem import Memory
 from langchain_workingmem.adapters.anthropic import AsyncMemoryTool, MemoryTool
 from langchain_workingmem.adapters.claude_middleware import PROMPT, ClaudeMemoryMiddleware
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.options import FileOptions
-from tests.adapters.claude import FakeClaude, fake_claude
+from tests.adapters.claude import FakeClaude, chat_model_of, fake_claude
 from tests.helpers.models import Bench, Scripted, ask, calling, configured, said
 from tests.helpers.types import Make
 
@@ -137,9 +136,8 @@ def test_all_notes_are_cleared_and_other_files_stay(notes: Memory) -> None:
 @pytest.mark.in_turn("face")
 def test_claude_is_offered_its_own_tool(bench: Bench, claude: FakeClaude) -> None:
     memory = bench.memory()
-    native: Any = {"model_name": "claude", "base_url": claude.url, "api_key": "none", "timeout": None, "stop": None}
     both: Any = {"system_prompt": "Be kind.", "middleware": [ClaudeMemoryMiddleware(memory, by="claude")]}
-    agent = create_agent(ChatAnthropic(**native), [], **both)
+    agent = create_agent(chat_model_of(claude), [], **both)
     claude.says(LEARN, {"command": "view", "path": "/memories/no"}, "Noted.", LOOK, "Who are you?")
     bench.run(agent, ask("I like tea"), configured("1", "ann"))
     bench.run(agent, ask("Hello"), configured("2", "bob"))

@@ -30,14 +30,6 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return call
 
 
-def rows(output: str) -> dict[str, list[str]]:
-    """Read the Markdown tables: the first cell of each row, and the others."""
-    cells = [
-        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in output.splitlines() if line[:1] == "|"
-    ]
-    return {first: others for first, *others in cells}
-
-
 # two threads of one user, and questions whose evidence is one message each
 SAID = {"a": ("My dog Nougat likes carrots.", "Lovely!"), "b": ("We sail to Korcula in June.", "Enjoy.")}
 QUESTIONS = [
@@ -83,9 +75,12 @@ CASES: dict[str, tuple[tuple[object, ...], str]] = {
     "engines.py": (("--users", 2, "--threads", 1, "--dims", 8, "--rounds", 3), "float16"),
     "scaling.py": (("--most", 1000, *SMALL, "--axis", "thread"), "100 to 1,000, ours / floor"),
     "imports.py": (("--rounds", 1), "whole process"),
+    "peers.py": (("--messages", 60, "--users", 2, "--rounds", 3), "Memory, hybrid"),
 }
 
 
+@pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs
+@pytest.mark.usefixtures("with_json")
 @pytest.mark.nightly
 @pytest.mark.parametrize("script", CASES)
 def test_a_script_prints_its_table(run: Run, script: str) -> None:
@@ -97,12 +92,3 @@ def test_a_script_prints_its_table(run: Run, script: str) -> None:
 def test_what_grows_faster_than_its_bar_fails(run: Run) -> None:
     with pytest.raises(SystemExit, match=r"grew .* as much as the floor"):
         run("scaling.py", "--most", 1000, *SMALL, "--axis", "thread", "--bar", "0.01")
-
-
-@pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs
-@pytest.mark.usefixtures("with_json")
-@pytest.mark.nightly
-def test_a_context_costs_two_round_trips_beside_the_peers(run: Run) -> None:
-    table = rows(run("peers.py", "--messages", 60, "--users", 2, "--rounds", 3))
-    assert table["Memory, hybrid"][2] == "2"  # round trips of a context
-    assert table["Memory, hybrid"][7] == "1"  # of a save

@@ -15,42 +15,31 @@ EXAMPLES = ROOT / "examples"
 # what the output must hold, in this order
 PROMISES = {
     "agent": [
-        "user: My dog is called Nougat.",
-        'known about maya: {"dog": "Nougat"}',
-        "friday: Redis starts",
-        "assistant: Your dog is called Nougat.",
-        "assistant: You are allergic to shellfish.",
+        *("user: My dog is called Nougat.", 'known about maya: {"dog": "Nougat"}', "friday: Redis starts"),
+        *("assistant: Your dog is called Nougat.", "assistant: You are allergic to shellfish."),
     ],
     "graph": [
-        "friday, maya",
-        "assistant: Your dog is called Nougat.",
-        "assistant: You asked how your dog is called.",
-        "other, jonas",
-        "assistant: I do not know.",
-        "stored on friday: 4 messages",
+        *("friday, maya", "assistant: Your dog is called Nougat.", "assistant: You asked how your dog is called."),
+        *("other, jonas", "assistant: I do not know.", "stored on friday: 4 messages"),
     ],
     "functional": ["friday", "assistant: Your dog is called Nougat.", "stored: 2 threads, 4 messages"],
     "chain": ["stored: 2 messages", "a new process", "assistant: Your dog is called Nougat.", "stored: 4 messages"],
     "rag": ["maya asks", "\n  Nougat.", "jonas asks", "\n  Kestrel.", "similarity 0."],
     "bound_tools": [
-        "tool update_working_memory: Working memory is updated",
-        "user: What is my name?",
-        "assistant: You are Maya.",
-        "tool search_memory: <conversation",
-        "assistant: You are allergic to shellfish.",
+        *(
+            "tool update_working_memory: Working memory is updated",
+            "user: What is my name?",
+            "assistant: You are Maya.",
+        ),
+        *("tool search_memory: <conversation", "assistant: You are allergic to shellfish."),
     ],
     "multi_agent": [
-        "the router chose travel",
-        "the router chose billing",
-        "You were charged twice for your trip to Lisbon",
+        *("the router chose travel", "the router chose billing", "You were charged twice for your trip to Lisbon"),
         "stored: 4 messages, by maya, travel, maya, billing",
     ],
     "from_mastra": [
-        "lena: thread huts, 4 messages",
-        "lena: working memory",
-        "['human', 'ai', 'tool', 'ai']",
-        "- **First Name**: Lena",
-        "14 May 2025",
+        *("lena: thread huts, 4 messages", "lena: working memory", "['human', 'ai', 'tool', 'ai']"),
+        *("- **First Name**: Lena", "14 May 2025"),
     ],
 }
 

@@ -1,58 +1,19 @@
-"""Where adopting memory, forgetting and retention meet: whole applications, and nothing comes back."""
+"""Clients that send the whole conversation, of which retention has deleted a part: nothing comes back."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions
-from tests.applications.test_backfill import fill, stored
-from tests.helpers.models import Bench, Scripted, ask, configured
-
-PIN, ANN = "zq4711", configured("t", "ann")
+from tests.applications.test_backfill import stored
+from tests.helpers.models import Bench
 
 
 def memory_of(bench: Bench) -> Memory:
     return bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=4, message_range=1))
-
-
-def adopted(bench: Bench) -> tuple[Memory, InMemorySaver]:
-    """Let an agent without memory talk for three turns, and store its checkpoints."""
-    saver = InMemorySaver()
-    old = create_agent(Scripted.says("a", "b", "c"), checkpointer=saver)
-    for at in range(3):
-        bench.run(old, ask(f"q{at} {PIN}", f"q{at}"), ANN)
-    memory = memory_of(bench)
-    fill(bench, memory, saver)
-    return memory, saver
-
-
-@pytest.mark.parametrize("how", ["ids of the end", "ids of the middle", "until", "all"])
-def test_a_backfill_does_not_bring_back_what_was_deleted(bench: Bench, how: str) -> None:
-    memory, saver = adopted(bench)
-    ids = [one.id or "" for one in memory.history.messages("t")]
-    if how == "until":
-        memory.history.delete(thread_id="t", until=datetime.now(UTC))
-    elif how == "all":
-        memory.history.clear("t")
-    else:
-        memory.history.delete(ids[4:] if "end" in how else ids[2:4], thread_id="t")
-    left = stored(memory, "t")
-    report = fill(bench, memory, saver)
-    assert "or were deleted" in report.left["t"] if how == "all" else report.known == 1
-    bench.run(create_agent(Scripted.says("d"), checkpointer=saver), ask("without memory"), ANN)
-    report = fill(bench, memory, saver)
-    assert "or were deleted" in report.left["t"] if how == "all" else report.messages == 2
-    assert stored(memory, "t") == left + ([] if how == "all" else ["human: without memory", "ai: d"])
-    memory.threads.delete("t")
-    assert fill(bench, memory, saver).messages == 8  # as the report says
-
-
-# ---------------------------------------------------------------------- clients that send the whole conversation
 
 
 class Window:

@@ -10,8 +10,7 @@ import pytest
 import redis
 from langchain.agents import create_agent
 from langchain.agents.middleware import PIIMiddleware, SummarizationMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.redis.aio import AsyncRedisSaver
@@ -19,6 +18,7 @@ from langgraph.checkpoint.redis.aio import AsyncRedisSaver
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.adapters.claude import chat_model_of, fake_claude
 from tests.helpers.examples import sample
 from tests.helpers.models import Bench, Scripted, ask, calling, remembered, said, weather
 
@@ -123,38 +123,20 @@ def test_the_mark_stands_in_front_of_the_question_where_memory_has_the_history(
     assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_inside else []] * 4
 
 
-class Payloads:
-    """Gives an Anthropic model that sends nothing, and keeps what it would have sent."""
-
-    def __init__(self, *script: AIMessage) -> None:
-        from langchain_anthropic import ChatAnthropic
-
-        self.sent: list[dict[str, Any]] = []
-        kept, lines = self.sent, list(script)
-
-        class Offline(ChatAnthropic):
-            def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> ChatResult:
-                kept.append(self._get_request_payload(messages, stop=stop, **given))
-                return ChatResult(generations=[ChatGeneration(message=lines.pop(0))])
-
-            async def _agenerate(self, *given: Any, **more: Any) -> ChatResult:
-                return self._generate(*given, **more)
-
-        made: Any = Offline
-        self.model = made(model="claude-sonnet-4-5", api_key="none")
-
-
 @pytest.mark.in_turn("face")
 def test_the_marks_of_anthropic_stand_beside_ours(page: dict[str, Any], bench: Bench) -> None:
     anthropic = pytest.importorskip("langchain_anthropic.middleware", reason="needs langchain-anthropic")
     memory = knowing(bench)
-    called = calling(("weather", {"city": "Oslo"}), id="a")
-    provider = Payloads(AIMessage("hello"), called, AIMessage("sunny"))
-    others = [page["prompt"], anthropic.AnthropicPromptCachingMiddleware(), page["MarkBeforeQuestion"]()]
-    agent = create_agent(provider.model, [weather], middleware=[MemoryMiddleware(memory), *others])
-    bench.run(agent, ask("hi"))
-    bench.run(agent, ask("how is my cat named?"))
-    first, second, third = provider.sent
+    with fake_claude() as claude:
+        claude.says("hello")
+        claude.script.append([{"type": "tool_use", "id": "w", "name": "weather", "input": {"city": "Oslo"}}])
+        claude.says("sunny")
+        model = chat_model_of(claude)
+        others = [page["prompt"], anthropic.AnthropicPromptCachingMiddleware(), page["MarkBeforeQuestion"]()]
+        agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory), *others])
+        bench.run(agent, ask("hi"))
+        bench.run(agent, ask("how is my cat named?"))
+    first, second, third = claude.seen
     for payload in (second, third):
         answer, question = payload["messages"][1:3]
         assert answer["content"][0]["cache_control"] == {"type": "ephemeral"}

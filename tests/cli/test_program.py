@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from typer.testing import CliRunner
 
 from langchain_workingmem import Memory
@@ -117,22 +117,6 @@ def test_what_people_wrote_is_text(run: Run, outside: Memory, words: list[str], 
     assert found.exit_code == 0
     assert "[red]" in found.stdout
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found.output)
-
-
-def test_a_row_that_is_too_wide_breaks_no_id_time_or_word(run: Run, outside: Memory) -> None:
-    thread, user = "a-thread-with-a-rather-long-id-1", "maya.of.the.mountains@example.com"
-    words = ["Bern", "Cortina", "accommodation", "mountaineering"] * 10
-    outside.threads.create(thread_id=thread, user_id=user, title="A trip to the mountains with many friends of mine")
-    outside.save_turn([HumanMessage(" ".join(words)), AIMessage("Noted.")], thread_id=thread, user_id=user)
-    for command in (["users"], ["threads"], ["show", "--thread", thread], ["recall", "Cortina", "--user", user]):
-        found = run(*command, COLUMNS="60").stdout
-        shown = found.split()
-        assert max(map(len, found.splitlines())) <= 60
-        assert thread in shown or command != ["threads"]
-        assert user in shown or command[0] not in {"users", "threads"}
-        assert any(re.fullmatch(r"\d\d:\d\d", one) for one in shown)
-        if command[0] in {"show", "recall"}:
-            assert [one for one in shown if one in {*words}] == words
 
 
 # ---------------------------------------------------------------------- time zones

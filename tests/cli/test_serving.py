@@ -116,7 +116,10 @@ def test_an_answer_may_take_longer_than_its_request(connect: Connect) -> None:
     ],
     ids=["a header", "headers", "a body"],
 )
-def test_a_request_has_a_size(connect: Connect, sent: bytes, answers: tuple[bytes, ...]) -> None:
+def test_a_request_has_a_size(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, sent: bytes, answers: tuple[bytes, ...]
+) -> None:
+    monkeypatch.setattr(serving, "REQUEST_SECONDS", 20)  # it is not closed for its time
     one = connect()
     one.sendall(HEAD + sent)
     assert until_closed(one)[0][:12] in answers

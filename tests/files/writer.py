@@ -1,6 +1,6 @@
 """A process with some writers, which change a file of their own and some that all share, and tell what they do.
 
-python -m tests.files.writer <url or directory> <prefix> <numbers of the writers> <seed> [<seconds>]
+python -m tests.files.writer <url> <prefix> <numbers of the writers> <seed>
 
 Before each call a line of JSON says what will be done, and behind it another one what came of it.
 """
@@ -11,10 +11,9 @@ import json
 import random
 import sys
 import threading
-import time
 from typing import Any
 
-from langchain_workingmem import Memory, RedisConnectionError
+from langchain_workingmem import Memory
 from langchain_workingmem.files import Files
 
 OWNER = "team"
@@ -83,12 +82,12 @@ class Log:
 
     def add(self, told: list[dict[str, Any]]) -> None:
         for line in told:
-            if "done" not in line:
+            if "done" in line:
+                self._apply(self.open.pop(line["done"]))
+                self.acknowledged += 1
+            else:
                 assert line["writer"] not in self.open
                 self.open[line["writer"]] = line
-            elif (step := self.open.pop(line["done"])) and line["happened"]:
-                self._apply(step)
-                self.acknowledged += 1
 
     def _apply(self, step: dict[str, Any]) -> None:
         writer = step["writer"]
@@ -124,26 +123,22 @@ class Writer:
         self.token = f"{number}.{seed}."
         self.made = 0
 
-    def work(self, until: float) -> None:
+    def work(self) -> None:
+        """Write until the process is killed."""
         own = stored_of(self.files, self.number)
-        while time.monotonic() < until:
+        while True:
             step = {**self.next_step(own), "writer": self.number}
             tell(step)
-            try:
-                perform(self.files, step)
-                happened = True
-            except RedisConnectionError:
-                happened = bool(again(lambda step=step, own=own: has_happened(self.files, step, own)))
-            if happened:
-                own = apply(own, step)
-            tell({"done": self.number, "happened": happened})
+            perform(self.files, step)
+            own = apply(own, step)
+            tell({"done": self.number})
 
     def next_step(self, own: Own) -> dict[str, Any]:
         self.made += 1
         new = f"{self.token}{self.made}"
         what = self.random.choice(["write", "edit", "edit", "delete", "rename", "count", "count", "line"])
         if what == "count":
-            text = again(lambda: self.files.read(COUNTERS, user_id=OWNER).text)
+            text = self.files.read(COUNTERS, user_id=OWNER).text
             begins = f"writer {self.number}: "
             (line,) = [line for line in text.split("\n") if line.startswith(begins)]
             count = int(line.removeprefix(begins)) + 1
@@ -157,15 +152,6 @@ class Writer:
         return {"what": "write", "path": f"/own/{self.number}/{new}", "text": f"first\n{new}\nlast\n"}
 
 
-def again(call: Any) -> Any:
-    """Call until the server answers."""
-    while True:
-        try:
-            return call()
-        except RedisConnectionError:
-            time.sleep(0.05)
-
-
 _telling = threading.Lock()
 
 
@@ -175,11 +161,10 @@ def tell(line: dict[str, Any]) -> None:
         sys.stdout.flush()
 
 
-def main(place: str, prefix: str, numbers: str, seed: str, seconds: str = "600") -> None:
-    until = time.monotonic() + float(seconds)
-    with Memory(place, key_prefix=prefix) if "://" in place else Memory.embedded(place, key_prefix=prefix) as memory:
+def main(url: str, prefix: str, numbers: str, seed: str) -> None:
+    with Memory(url, key_prefix=prefix) as memory:
         writers = [Writer(memory.files, int(number), int(seed)) for number in numbers.split(",")]
-        threads = [threading.Thread(target=writer.work, args=(until,)) for writer in writers]
+        threads = [threading.Thread(target=writer.work) for writer in writers]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -66,7 +66,9 @@ async def test_no_body_within_the_limit_holds_the_event_loop(client: httpx.Async
 
 
 @pytest.mark.alone
-async def test_no_call_within_the_limits_holds_the_event_loop(client: httpx.AsyncClient) -> None:
+async def test_no_call_within_the_limits_holds_the_event_loop(
+    client: httpx.AsyncClient, make_memory: Make, prefix: str
+) -> None:
     def message(text: str) -> dict[str, str]:
         return {"role": "user", "content": text}
 
@@ -79,27 +81,25 @@ async def test_no_call_within_the_limits_holds_the_event_loop(client: httpx.Asyn
         "what is found": called("search_memory", query="some word", limit=50),
         "many edits": called("update_working_memory", edits=[{"find": "a", "replace": "b"}] * 1600),
     }
-    for name, body in calls.items():
-        answer, held = await longest_hold(lambda body=body: client.post("/", content=body))  # type: ignore[misc]
-        assert answer.status_code == 200, name
-        assert held < HELD, (name, held)
-
-
-@pytest.mark.alone
-async def test_no_object_within_the_limits_holds_the_event_loop(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(schema={"type": "object"}))
-    app = httpx.ASGITransport(application(memory, user_id="maya"))
-    async with httpx.AsyncClient(transport=app, base_url="http://here", headers=HEADERS, timeout=60) as client:
-        await client.post("/", content=called("get_working_memory"))
-        flat = {f"k{at}": at for at in range(4_300)}
-        lists = {"x": [[at] for at in range(MOST_VALUES // 2 - 20)]}
-        for facts in (flat, lists, {f"k{at}": "x" * 60 for at in range(800)}):
-            await client.post("/", content=called("clear_working_memory"))
-            body = called("update_working_memory", memory=facts)
-            answer, held = await longest_hold(lambda body=body: client.post("/", content=body))  # type: ignore[misc]
-            assert answer.status_code == 200
-            assert "Working memory is updated" in answer.text
-            assert held < HELD, (str(facts)[:40], held)
+    schema = WorkingMemoryOptions(schema={"type": "object"})
+    objects = make_memory(working_memory=schema, key_prefix=f"{prefix}objects")
+    app = httpx.ASGITransport(application(objects, user_id="maya"))
+    facts = {
+        "many fields": {f"k{at}": at for at in range(4_300)},
+        "many lists": {"x": [[at] for at in range(MOST_VALUES // 2 - 20)]},
+        "long fields": {f"k{at}": "x" * 60 for at in range(800)},
+    }
+    async with httpx.AsyncClient(transport=app, base_url="http://here", headers=HEADERS, timeout=60) as other:
+        await other.post("/", content=called("get_working_memory"))
+        of_objects = {name: called("update_working_memory", memory=one) for name, one in facts.items()}
+        for name, body in {**calls, **of_objects}.items():
+            to = client if name in calls else other
+            answer, held = await longest_hold(lambda to=to, body=body: to.post("/", content=body))  # type: ignore[misc]
+            assert answer.status_code == 200, name
+            assert held < HELD, (name, held)
+            if to is other:
+                assert "Working memory is updated" in answer.text
+                await other.post("/", content=called("clear_working_memory"))
 
 
 PING = b'{"jsonrpc":"2.0","id":7,"method":"ping","x":%s}'

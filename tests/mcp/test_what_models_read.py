@@ -26,7 +26,7 @@ PROGRAM = re.compile(
 
 Call = tuple[str, dict[str, Any]]
 UPDATE, LONG = "update_working_memory", "x" * 3000
-TOOLS = [UPDATE, "search_memory"]
+
 MESSAGE = {"role": "user", "content": "I like tea."}
 
 OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
@@ -66,11 +66,13 @@ def check(refused: ToolMessage, done: ToolMessage, says: str) -> None:
     assert done.status == "success", done.text
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @pytest.mark.parametrize(("wrong", "says", "right"), OF_AGENTS.values(), ids=OF_AGENTS)
 def test_an_agent_recovers_in_its_next_call(full: Memory, invoke: Any, wrong: Call, says: str, right: Call) -> None:
     model = Scripted.says(calling(wrong, id="a"), calling(right, id="b"), "Done.")
-    agent = create_agent(model, full.tools(include=TOOLS), middleware=[ClaudeMemoryMiddleware(full)])
+    agent = create_agent(
+        model, full.tools(include=[UPDATE, "search_memory"]), middleware=[ClaudeMemoryMiddleware(full)]
+    )
     refused, done = read_in(invoke(agent, ask("I like tea"), configured("t", "ann"))["messages"])
     check(refused, done, says)
 
@@ -102,32 +104,3 @@ async def test_an_agent_over_mcp_recovers_in_its_next_call(
         *before, done = read_in((await agent.ainvoke(ask("I like tea")))["messages"])
         refused = before[0] if before else refused
     check(refused, done, says)
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    "call",
-    [
-        (UPDATE, {"memory": {"name": "Ann"}}),
-        ("search_memory", {"query": "tea"}),
-        ("memory", {"command": "view", "path": "/memories"}),
-    ],
-    ids=lambda call: call[0],
-)
-@pytest.mark.parametrize("config", [configured("t", "ann"), {}], ids=["no server", "no user"])
-def test_a_model_hears_that_there_is_no_memory_and_no_more(
-    make_memory: Make, invoke: Any, call: Call, config: Any
-) -> None:
-    away = make_memory(
-        "redis://ann:secret@127.0.0.1:1",
-        embeddings=WordEmbeddings(),
-        recall=RecallOptions(),
-        working_memory=WorkingMemoryOptions(schema=Person),
-        files=FileOptions(),
-    )
-    model = Scripted.says(calling(call, id="a"), "Sorry.")
-    agent = create_agent(model, away.tools(include=TOOLS), middleware=[ClaudeMemoryMiddleware(away)])
-    (told,) = read_in(invoke(agent, ask("I like tea"), config)["messages"])
-    assert told.status == "error"
-    assert "Go on without it" in told.text
-    assert PROGRAM.search(told.text) is None, told.text

@@ -247,15 +247,6 @@ def test_on_an_empty_database_a_page_says_what_to_do(
 # ---------------------------------------------------------------------- what a model sees
 
 
-def test_the_context_is_what_memory_returns(lived: Memory, open_studio: Open) -> None:
-    page = open_studio(lived).text("/context", **TRIP, q="Is the hut booked?")
-    found = lived.context("Is the hut booked?", thread_id="trip", user_id="maya")
-    for message in found.messages[:-1]:
-        assert str(message.text) in page
-    assert "- dog: Silk" in page
-    assert f"<dt>tokens</dt><dd><bdi>{found.usage.total:,}</bdi>" in page
-
-
 def test_the_context_of_a_stored_question_ends_in_front_of_it(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived)
     (*_, link) = re.findall(r'href="(/context\?[^"]+turn=\d+)"', visitor.page("/thread", **TRIP))
@@ -305,6 +296,10 @@ def test_what_memory_has_put_in_stands_apart_from_the_words_of_the_user(lived: M
     assert "The weather in Bern is mild" in recalled
     assert "dog: Silk" in known
     assert shown(page)[-1] == "Is the weather in Bern mild?"
+    context = lived.context("Is the weather in Bern mild?", thread_id="dog", user_id="maya")
+    assert context.messages[-2].text == "I see."
+    assert "I see." in shown(page)
+    assert f"<dt>tokens</dt><dd><bdi>{context.usage.total:,}</bdi>" in page
 
 
 def test_a_turn_that_recalls_nothing_says_why(
