@@ -19,6 +19,7 @@ from langchain_workingmem.options import FileOptions
 from tests.adapters.claude import FakeClaude, chat_model_of, fake_claude
 from tests.helpers.models import Bench, Scripted, ask, calling, configured, said
 from tests.helpers.types import Make
+from tests.mcp.conftest import PROGRAM
 
 LEARN = {"command": "create", "path": "/memories/ann.md", "file_text": "likes tea\n"}
 LOOK = {"command": "view", "path": "/memories"}
@@ -121,6 +122,7 @@ def test_a_command_says_what_it_did_or_why_not(notes: Memory, given: dict[str, A
     except ToolError as error:
         told = str(error)
     assert says in told
+    assert PROGRAM.search(told) is None
 
 
 def test_all_notes_are_cleared_and_other_files_stay(notes: Memory) -> None:

@@ -131,7 +131,7 @@ async def test_a_json_object_of_a_program_is_shown_and_not_changed(memory: Memor
 
 SAVING: dict[str, list[dict[str, Any]]] = {
     "same id": [{"messages": [{**SAID, "content": text} for text in "ab"]}],
-    "is empty": [{"messages": [{"role": "user", "content": " \n"}]}],
+    "is empty, so nothing was saved: leave it out": [{"messages": [{"role": "user", "content": " \n"}]}],
     "nicode": [{"messages": [SAID], "title": "\ud800"}],
     "title": [{"messages": [SAID], "title": "x" * 501}],
     "thread_id": [{"messages": [SAID], "thread_id": thread} for thread in ("a\0b", "x" * 513, "")],
@@ -147,7 +147,9 @@ async def test_what_is_refused_stores_nothing(memory: Memory) -> None:
                 assert reason in await client.refusal("save_messages", **call)
         for name, call, reason in (
             ("update_working_memory", {"memory": "x" * 1_000_000}, "limit is 65536"),
-            ("list_threads", {"user_id": "jonas"}, "user_id"),
+            ("list_threads", {"user": "jonas"}, "takes limit, cursor"),
+            ("look", {}, "search_memory"),
+            ("get_working_memory", {"thread": "t"}, "takes no arguments"),
             ("list_threads", {"cursor": "x"}, "cursor"),
             ("search_memory", {"query": "lake", "limit": 0}, "limit"),
             ("search_memory", {"query": "lake", "limit": 51}, "limit"),
