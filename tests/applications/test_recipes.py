@@ -43,11 +43,10 @@ def knowing(bench: Bench) -> Memory:
     return memory
 
 
-def orders(offset: int) -> list[Any]:
+def orders() -> list[Any]:
     """Give memory each place among four others, which stand in their order and the other way round; by default some of them."""
     both = ([0, 1, 2, 3], [3, 2, 1, 0])
-    found = [[*others[:at], None, *others[at:]] for others in both for at in range(5)]
-    found = sample(found, 3, offset)
+    found = sample([[*others[:at], None, *others[at:]] for others in both for at in range(5)], 5)
     return [pytest.param(order, id="".join("m" if one is None else "prsc"[one] for one in order)) for order in found]
 
 
@@ -87,40 +86,26 @@ def check(memory: Memory, model: Scripted) -> None:
     assert [dict(message.additional_kwargs) for message in kept] == [{}] * 10
 
 
-@pytest.mark.parametrize("order", orders(0))
-def test_trimming_stays_in_force_in_every_order(page: dict[str, Any], bench: Bench, order: list[int | None]) -> None:
-    memory = knowing(bench)
-    model = talk(bench, in_order(page, memory, order, page["trim_messages"]))
-    check(memory, model)
-    # LangChain's recipe keeps the first message, and three or four at the end
-    first, last = model.seen[1], model.seen[-1]
-    assert said(first)[1:] == WHOLE[:3]
-    assert said(last)[1:] == [WHOLE[0], *WHOLE[5:9]]
-    assert [marks(messages) for messages in model.seen[1:]] == [[1]] * 4
-
-
-@pytest.mark.parametrize("order", orders(1))
-def test_a_summary_stays_in_force_in_every_order(page: dict[str, Any], bench: Bench, order: list[int | None]) -> None:
-    memory = knowing(bench)
-    summary = SummarizationMiddleware(Scripted.says(*["SUMMARY"] * 4), trigger=("messages", 5), keep=("messages", 2))
-    model = talk(bench, in_order(page, memory, order, summary))
-    check(memory, model)
-    _, summed, *rest = said(model.seen[2])
-    assert "SUMMARY" in summed
-    assert rest == WHOLE[3:5]
-    assert [marks(messages) for messages in model.seen[1:]] == [[1]] * 4
-
-
-@pytest.mark.parametrize("order", orders(2))
-def test_the_mark_stands_in_front_of_the_question_where_memory_has_the_history(
-    page: dict[str, Any], bench: Bench, order: list[int | None]
+@pytest.mark.parametrize("order", orders())
+@pytest.mark.parametrize("how", ["trimming", "summary", "no checkpointer"])
+def test_history_stays_short_and_its_end_marked_in_every_order(
+    page: dict[str, Any], bench: Bench, how: str, order: list[int | None]
 ) -> None:
     memory = knowing(bench)
-    model = talk(bench, in_order(page, memory, order, page["trim_messages"]), saver=False)
+    summary = SummarizationMiddleware(Scripted.says(*["SUMMARY"] * 4), trigger=("messages", 5), keep=("messages", 2))
+    middleware = in_order(page, memory, order, summary if how == "summary" else page["trim_messages"])
+    model = talk(bench, middleware, saver=how != "no checkpointer")
     check(memory, model)
-    assert [said(messages)[1:] for messages in model.seen] == [WHOLE[: 2 * at + 1] for at in range(5)]
-    is_inside = order.index(3) > order.index(None)
-    assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_inside else []] * 4
+    sent = [said(messages)[1:] for messages in model.seen]
+    if how == "trimming":  # LangChain's recipe keeps the first message, and three or four at the end
+        assert (sent[1], sent[-1]) == (WHOLE[:3], [WHOLE[0], *WHOLE[5:9]])
+    elif how == "summary":
+        assert "SUMMARY" in sent[2][0]
+        assert sent[2][1:] == WHOLE[3:5]
+    else:  # memory has the history
+        assert sent == [WHOLE[: 2 * at + 1] for at in range(5)]
+    is_marked = how != "no checkpointer" or order.index(3) > order.index(None)
+    assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_marked else []] * 4
 
 
 @pytest.mark.in_turn("face")
