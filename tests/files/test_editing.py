@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import FileOptions, Memory, OptionError, UserDeletedError
+from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError
 from langchain_workingmem.files import Files
 from tests.files.checks import check_stored
@@ -222,16 +223,10 @@ def test_quotas_count_revisions_and_refuse_without_a_trace(make_memory: Make, ra
 
 
 def test_an_owner_that_is_being_deleted_gets_no_files(files: Files, raw: Any, prefix: str) -> None:
-    from langchain_workingmem._redis.keys import Keys
-
     files.write("/a", "x", **ANN)
     raw.set(Keys(prefix).of_user("ann").files[0], "1")
-    calls: tuple[Callable[..., Any], ...] = (
-        lambda: files.write("/a", "y", **ANN),
-        lambda: files.rename("/a", "/b", **ANN),
-        lambda: files.delete("/a", **ANN),
-    )
-    for call in calls:
+    call: Any
+    for call, *words in ((files.write, "y"), (files.rename, "/b"), (files.delete,)):
         with pytest.raises(UserDeletedError):
-            call()
+            call("/a", *words, **ANN)
     assert files.read("/a", **ANN).content == "x"
