@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,14 @@ def test_a_model_that_fails_is_one_line_and_the_next_turn_works(run: Run, script
     assert found.exit_code == 1
     assert "workingmem: ModelDownError: overloaded\n" in found.stderr
     assert "I am back." in found.stdout
+
+
+def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "langchain_workingmem.middleware", raising=False)
+    monkeypatch.setitem(sys.modules, "langchain.agents.middleware", None)
+    found = run("chat", input="hi\n")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "pip install 'langchain-workingmem[agents]'" in found.stderr
 
 
 def test_openai_is_the_default_with_a_key(run: Run, scripted: Callable[..., Scripted]) -> None:
