@@ -73,11 +73,11 @@ def test_the_token_is_in_no_output_but_the_first_line(talked: Memory, server: Em
 def test_a_private_redis_ends_with_the_studio(scratch: Path) -> None:
     place = scratch / "memory"
     with EmbeddedRedis(place):
-        port = free_port()
-    program = started("studio", "--dir", str(place), "--port", str(port), "--embeddings", "none")
+        pass  # an empty database
+    program = started("studio", "--dir", str(place), "--embeddings", "none")
     assert program.stdout
     assert program.stderr
-    assert program.stdout.readline().startswith(f"http://127.0.0.1:{port}/?token=")
+    assert program.stdout.readline().startswith("http://127.0.0.1:")
     assert "Nothing is stored here yet" in program.stderr.readline()
     program.terminate()
     assert ended(program) == 0
