@@ -55,6 +55,7 @@ peer-tests: $(VENV)/.dev  ## suites of LangGraph, deepagents and Anthropic's SDK
 nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 50,000 turns, cost by size, every engine, the coverage; prints their figures
 	$(MAKE) coverage
 	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -m alone --ignore=tests/house
 	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest --hypothesis-profile=nightly -s \
 		tests/house/test_soak.py tests/house/test_steady.py
 	$(BIN)/python benchmarks/scaling.py --quick --bar 1.3

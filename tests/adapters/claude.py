@@ -59,3 +59,10 @@ def fake_claude() -> Iterator[FakeClaude]:
         yield claude
         server.shutdown()
         thread.join()
+
+
+def chat_model_of(claude: FakeClaude) -> Any:
+    from langchain_anthropic import ChatAnthropic
+
+    made: Any = ChatAnthropic
+    return made(model="claude", base_url=claude.url, api_key="none")

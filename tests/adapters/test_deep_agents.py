@@ -73,12 +73,8 @@ def test_ten_subagents_that_edit_one_file_make_ten_edits(bench: Bench) -> None:
     memory = bench.memory()
     memory.files.write("/plan.md", "".join(f"step {n} open\n" for n in range(10)), user_id="ann")
     tasks = [("task", {"description": f"Do step {n}", "subagent_type": "worker"}) for n in range(10)]
-    worker = {
-        "name": "worker",
-        "description": "does a step",
-        "system_prompt": "Do it.",
-        "model": Scripted.says(*[edits_its_line] * 20),
-    }
+    words = {"name": "worker", "description": "does a step", "system_prompt": "Do it."}
+    worker = {**words, "model": Scripted.says(*[edits_its_line] * 20)}
     agent = deep(memory, Scripted.says(calling(*tasks, id="t"), "All done."), subagents=[worker])
     bench.run(agent, ask("Do all steps"), configured("1", "ann"))
     assert texts(memory, "ann") == {"/plan.md": "".join(f"step {n} done\n" for n in range(10))}

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.redis import RedisSaver
@@ -78,27 +77,6 @@ def test_a_program_that_has_run_for_a_while_adopts_memory(bench: Bench) -> None:
     assert said(memory.history.messages("long of ann")) == said(state_of(agent, "long of ann"))
     assert len(stored(memory, "long of ann")) == len(state_of(agent, "long of ann")) + 1
     assert fill(bench, memory, saver).known == 5
-
-
-@pytest.mark.in_turn("face")
-def test_what_a_summary_has_taken_away_is_found(bench: Bench) -> None:
-    saver = InMemorySaver()
-    model = Scripted.says(*(f"answer {at}" for at in range(6)))
-    shorter = SummarizationMiddleware(
-        Scripted.says(*["they talked"] * 6), trigger=("messages", 6), keep=("messages", 2)
-    )
-    agent = create_agent(model, middleware=[shorter], checkpointer=saver)
-    texts = [FACTS["ann"], *(f"question {at}" for at in range(5))]
-    for text in texts:
-        bench.run(agent, ask(text), configured("t", "ann"))
-    assert len(state_of(agent, "t")) < 8
-    memory = bench.recalling()
-    fill(bench, memory, saver)
-    assert said(memory.history.messages("t")) == [
-        line for at, text in enumerate(texts) for line in (f"human: {text}", f"ai: answer {at}")
-    ]
-    hits = memory.recall.search("the cat", user_id="ann").hits
-    assert [hit.message.text for hit in hits] == [FACTS["ann"]]
 
 
 # ---------------------------------------------------------------------- processes

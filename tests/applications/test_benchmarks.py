@@ -30,49 +30,37 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return call
 
 
-def rows(output: str) -> dict[str, list[str]]:
-    """Read the Markdown tables: the first cell of each row, and the others."""
-    cells = [
-        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in output.splitlines() if line[:1] == "|"
-    ]
-    return {first: others for first, *others in cells}
-
-
-def message(id: str, speaker: str, role: str, text: str) -> dict[str, str]:
-    return {"id": id, "speaker": speaker, "role": role, "text": text}
+# two threads of one user, and questions whose evidence is one message each
+SAID = {"a": ("My dog Nougat likes carrots.", "Lovely!"), "b": ("We sail to Korcula in June.", "Enjoy.")}
+QUESTIONS = [
+    {"id": "q1", "question": "Where do we sail in June?", "evidence_message_ids": ["b0"], "after_thread": 2},
+    {"id": "q0", "question": "What does the dog Nougat like?", "evidence_message_ids": ["a0"], "after_thread": 1},
+    {"id": "q2", "question": "Does Jon sail?", "evidence_message_ids": ["b0"], "category": "adversarial"},
+]
 
 
 def data_set() -> dict[str, Any]:
-    """Two threads of one user, and questions whose evidence is one message each."""
-    first = [
-        message("a0", "Maya", "user", "My dog Nougat likes carrots."),
-        message("a1", "Jon", "assistant", "Lovely!"),
+    threads = [
+        {
+            "id": id,
+            "messages": [
+                {"id": f"{id}0", "speaker": "Maya", "role": "user", "text": said},
+                {"id": f"{id}1", "speaker": "Jon", "role": "assistant", "text": answer},
+            ],
+        }
+        for id, (said, answer) in SAID.items()
     ]
-    second = [message("b0", "Maya", "user", "We sail to Korcula in June."), message("b1", "Jon", "assistant", "Enjoy.")]
-    threads = [{"id": "a", "messages": first}, {"id": "b", "messages": second}]
-    questions = [
-        {"id": "q1", "question": "Where do we sail in June?", "evidence_message_ids": ["b0"], "after_thread": 2},
-        {"id": "q0", "question": "What does the dog Nougat like?", "evidence_message_ids": ["a0"], "after_thread": 1},
-        {"id": "q2", "question": "Does Jon sail?", "evidence_message_ids": ["b0"], "category": "adversarial"},
-    ]
-    return {
-        "causal": True,
-        "items": [{"conversation": {"id": "c", "user": "maya", "threads": threads}, "questions": questions}],
-    }
+    conversation = {"id": "c", "user": "maya", "threads": threads}
+    return {"causal": True, "items": [{"conversation": conversation, "questions": QUESTIONS}]}
 
 
 def test_recall_quality_finds_the_evidence(run: Run, tmp_path: Path) -> None:
     source = tmp_path / "tiny.json.gz"
     source.write_bytes(gzip.compress(json.dumps(data_set()).encode()))
     lines = run("recall_quality.py", source).splitlines()
-    assert [line.split(" | ")[:2] for line in lines[2:]] == [
-        ["| tiny, 2", "semantic"],
-        ["| tiny, 2", "hybrid"],
-        ["| tiny, 2", "gain"],
-        ["| tiny, adversarial, 1", "semantic"],
-        ["| tiny, adversarial, 1", "hybrid"],
-        ["| tiny, adversarial, 1", "gain"],
-    ]
+    kinds = ("semantic", "hybrid", "gain")
+    expected = [[data, kind] for data in ("| tiny, 2", "| tiny, adversarial, 1") for kind in kinds]
+    assert [line.split(" | ")[:2] for line in lines[2:]] == expected
 
 
 SMALL = ("--batches", 2, "--calls", 2)
@@ -87,9 +75,12 @@ CASES: dict[str, tuple[tuple[object, ...], str]] = {
     "engines.py": (("--users", 2, "--threads", 1, "--dims", 8, "--rounds", 3), "float16"),
     "scaling.py": (("--most", 1000, *SMALL, "--axis", "thread"), "100 to 1,000, ours / floor"),
     "imports.py": (("--rounds", 1), "whole process"),
+    "peers.py": (("--messages", 60, "--users", 2, "--rounds", 3), "Memory, hybrid"),
 }
 
 
+@pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs
+@pytest.mark.usefixtures("with_json")
 @pytest.mark.nightly
 @pytest.mark.parametrize("script", CASES)
 def test_a_script_prints_its_table(run: Run, script: str) -> None:
@@ -101,17 +92,3 @@ def test_a_script_prints_its_table(run: Run, script: str) -> None:
 def test_what_grows_faster_than_its_bar_fails(run: Run) -> None:
     with pytest.raises(SystemExit, match=r"grew .* as much as the floor"):
         run("scaling.py", "--most", 1000, *SMALL, "--axis", "thread", "--bar", "0.01")
-
-
-@pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs
-@pytest.mark.usefixtures("with_json")
-@pytest.mark.nightly
-def test_a_context_costs_two_round_trips_beside_the_peers(run: Run) -> None:
-    table = rows(run("peers.py", "--messages", 60, "--users", 2, "--rounds", 3))
-    assert table["Memory, hybrid"][2] == "2"  # round trips of a context
-    assert table["Memory, hybrid"][7] == "1"  # of a save
-
-
-def test_every_script_is_in_the_index() -> None:
-    index = (BENCHMARKS / "README.md").read_text()
-    assert not [script.name for script in BENCHMARKS.glob("*.py") if f"`{script.name}`" not in index]

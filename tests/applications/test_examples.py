@@ -15,47 +15,33 @@ EXAMPLES = ROOT / "examples"
 # what the output must hold, in this order
 PROMISES = {
     "agent": [
-        "user: My dog is called Nougat.",
-        'known about maya: {"dog": "Nougat"}',
-        "friday: Redis starts",
-        "assistant: Your dog is called Nougat.",
-        "assistant: You are allergic to shellfish.",
+        *("user: My dog is called Nougat.", 'known about maya: {"dog": "Nougat"}', "friday: Redis starts"),
+        *("assistant: Your dog is called Nougat.", "assistant: You are allergic to shellfish."),
     ],
     "graph": [
-        "friday, maya",
-        "assistant: Your dog is called Nougat.",
-        "assistant: You asked how your dog is called.",
-        "other, jonas",
-        "assistant: I do not know.",
-        "stored on friday: 4 messages",
+        *("friday, maya", "assistant: Your dog is called Nougat.", "assistant: You asked how your dog is called."),
+        *("other, jonas", "assistant: I do not know.", "stored on friday: 4 messages"),
     ],
     "functional": ["friday", "assistant: Your dog is called Nougat.", "stored: 2 threads, 4 messages"],
     "chain": ["stored: 2 messages", "a new process", "assistant: Your dog is called Nougat.", "stored: 4 messages"],
     "rag": ["maya asks", "\n  Nougat.", "jonas asks", "\n  Kestrel.", "similarity 0."],
     "bound_tools": [
-        "tool update_working_memory: Working memory is updated",
-        "user: What is my name?",
-        "assistant: You are Maya.",
-        "tool search_memory: <conversation",
-        "assistant: You are allergic to shellfish.",
+        *(
+            "tool update_working_memory: Working memory is updated",
+            "user: What is my name?",
+            "assistant: You are Maya.",
+        ),
+        *("tool search_memory: <conversation", "assistant: You are allergic to shellfish."),
     ],
     "multi_agent": [
-        "the router chose travel",
-        "the router chose billing",
-        "You were charged twice for your trip to Lisbon",
+        *("the router chose travel", "the router chose billing", "You were charged twice for your trip to Lisbon"),
         "stored: 4 messages, by maya, travel, maya, billing",
     ],
     "from_mastra": [
-        "lena: thread huts, 4 messages",
-        "lena: working memory",
-        "['human', 'ai', 'tool', 'ai']",
-        "- **First Name**: Lena",
-        "14 May 2025",
+        *("lena: thread huts, 4 messages", "lena: working memory", "['human', 'ai', 'tool', 'ai']"),
+        *("- **First Name**: Lena", "14 May 2025"),
     ],
 }
-
-
-MODELLESS = {"from_mastra"}
 
 
 @pytest.mark.parametrize("name", PROMISES)
@@ -69,7 +55,7 @@ def test_an_example_shows_what_it_promises(
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     shown = capsys.readouterr()
     assert shown.err == ""
-    if name not in MODELLESS:
+    if name != "from_mastra":  # which needs no model
         assert shown.out.startswith("model: offline rules (set OPENAI_API_KEY for a real one)\n")
     rest = shown.out
     for promise in PROMISES[name]:

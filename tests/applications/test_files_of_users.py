@@ -13,7 +13,7 @@ import pytest
 import redis
 from langchain.agents import create_agent
 
-from langchain_workingmem import Memory, MemoryMiddleware
+from langchain_workingmem import Memory, MemoryMiddleware, ThreadOwnershipError
 from langchain_workingmem.adapters.claude_middleware import ClaudeMemoryMiddleware
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import read
@@ -49,15 +49,14 @@ def test_the_notes_of_an_agent_are_the_users_data(
     model = Scripted.says()
     agent = create_agent(model, middleware=[MemoryMiddleware(memory), ClaudeMemoryMiddleware(memory)])
 
-    def notes(path: str, text: str, id: str) -> list[Any]:
-        return [calling(("memory", {"command": "create", "path": path, "file_text": text}), id=id), "Noted."]
-
-    model.script += notes("/memories/trip.md", "Maya: canary in Rome\n", "1")
-    answer(bench, agent, "note it", "hers", USER)
-    model.script += notes("/memories/trip.md", "third: sparrow in Oslo\n", "2")
-    answer(bench, agent, "note it", "his", THIRD)
-    model.script += notes("/memories/trip.md", "a guest: canary in Lisbon\n", "3")
-    answer(bench, agent, "note it", "visit", GUEST)
+    for text, id, thread, owner in (
+        ("Maya: canary in Rome\n", "1", "hers", USER),
+        ("third: sparrow in Oslo\n", "2", "his", THIRD),
+        ("a guest: canary in Lisbon\n", "3", "visit", GUEST),
+    ):
+        note = {"command": "create", "path": "/memories/trip.md", "file_text": text}
+        model.script += [calling(("memory", note), id=id), "Noted."]
+        answer(bench, agent, "note it", thread, owner)
     edit = {"command": "str_replace", "path": "/memories/trip.md", "old_str": "Lisbon", "new_str": "Porto"}
     model.script += [calling(("memory", edit), id="4"), "Changed."]
     answer(bench, agent, "I mean Porto", "visit", GUEST)
@@ -72,6 +71,8 @@ def test_the_notes_of_an_agent_are_the_users_data(
     assert "Rome" in said
     assert "Porto" in said
     assert "Oslo" not in said
+    with pytest.raises(ThreadOwnershipError):
+        answer(bench, agent, "where was I?", "visit", GUEST)
     first = memory.files.read("/memories/trip (merged).md", revision=1, **MAYA)
     assert first.text == "a guest: canary in Lisbon\n"
     assert naming(raw, prefix, GUEST) == []

@@ -181,10 +181,8 @@ def test_what_the_server_has_not_said_signs_nobody_in(url: str, talks: tuple[str
         Client(url, "omar", **headers).say("my dog", talks[1]),
     )
     assert all("Kestrel" in one and "Nougat" not in one for one in shown)
-    assert (
-        run(Client(url, None).say("my dog"), Client(url, None, **{"x-auth-scheme": "langsmith"}).say("my dog"))
-        == ["401"] * 2
-    )
+    strangers = (Client(url, None), Client(url, None, **{"x-auth-scheme": "langsmith"}))
+    assert run(*(stranger.say("my dog") for stranger in strangers)) == ["401"] * 2
 
 
 def test_somebody_elses_thread_is_refused(url: str, talks: tuple[str, str], memory: Memory) -> None:
@@ -210,17 +208,22 @@ def test_a_deleted_thread_is_forgotten(url: str, memory: Memory) -> None:
     maya, omar = Client(url, "maya"), Client(url, "omar")
 
     async def delete() -> list[bool]:
-        thread = await maya.thread()
+        thread, seen = await maya.thread(), list[bool]()
+
+        def look() -> None:
+            seen.append(memory.threads.get(thread) is not None)
+
         await maya.say("this goes", thread)
-        seen = [memory.threads.get(thread) is not None]
+        look()
         async with maya.api() as mine, omar.api() as theirs:
             (done,) = await mine.runs.list(thread)
             await mine.runs.delete(thread, done["run_id"])
-            seen.append(memory.threads.get(thread) is not None)
+            look()
             with pytest.raises(APIError):
                 await theirs.threads.delete(thread)
-            seen.append(memory.threads.get(thread) is not None)
+            look()
             await mine.threads.delete(thread)
-        return [*seen, memory.threads.get(thread) is not None]
+        look()
+        return seen
 
     assert run(delete()) == [[True, True, True, False]]

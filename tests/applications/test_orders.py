@@ -1,4 +1,7 @@
-"""The table of orders in the recipes: its rows run with memory first and with memory last, and say what they show."""
+"""The table of orders in the recipes: its rows run with memory first and with memory last, and say what they show.
+
+Prompts, summaries and trimming run in every order in `test_recipes.py`.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,6 @@ from langchain.agents.middleware import (
     ModelFallbackMiddleware,
     ModelRetryMiddleware,
     PIIMiddleware,
-    SummarizationMiddleware,
-    dynamic_prompt,
 )
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -59,19 +60,6 @@ def oslo(id: str = "a") -> AIMessage:
 
 def stored(memory: Memory) -> list[str]:
     return said(memory.history.messages("t"))
-
-
-@row("`dynamic_prompt`")
-def prompt(bench: Bench, first: bool) -> Any:
-    @dynamic_prompt
-    def terse(request: Any) -> str:
-        return "You are terse."
-
-    memory, model = bench.memory(working_memory=WorkingMemoryOptions(template="")), Scripted.says("yes")
-    memory.working_memory.update("Ann lives in Oslo", user_id="ann")
-    bench.run(beside(first, memory, model, terse), ask("hi"))
-    assert "Ann lives in Oslo" in remembered(model.seen[0])
-    return said(model.seen[0])
 
 
 @row("`PIIMiddleware`")
@@ -160,34 +148,6 @@ def structured(bench: Bench, first: bool) -> Any:
     return said(model.seen[1])
 
 
-@row("`SummarizationMiddleware`")
-def summary(bench: Bench, first: bool) -> Any:
-    memory, model = bench.memory(), Scripted.says("2", "4", "6")
-    sums = SummarizationMiddleware(Scripted.says("SUMMARY"), trigger=("messages", 5), keep=("messages", 1))
-    agent = beside(first, memory, model, sums, checkpointer=InMemorySaver())
-    for text in "135":
-        bench.run(agent, ask(text))
-    assert stored(memory) == ["human: 1", "ai: 2", "human: 3", "ai: 4", "human: 5", "ai: 6"]
-    return ["SUMMARY" in line or line for line in said(model.seen[2])]
-
-
-class Trims(AgentMiddleware[Any, Any]):
-    """Keeps the last message of the state."""
-
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), state["messages"][-1]]}
-
-
-@row("trimming with `RemoveMessage`")
-def trimming(bench: Bench, first: bool) -> Any:
-    memory, model = bench.memory(), Scripted.says("2", "4")
-    agent = beside(first, memory, model, Trims(), checkpointer=InMemorySaver())
-    for text in "13":
-        bench.run(agent, ask(text))
-    assert stored(memory) == ["human: 1", "ai: 2", "human: 3", "ai: 4"]
-    return said(model.seen[1])
-
-
 @row("`ContextEditingMiddleware`")
 def editing(bench: Bench, first: bool) -> Any:
     memory, model = bench.memory(), Scripted.says(oslo(), "sunny", "bye")
@@ -216,7 +176,6 @@ def retry(bench: Bench, first: bool) -> Any:
 
 SAME = "the same"
 EXPECTED: dict[str, Any] = {  # what is seen with memory first, and with memory last
-    "`dynamic_prompt`": (["system: You are terse.", "human: hi"], SAME),
     "`PIIMiddleware`": (False, SAME),
     "`PIIMiddleware(..., apply_to_output=True)`": (["human: who?", "ai: i am [REDACTED_EMAIL]"], SAME),
     "a guardrail that takes an answer back": ("No.", "the code is 1234"),
@@ -226,8 +185,6 @@ EXPECTED: dict[str, Any] = {  # what is seen with memory first, and with memory 
         ["human: where?", "ai: City#a-0", "tool: Returning structured response: name='Oslo'", "human: and now?"],
         SAME,
     ),
-    "`SummarizationMiddleware`": ([True, "human: 5"], SAME),
-    "trimming with `RemoveMessage`": (["human: 3"], SAME),
     "`ContextEditingMiddleware`": ("tool: cleared", "tool: sunny in Oslo"),
     "`ModelRetryMiddleware`, `ModelFallbackMiddleware`": ((["human: one", "ai: two", "human: three"], True), SAME),
 }

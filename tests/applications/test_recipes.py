@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import redis
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, PIIMiddleware, SummarizationMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain.agents.middleware import PIIMiddleware, SummarizationMiddleware
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.redis.aio import AsyncRedisSaver
@@ -19,15 +18,14 @@ from langgraph.checkpoint.redis.aio import AsyncRedisSaver
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.adapters.claude import chat_model_of, fake_claude
 from tests.helpers.examples import sample
 from tests.helpers.models import Bench, Scripted, ask, calling, remembered, said, weather
 
-pytestmark = [
-    pytest.mark.filterwarnings(
-        "ignore:create_react_agent has been moved",  # langgraph-supervisor uses it
-        "ignore:get_async_redis_connection will become",  # langgraph-checkpoint-redis calls it
-    ),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:create_react_agent has been moved",  # langgraph-supervisor uses it
+    "ignore:get_async_redis_connection will become",  # langgraph-checkpoint-redis calls it
+)
 
 
 # ---------------------------------------------------------------------- the order of middleware
@@ -45,11 +43,10 @@ def knowing(bench: Bench) -> Memory:
     return memory
 
 
-def orders(offset: int) -> list[Any]:
+def orders() -> list[Any]:
     """Give memory each place among four others, which stand in their order and the other way round; by default some of them."""
     both = ([0, 1, 2, 3], [3, 2, 1, 0])
-    found = [[*others[:at], None, *others[at:]] for others in both for at in range(5)]
-    found = sample(found, 4, offset)
+    found = sample([[*others[:at], None, *others[at:]] for others in both for at in range(5)], 5)
     return [pytest.param(order, id="".join("m" if one is None else "prsc"[one] for one in order)) for order in found]
 
 
@@ -60,12 +57,7 @@ def marks(messages: list[BaseMessage]) -> list[int]:
 
 
 def in_order(page: dict[str, Any], memory: Memory, order: list[int | None], reducer: Any) -> list[Any]:
-    others: list[AgentMiddleware[Any, Any]] = [
-        PIIMiddleware("email"),
-        reducer,
-        page["prompt"],
-        page["MarkBeforeQuestion"](),
-    ]
+    others: list[Any] = [PIIMiddleware("email"), reducer, page["prompt"], page["MarkBeforeQuestion"]()]
     return [MemoryMiddleware(memory) if at is None else others[at] for at in order]
 
 
@@ -94,74 +86,42 @@ def check(memory: Memory, model: Scripted) -> None:
     assert [dict(message.additional_kwargs) for message in kept] == [{}] * 10
 
 
-@pytest.mark.parametrize("order", orders(0))
-def test_trimming_stays_in_force_in_every_order(page: dict[str, Any], bench: Bench, order: list[int | None]) -> None:
-    memory = knowing(bench)
-    model = talk(bench, in_order(page, memory, order, page["trim_messages"]))
-    check(memory, model)
-    # LangChain's recipe keeps the first message, and three or four at the end
-    first, last = model.seen[1], model.seen[-1]
-    assert said(first)[1:] == WHOLE[:3]
-    assert said(last)[1:] == [WHOLE[0], *WHOLE[5:9]]
-    assert [marks(messages) for messages in model.seen[1:]] == [[1]] * 4
-
-
-@pytest.mark.parametrize("order", orders(1))
-def test_a_summary_stays_in_force_in_every_order(page: dict[str, Any], bench: Bench, order: list[int | None]) -> None:
-    memory = knowing(bench)
-    summary = SummarizationMiddleware(Scripted.says(*["SUMMARY"] * 4), trigger=("messages", 5), keep=("messages", 2))
-    model = talk(bench, in_order(page, memory, order, summary))
-    check(memory, model)
-    _, summed, *rest = said(model.seen[2])
-    assert "SUMMARY" in summed
-    assert rest == WHOLE[3:5]
-    assert [marks(messages) for messages in model.seen[1:]] == [[1]] * 4
-
-
-@pytest.mark.parametrize("order", orders(2))
-def test_the_mark_stands_in_front_of_the_question_where_memory_has_the_history(
-    page: dict[str, Any], bench: Bench, order: list[int | None]
+@pytest.mark.parametrize("order", orders())
+@pytest.mark.parametrize("how", ["trimming", "summary", "no checkpointer"])
+def test_history_stays_short_and_its_end_marked_in_every_order(
+    page: dict[str, Any], bench: Bench, how: str, order: list[int | None]
 ) -> None:
     memory = knowing(bench)
-    model = talk(bench, in_order(page, memory, order, page["trim_messages"]), saver=False)
+    summary = SummarizationMiddleware(Scripted.says(*["SUMMARY"] * 4), trigger=("messages", 5), keep=("messages", 2))
+    middleware = in_order(page, memory, order, summary if how == "summary" else page["trim_messages"])
+    model = talk(bench, middleware, saver=how != "no checkpointer")
     check(memory, model)
-    assert [said(messages)[1:] for messages in model.seen] == [WHOLE[: 2 * at + 1] for at in range(5)]
-    is_inside = order.index(3) > order.index(None)
-    assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_inside else []] * 4
-
-
-class Payloads:
-    """Gives an Anthropic model that sends nothing, and keeps what it would have sent."""
-
-    def __init__(self, *script: AIMessage) -> None:
-        from langchain_anthropic import ChatAnthropic
-
-        self.sent: list[dict[str, Any]] = []
-        kept, lines = self.sent, list(script)
-
-        class Offline(ChatAnthropic):
-            def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> ChatResult:
-                kept.append(self._get_request_payload(messages, stop=stop, **given))
-                return ChatResult(generations=[ChatGeneration(message=lines.pop(0))])
-
-            async def _agenerate(self, *given: Any, **more: Any) -> ChatResult:
-                return self._generate(*given, **more)
-
-        made: Any = Offline
-        self.model = made(model="claude-sonnet-4-5", api_key="none")
+    sent = [said(messages)[1:] for messages in model.seen]
+    if how == "trimming":  # LangChain's recipe keeps the first message, and three or four at the end
+        assert (sent[1], sent[-1]) == (WHOLE[:3], [WHOLE[0], *WHOLE[5:9]])
+    elif how == "summary":
+        assert "SUMMARY" in sent[2][0]
+        assert sent[2][1:] == WHOLE[3:5]
+    else:  # memory has the history
+        assert sent == [WHOLE[: 2 * at + 1] for at in range(5)]
+    is_marked = how != "no checkpointer" or order.index(3) > order.index(None)
+    assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_marked else []] * 4
 
 
 @pytest.mark.in_turn("face")
 def test_the_marks_of_anthropic_stand_beside_ours(page: dict[str, Any], bench: Bench) -> None:
     anthropic = pytest.importorskip("langchain_anthropic.middleware", reason="needs langchain-anthropic")
     memory = knowing(bench)
-    called = calling(("weather", {"city": "Oslo"}), id="a")
-    provider = Payloads(AIMessage("hello"), called, AIMessage("sunny"))
-    others = [page["prompt"], anthropic.AnthropicPromptCachingMiddleware(), page["MarkBeforeQuestion"]()]
-    agent = create_agent(provider.model, [weather], middleware=[MemoryMiddleware(memory), *others])
-    bench.run(agent, ask("hi"))
-    bench.run(agent, ask("how is my cat named?"))
-    first, second, third = provider.sent
+    with fake_claude() as claude:
+        claude.says("hello")
+        claude.script.append([{"type": "tool_use", "id": "w", "name": "weather", "input": {"city": "Oslo"}}])
+        claude.says("sunny")
+        model = chat_model_of(claude)
+        others = [page["prompt"], anthropic.AnthropicPromptCachingMiddleware(), page["MarkBeforeQuestion"]()]
+        agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory), *others])
+        bench.run(agent, ask("hi"))
+        bench.run(agent, ask("how is my cat named?"))
+    first, second, third = claude.seen
     for payload in (second, third):
         answer, question = payload["messages"][1:3]
         assert answer["content"][0]["cache_control"] == {"type": "ephemeral"}
@@ -224,11 +184,6 @@ def test_checkpoints_and_memory_share_an_embedded_redis(bench: Bench) -> None:
 # ---------------------------------------------------------------------- teams
 
 
-@pytest.fixture(params=["checkpointer", "no checkpointer"])
-def checkpointer(request: pytest.FixtureRequest) -> InMemorySaver | None:
-    return InMemorySaver() if request.param == "checkpointer" else None
-
-
 def without_handing_back(lines: list[str]) -> list[str]:
     """Leave out what langgraph-supervisor writes under ids that it makes up."""
     return [line for line in lines if "back to supervisor" not in line and "transfer_back" not in line]
@@ -236,12 +191,12 @@ def without_handing_back(lines: list[str]) -> list[str]:
 
 @pytest.mark.in_turn("face")
 def test_a_supervisor_and_its_team_have_one_conversation(
-    page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None
+    page: dict[str, Any], bench: Bench, saver: InMemorySaver | None
 ) -> None:
     memory = knowing(bench)
     over = [calling(("transfer_to_expert", {}), id=id) for id in "ab"]
     leads, expert = Scripted.says(over[0], "sunny", over[1], "rainy"), Scripted.says("it is sunny", "it rains")
-    app = page["supervised"](leads, expert, memory).compile(checkpointer=checkpointer)
+    app = page["supervised"](leads, expert, memory).compile(checkpointer=saver)
     whole: list[str] = []
     for at, (text, word, answer) in enumerate([("1", "it is sunny", "sunny"), ("my cat", "it rains", "rainy")]):
         bench.run(app, ask(text))
@@ -257,17 +212,17 @@ def test_a_supervisor_and_its_team_have_one_conversation(
 
 
 @pytest.mark.in_turn("face")
-def test_a_swarm_has_one_conversation(page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None) -> None:
+def test_a_swarm_has_one_conversation(page: dict[str, Any], bench: Bench, saver: InMemorySaver | None) -> None:
     memory = knowing(bench)
-    last = "bob again" if checkpointer else "alice again"  # without one the swarm forgets who was active
-    alice = Scripted.says(calling(("transfer_to_bob", {}), id="a"), *(() if checkpointer else [last]))
-    bob = Scripted.says("bob here", *([last] if checkpointer else ()))
-    app = page["swarm_of"](alice, bob, memory).compile(checkpointer=checkpointer)
+    last = "bob again" if saver else "alice again"  # without one the swarm forgets who was active
+    alice = Scripted.says(calling(("transfer_to_bob", {}), id="a"), *(() if saver else [last]))
+    bob = Scripted.says("bob here", *([last] if saver else ()))
+    app = page["swarm_of"](alice, bob, memory).compile(checkpointer=saver)
     bench.run(app, ask("1"))
     bench.run(app, ask("how is my cat named"))
     handed = ["ai: transfer_to_bob#a-0", "tool: Successfully transferred to bob"]
     whole = ["human: 1", *handed, "ai: bob here", "human: how is my cat named", f"ai: {last}"]
-    final = (bob if checkpointer else alice).seen[-1]
+    final = (bob if saver else alice).seen[-1]
     assert said(final) == whole[:-1]
     assert "Molly" in remembered(final)
     assert said(bob.seen[0]) == whole[:3]
@@ -276,14 +231,14 @@ def test_a_swarm_has_one_conversation(page: dict[str, Any], bench: Bench, checkp
 
 @pytest.mark.in_turn("face")
 def test_a_deep_agent_remembers_and_its_helpers_write_nothing(
-    page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None
+    page: dict[str, Any], bench: Bench, saver: InMemorySaver | None
 ) -> None:
     memory = knowing(bench)
     model = Scripted.says(
         calling(("task", {"description": "look", "subagent_type": "scout"}), id="a"), "found", "Molly"
     )
     scout = Scripted.says("looked")
-    agent = page["deep"](model, scout, memory, checkpointer=checkpointer)
+    agent = page["deep"](model, scout, memory, checkpointer=saver)
     bench.run(agent, ask("1"))
     bench.run(agent, ask("how is my cat named"))
     whole = ["human: 1", "ai: task#a-0", "tool: looked", "ai: found", "human: how is my cat named", "ai: Molly"]

@@ -6,16 +6,16 @@ from functools import partial
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.func import entrypoint, task
+from langgraph.func import task
 from langgraph.types import RetryPolicy
 
 from langchain_workingmem import Memory
 from tests.helpers.models import CONFIG, Bench, ModelDownError, Scripted, said
 
 pytestmark = [
-    pytest.mark.in_turn("face"),
+    pytest.mark.parametrize("face", ["async"], indirect=True),  # the page shows the async one
     pytest.mark.filterwarnings(
         "ignore:create_react_agent has been moved", "ignore:get_async_redis_connection will become"
     ),
@@ -25,51 +25,23 @@ pytestmark = [
 TRIED: Any = partial(task, retry_policy=RetryPolicy(max_attempts=3, initial_interval=0.1))
 
 
-def sync_twin(model: Any, memory: Memory, checkpointer: Any = None) -> Any:
-    """Build what the page says of the sync twin."""
-
-    def answer(question: HumanMessage, ids: dict[str, Any]) -> AIMessage:
-        made: AIMessage = model.invoke(memory.context([question], **ids).messages)
-        return made.model_copy(update={"id": f"{question.id}-answer"})
-
-    def save(turn: list[Any], ids: dict[str, Any]) -> None:
-        memory.save_turn(turn, **ids)
-
-    answering, saving = TRIED(answer), TRIED(save)
-
-    def chat(question: HumanMessage) -> Any:
-        ids = {"thread_id": "t", "user_id": "ann"}
-        answered = answering(question, ids).result()
-        saving([question, answered], ids).result()
-        return answered
-
-    made: Any = entrypoint
-    return made(checkpointer=checkpointer)(chat)
-
-
 @pytest.fixture
-def build(page: dict[str, Any], face: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def build(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(page["remembering"].__globals__, "task", TRIED)  # as the page says
-    return sync_twin if face == "sync" else page["remembering"]
+    return page["remembering"]
 
 
 def losing(memory: Memory, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the reply of the first saves get lost: what they wrote is written."""
     left = [ConnectionError("the reply is lost")] * times
-    save, asave = memory.save_turn, memory.asave_turn
+    save = memory.asave_turn
 
-    def lost(*given: Any, **more: Any) -> Any:
-        save(*given, **more)
+    async def lost(*given: Any, **more: Any) -> Any:
+        await save(*given, **more)
         if left:
             raise left.pop()
 
-    async def alost(*given: Any, **more: Any) -> Any:
-        await asave(*given, **more)
-        if left:
-            raise left.pop()
-
-    monkeypatch.setattr(memory, "save_turn", lost)
-    monkeypatch.setattr(memory, "asave_turn", alost)
+    monkeypatch.setattr(memory, "asave_turn", lost)
 
 
 @pytest.mark.parametrize("saver", [True, False], ids=["checkpointer", "no checkpointer"])

@@ -10,11 +10,12 @@ import pytest
 import redis
 from langchain.agents import create_agent
 from langchain.agents.middleware import before_model
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.middleware.samples import TURN, stored
@@ -70,10 +71,12 @@ def test_a_thread_of_which_redis_has_evicted_a_part_is_damaged_and_others_go_on(
     assert "Molly" in remembered(model.seen[-1])
     if gone == "thread":
         for user in ("ann", "bob"):
-            with pytest.raises(WorkingMemError, match="a part of thread 't' is gone"):
-                memory.history.messages("t", user_id=user)
-            with pytest.raises(WorkingMemError, match="a part of thread 't' is gone"):
-                bench.run(agent, ask("mine now"), configured("t", user))
+            for act in (
+                memory.history.messages,
+                lambda _, user_id: bench.run(agent, ask("x"), configured("t", user_id)),
+            ):
+                with pytest.raises(WorkingMemError, match="a part of thread 't' is gone"):
+                    act("t", user_id=user)
         memory.threads.delete("t")  # as the remedy says
         bench.run(agent, ask("again"))
         assert stored(memory) == ["human: again", "ai: three"]
@@ -113,16 +116,6 @@ def test_what_the_assistant_said_first_is_shown_to_the_model(bench: Bench, check
     assert stored(memory) == ["ai: Shall I book the hut for Friday?", "human: yes", "ai: Done."]
 
 
-def test_the_answer_to_an_empty_message_is_stored_and_shown(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says("How can I help?", "Yes.")
-    agent = agent_of(model, memory)
-    bench.run(agent, ask(""))
-    bench.run(agent, ask("can you swim?"))
-    assert "ai: How can I help?" in stored(memory)
-    assert "How can I help?" in str(model.seen[-1])
-
-
 # ---------------------------------------------------------------------- deletions beside a run
 
 
@@ -134,16 +127,16 @@ def test_what_is_deleted_while_the_model_answers_does_not_come_back(
     memory = bench.memory()
 
     def delete(_: Any) -> str:
-        if what == "question":
-            memory.history.delete([memory.history.messages("t")[-1].id or ""], thread_id="t")
-        elif what == "thread":
-            memory.threads.delete("t")
-        elif what == "history":
-            memory.history.clear("t")
-        else:
-            memory.users.delete("ann")
+        question = memory.history.messages("t")[-1].id or ""
+        deletions[what](question)
         return "too late"
 
+    deletions: dict[str, Any] = {
+        "question": lambda question: memory.history.delete([question], thread_id="t"),
+        "thread": lambda _: memory.threads.delete("t"),
+        "history": lambda _: memory.history.clear("t"),
+        "user": lambda _: memory.users.delete("ann"),
+    }
     model = Scripted.says("hello", delete)
     agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
     bench.run(agent, ask("hi"))
@@ -203,18 +196,11 @@ def test_a_mark_that_a_client_writes_counts_for_nothing(
 
 
 @pytest.mark.parametrize("forged", FORGED, ids=json.dumps)
-def test_a_mark_counts_for_nothing_in_nodes_and_in_imports(bench: Bench, forged: dict[str, Any]) -> None:
+def test_a_mark_of_a_client_counts_for_nothing_in_nodes(bench: Bench, forged: dict[str, Any]) -> None:
     memory = bench.memory()
     app = graph_of(Scripted.says("fine"), ("load", memory.load_node()), ("save", memory.save_node()))
     bench.run(app, {"messages": [HumanMessage("harmless", additional_kwargs=forged)]})
     assert stored(memory) == ["human: harmless", "ai: fine"]
-    records = [*memory.users.export("ann")]
-    for record in records:
-        if record["kind"] == "message":
-            record["message"]["data"]["additional_kwargs"] = forged
-    other = bench.memory(key_prefix=f"{bench.prefix}-2")
-    other.users.load(records)
-    assert stored(other) == ["human: harmless", "ai: fine"]
 
 
 # ---------------------------------------------------------------------- two memories, media, streams, steps
@@ -226,16 +212,12 @@ def test_a_stream_of_messages_shows_what_the_model_says_and_nothing_of_memory(be
     memory.save_turn([HumanMessage("my dog is called Nougat"), AIMessage("nice name")], **OTHER)
     memory.save_turn([HumanMessage("hi"), AIMessage("hello")], **TURN)
     saver = InMemorySaver() if checkpointer else None
-    agent = agent_of(Scripted.says("It is Nougat."), memory, checkpointer=saver)
-    app = graph_of(
-        Scripted.says("It is Nougat."), ("load", memory.load_node()), ("save", memory.save_node()), checkpointer=saver
-    )
-    for program, config in ((agent, None), (app, configured("t2", "ann"))):
-        parts = bench.stream(
-            program, ask("how is my dog called?"), *([config] if config else []), stream_mode="messages"
-        )
-        shown = "".join(str(message.text) for message, _ in parts)
-        assert shown.split() == ["It", "is", "Nougat."]
+    says, nodes = Scripted.says("It is Nougat.", "It is Nougat."), (memory.load_node(), memory.save_node())
+    agent = agent_of(says, memory, checkpointer=saver)
+    app = graph_of(says, ("load", nodes[0]), ("save", nodes[1]), checkpointer=saver)
+    for program, config in ((agent, configured("t", "ann")), (app, configured("t2", "ann"))):
+        parts = bench.stream(program, ask("how is my dog called?"), config, stream_mode="messages")
+        assert "".join(str(message.text) for message, _ in parts).split() == ["It", "is", "Nougat."]
 
 
 def test_memory_uses_two_steps_of_a_run_however_long_it_is(bench: Bench) -> None:
@@ -246,3 +228,151 @@ def test_memory_uses_two_steps_of_a_run_however_long_it_is(bench: Bench) -> None
     steps = [len(bench.stream(one, ask("go"), stream_mode="updates")) for one in (bare, agent)]
     assert steps[1] == steps[0] + 2
     assert len(stored(memory)) == 26
+
+
+def spoken(memory: Memory) -> list[str]:
+    return [str(message.text) for message in memory.history.messages("t")]
+
+
+class RefusedError(Exception):
+    """What a provider answers to a request that it will never take."""
+
+    status_code = 400
+
+
+# ---------------------------------------------------------------------- a provider that refuses
+
+
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_a_question_that_the_provider_refuses_is_not_sent_again(bench: Bench, checkpointer: bool) -> None:
+    memory = bench.memory()
+    model = Scripted.says("fine", RefusedError("bad"), "better", "well")
+    agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
+    bench.run(agent, ask("one"))
+    with pytest.raises(RefusedError):
+        bench.run(agent, ask("a bad one"))
+    bench.run(agent, ask("two"))
+    assert said(model.seen[-1]) == ["human: one", "ai: fine", "human: two"]
+    bench.run(agent, ask("three"))
+    assert "human: a bad one" not in said(model.seen[-1])
+    assert "human: a bad one" in stored(memory)
+    refused = [row.message.text for row in memory.history.page("t") if row.refused]
+    assert refused == ["a bad one"]
+
+
+# ---------------------------------------------------------------------- clients
+
+
+def test_a_client_that_sends_its_tool_traffic_without_ids_stores_it_once(bench: Bench) -> None:
+    memory = bench.memory()
+    sent: list[dict[str, Any]] = []
+    for at in range(3):
+        call = {"id": f"c{at}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        sent += [
+            {"role": "user", "content": f"q{at}"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{at}", "content": f"result {at}"},
+        ]
+        shown = memory.context(list(sent), **TURN).messages
+        assert len(shown) == len(sent)
+        sent.append({"role": "assistant", "content": f"a{at}"})
+        memory.save_turn(list(sent), **TURN)
+    assert [message.type for message in memory.history.messages("t")] == ["human", "ai", "tool", "ai"] * 3
+
+
+def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
+    memory = bench.memory()
+    x, y = HumanMessage("x", id="x"), HumanMessage("y", id="y")
+    for asked in (x, y):
+        memory.context([asked], **TURN)
+    memory.save_turn([x, AIMessage("to x")], **TURN)
+    memory.save_turn([HumanMessage("z"), AIMessage("to z")], **TURN)
+    memory.save_turn([y, AIMessage("to y")], **TURN)
+    assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y"]
+    memory.context([y], **TURN)
+    memory.save_turn([y, AIMessage("to y again")], **TURN)
+    assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y again"]
+
+
+# ---------------------------------------------------------------------- the copy with memory's text
+
+
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_a_context_that_is_the_input_of_an_agent_shows_memory_once(bench: Bench, checkpointer: bool) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    model = Scripted.says("fine")
+    agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
+    memory.save_turn([HumanMessage("q1"), AIMessage("a1")], **TURN)
+    bench.run(agent, {"messages": memory.context("q2", **TURN).messages})
+    assert str(model.seen[-1]).count("<working_memory>") == 1
+    assert spoken(memory) == ["q1", "a1", "q2", "fine"]
+
+
+# ---------------------------------------------------------------------- graphs
+
+
+def test_a_save_that_is_tried_again_after_a_regeneration_saves_once(bench: Bench) -> None:
+    memory = bench.memory()
+    save = memory.save_node()
+
+    def twice(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        save.invoke(state, config)
+        return save.invoke(state, config)
+
+    model = Scripted.says("a1", "a2", "a2 again")
+    app = graph_of(model, ("load", memory.load_node()), ("save", twice))
+    config: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
+    for texts in (["q1"], ["q1", "a1", "q2"], ["q1", "a1", "q2"]):
+        kinds = (HumanMessage, AIMessage)
+        app.invoke({"messages": [kinds[at % 2](text) for at, text in enumerate(texts)]}, config)
+    assert spoken(memory) == ["q1", "a1", "q2", "a2 again"]
+
+
+class Window:
+    """A chat that keeps its conversation, and sends all of it each time."""
+
+    def __init__(self, bench: Bench, *, has_ids: bool) -> None:
+        self.memory = bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=4, message_range=1))
+        self.has_ids = has_ids
+        self.lines: list[str] = []
+
+    def messages(self) -> list[BaseMessage]:
+        kinds = (HumanMessage, AIMessage)
+        return [kinds[at % 2](text, id=str(at) if self.has_ids else None) for at, text in enumerate(self.lines)]
+
+    def stored(self) -> list[str]:
+        return said(self.memory.history.messages("t", superseded=True))
+
+    def say(self, text: str, answer: str) -> None:
+        self.lines.append(text)
+        self.memory.context(self.messages(), thread_id="t", user_id="maya")
+        self.lines.append(answer)
+        self.memory.save_turn(self.messages(), thread_id="t", user_id="maya")
+
+
+@pytest.mark.parametrize("until", ["its second message", "now"])
+def test_a_client_that_sends_what_retention_has_deleted_goes_on(bench: Bench, until: str) -> None:
+    window = Window(bench, has_ids=True)
+    for text in ("ants?", "bees?", "cats?"):
+        window.say(text, f"yes, {text}")
+    rows = window.memory.history.page("t").items
+    window.memory.history.delete(thread_id="t", until=datetime.now(UTC) if until == "now" else rows[1].stored_at)
+    left = window.stored()
+    assert len(left) == (0 if until == "now" else 4)
+    for text in ("dogs?", "elks?"):
+        window.say(text, f"no {text}")
+    assert window.stored() == [*left, "human: dogs?", "ai: no dogs?", "human: elks?", "ai: no elks?"]
+
+
+def test_a_list_without_ids_that_begins_before_its_thread_is_refused(bench: Bench) -> None:
+    window = Window(bench, has_ids=False)
+    for text in ("ants?", "bees?"):
+        window.say(text, f"yes, {text}")
+    rows = window.memory.history.page("t").items
+    window.memory.history.delete(thread_id="t", until=rows[1].stored_at)
+    with pytest.raises(OptionError, match="older than thread 't'"):
+        window.say("cats?", "no")
+    window.lines = window.lines[2:5]  # as the remedy says
+    window.lines.append("no")
+    window.memory.save_turn(window.messages(), thread_id="t", user_id="maya")
+    assert window.stored() == ["human: bees?", "ai: yes, bees?", "human: cats?", "ai: no"]

@@ -85,14 +85,15 @@ def talked(outside: Memory) -> Memory:
     return outside
 
 
-# a program whose model takes a minute: format it with the url and the prefix
+# a program whose model takes a minute and writes a file when it is asked: format it with the url and the prefix
 SLOW = """
-import time
+import pathlib, time
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_workingmem import *
 
 class Slow(DeterministicFakeEmbedding):
     def embed_query(self, text):
+        pathlib.Path(f"{{__file__}}.waits").touch()
         time.sleep(60)
         return super().embed_query(text)
 

@@ -6,8 +6,6 @@ import json
 import signal
 import socket
 import sys
-import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,27 +42,11 @@ def test_the_first_line_is_the_address_and_a_signal_ends_it(
     assert not is_open(port)
 
 
-def test_on_an_empty_database_it_starts_and_says_what_to_do(server: EmbeddedRedis, prefix: str) -> None:
-    program = started("studio", "--key-prefix", prefix, REDIS_URL=server.url)
-    assert program.stdout
-    assert program.stderr
-    address = program.stdout.readline().strip()
-    assert "Nothing is stored here yet" in program.stderr.readline()
-    with httpx.Client(follow_redirects=True) as browser:
-        assert "workingmem chat" in browser.get(address).text
-        with Memory(server.url, key_prefix=prefix) as memory:
-            memory.save_turn([("user", "Where is the hut?")], thread_id="t", user_id="maya")
-        assert "Where is the hut?" in browser.get(address).text
-    program.terminate()
-    assert ended(program) == 0
-
-
 def test_the_token_is_in_no_output_but_the_first_line(talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
     program = started("studio", "--write", "--key-prefix", prefix, REDIS_URL=server.url)
     assert program.stdout
     assert program.stderr
-    address = program.stdout.readline().strip()
-    url = httpx.URL(address)
+    url = httpx.URL(program.stdout.readline().strip())
     token = url.params["token"]
     heads = [
         f"GET /?token={token} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
@@ -81,7 +63,7 @@ def test_the_token_is_in_no_output_but_the_first_line(talked: Memory, server: Em
                 line.recv(100)
     with httpx.Client(follow_redirects=True) as browser:
         for path in ("", "thread", "nothing", "recall?user=maya&q=dog", "static/nothing"):
-            said = browser.get(f"{address.partition('?')[0]}{path}", params={"token": token}).text
+            said = browser.get(url.join(f"/{path}").copy_merge_params({"token": token})).text
             assert token not in said
     program.terminate()
     assert token not in program.stdout.read() + program.stderr.read()
@@ -90,56 +72,41 @@ def test_the_token_is_in_no_output_but_the_first_line(talked: Memory, server: Em
 
 def test_a_private_redis_ends_with_the_studio(scratch: Path) -> None:
     place = scratch / "memory"
-    with Memory.embedded(place) as memory:
-        memory.save_turn([("user", "hello")], thread_id="t", user_id="maya")
-    port = free_port()
-    program = started("studio", "--dir", str(place), "--port", str(port), "--embeddings", "none")
+    with EmbeddedRedis(place):
+        pass  # an empty database
+    program = started("studio", "--dir", str(place), "--embeddings", "none")
     assert program.stdout
-    assert program.stdout.readline().startswith(f"http://127.0.0.1:{port}/?token=")
+    assert program.stderr
+    assert program.stdout.readline().startswith("http://127.0.0.1:")
+    assert "Nothing is stored here yet" in program.stderr.readline()
     program.terminate()
     assert ended(program) == 0
     wait_until(lambda: not (place / "redis.sock").exists())
 
 
-@pytest.fixture
-def slow(server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A program whose model takes a minute, in the present directory, with a thread."""
-    (tmp_path / f"slow_{prefix}.py").write_text(
-        "print('a program may print')\n" + SLOW.format(url=server.url, prefix=prefix)
-    )
+def test_a_studio_of_a_program_makes_no_index_and_ends_while_a_model_does_not_answer(
+    server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: Any
+) -> None:
+    name, program = f"slow_{prefix}", SLOW.format(url=server.url, prefix=prefix)
+    (tmp_path / f"{name}.py").write_text(f"print('a program may print')\n{program}")
     monkeypatch.chdir(tmp_path)
     with Memory(server.url, key_prefix=prefix) as memory:
         memory.save_turn([("user", "hello")], thread_id="t", user_id="maya")
-        yield f"slow_{prefix}:memory"
-
-
-def test_a_model_that_does_not_answer_keeps_no_studio_alive(slow: str) -> None:
-    studio = started("studio", "--memory", slow)
+    before = {*raw.scan_iter(f"{prefix}*")}
+    studio = started("studio", "--memory", f"{name}:memory")
     assert studio.stdout
-    address = studio.stdout.readline().strip()
-    url = httpx.URL(address)
+    url = httpx.URL(studio.stdout.readline().strip())
     with httpx.Client(follow_redirects=True) as browser, socket.create_connection(("127.0.0.1", url.port or 0)) as line:
-        browser.get(address).raise_for_status()
+        for path in (url, url.join("/data?user=maya")):
+            browser.get(path).raise_for_status()
+        assert {*raw.scan_iter(f"{prefix}*")} == before
+        assert f"{prefix}:vectors".encode() not in raw.execute_command("FT._LIST")
         cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
         head = f"GET /recall?user=maya&q=x HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n"
         line.sendall(head.encode())
-        time.sleep(0.5)  # until the request waits for its model
+        wait_until((tmp_path / f"{name}.py.waits").exists)
         studio.send_signal(signal.SIGINT)
         assert ended(studio) == 0
-
-
-def test_who_looks_makes_no_index(slow: str, raw: Any, prefix: str) -> None:
-    before = {*raw.scan_iter(f"{prefix}*")}
-    studio = started("studio", "--memory", slow)
-    assert studio.stdout
-    address = studio.stdout.readline().strip()
-    with httpx.Client(follow_redirects=True) as browser:
-        browser.get(address).raise_for_status()
-        browser.get(address.partition("?")[0] + "data", params={"user": "maya"}).raise_for_status()
-    studio.terminate()
-    ended(studio)
-    assert {*raw.scan_iter(f"{prefix}*")} == before
-    assert f"{prefix}:vectors".encode() not in raw.execute_command("FT._LIST")
 
 
 PROGRAM = """
@@ -150,30 +117,28 @@ def broken():
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("nothing_of_this_name:memory", "No module named"),
-        ("{}:nothing", "AttributeError"),
-        ("{}:number", "is of type int"),
-        ("{}:broken", "RuntimeError: no key"),
-        ("{}", "is of type module"),
-    ],
-)
 def test_a_memory_that_is_none_is_one_line(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, name: str, reason: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
 ) -> None:
-    (tmp_path / f"program_{prefix}.py").write_text(PROGRAM)
+    own = f"program_{prefix}"
+    (tmp_path / f"{own}.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    found = run("studio", "--memory", name.format(f"program_{prefix}"), REDIS_URL=None)
-    assert found.exit_code == 1
-    assert reason in found.stderr
-    assert "MODULE:NAME" in found.stderr
-    assert found.stderr.count("\n") == 1
+    for name, reason in (
+        ("nothing_of_this_name:memory", "No module named"),
+        (f"{own}:nothing", "AttributeError"),
+        (f"{own}:number", "is of type int"),
+        (f"{own}:broken", "RuntimeError: no key"),
+        (own, "is of type module"),
+    ):
+        found = run("studio", "--memory", name, REDIS_URL=None)
+        assert found.exit_code == 1
+        assert reason in found.stderr
+        assert "MODULE:NAME" in found.stderr
+        assert found.stderr.count("\n") == 1
 
 
-def test_wrong_calls_are_one_line_each(run: Run, make_memory: Any, embeddings: Any, talked: Memory) -> None:
+def test_a_port_that_is_taken_and_a_server_that_is_away_are_one_line_each(run: Run, talked: Memory) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         found = run("studio", "--port", str(taken.getsockname()[1]))
     assert (found.exit_code, found.stdout) == (1, "")
@@ -182,17 +147,10 @@ def test_wrong_calls_are_one_line_each(run: Run, make_memory: Any, embeddings: A
     assert (away.exit_code, away.stderr.count("\n")) == (1, 1)
 
 
-# ---------------------------------------------------------------------- doctor
-
-
-def test_a_healthy_server_is_exit_code_0(run: Run, talked: Memory) -> None:
+def test_the_exit_code_of_the_doctor_is_its_diagnosis(run: Run, talked: Memory) -> None:
     found = run("doctor")
     assert found.exit_code == 0
     assert "Diagnosis: ok" in found.stdout
     rows = json.loads(run("doctor", "--format", "json").stdout)["findings"]
     assert {"check", "level", "message", "remedy"} == set(rows[0])
-
-
-def test_what_is_broken_is_exit_code_1(run: Run) -> None:
-    found = run("doctor", REDIS_URL=f"redis://127.0.0.1:{free_port()}")
-    assert found.exit_code == 1
+    assert run("doctor", REDIS_URL=f"redis://127.0.0.1:{free_port()}").exit_code == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from pydantic import BaseModel
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
@@ -93,16 +92,13 @@ def test_the_command_line_drops_no_revision(run: Run, server: EmbeddedRedis, pre
         assert len(memory.working_memory.revisions(user_id="maya", limit=100)) == 31
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "reason"),
-    [
+def test_a_mistake_says_what_to_do(run: Run) -> None:
+    for words, code, reason in (
         (["get"], 2, "--user"),
         (["set", " ", *MAYA], 2, "clear"),
         (["set", "a", "--mode", "merge", *MAYA], 1, "merge"),
         (["revert", "7", *MAYA], 1, "revisions"),
-    ],
-)
-def test_a_mistake_says_what_to_do(run: Run, words: list[str], code: int, reason: str) -> None:
-    found = run("working-memory", *words)
-    assert (found.exit_code, found.stdout) == (code, "")
-    assert reason in found.stderr
+    ):
+        found = run("working-memory", *words)
+        assert (found.exit_code, found.stdout) == (code, "")
+        assert reason in found.stderr

@@ -51,29 +51,15 @@ def every_record(text: str) -> list[Any]:
     messages = [HumanMessage(said, id="1"), calls, ToolMessage(said, tool_call_id=said, id="3")]
     blocks = HumanMessage([{"type": "text", "text": said}, said, {"type": said, "x": said}], id="4")
     found = recalled(*messages, blocks, thread_id=text, title=text)
-    memory = state(text, origin=text)
+    memory, shown = state(text, origin=text), [*messages, Marks(b"secret", "t", "u").with_memory(blocks, [said])]
     return [
         found,
-        MemoryContext(
-            messages=[*messages, Marks(b"secret", "t", "u").with_memory(blocks, [said])],
-            system=[text, text],
-            recalled=found,
-            working_memory=memory,
-        ),
+        MemoryContext(messages=shown, system=[text, text], recalled=found, working_memory=memory),
         memory,
         Page(items=[thread(text)], total=2, next_cursor=text),
         Page(items=found.rows, total=4),
         Diagnosis(findings=[Finding(check=text, level="error", message=text, remedy=text)]),
     ]
-
-
-EMPTY = [
-    RecallResult(),
-    MemoryContext(messages=[], system=[], recalled=RecallResult()),
-    state("", 0, updated_at=None, origin=None),
-    Page(items=[thread(title=None)], total=1),
-    Page(items=[], total=0),
-]
 
 
 # ---------------------------------------------------------------------- seeing
@@ -107,17 +93,10 @@ class Seen(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
 
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError(data)
+    def forbidden(self, *data: Any, **more: Any) -> None:
+        raise AssertionError(data, more)
 
-    def handle_decl(self, decl: str) -> None:
-        raise AssertionError(decl)
-
-    def handle_pi(self, data: str) -> None:
-        raise AssertionError(data)
-
-    def unknown_decl(self, data: str) -> None:
-        raise AssertionError(data)
+    handle_comment = handle_decl = handle_pi = unknown_decl = forbidden
 
 
 def in_notebook(record: Any) -> str:

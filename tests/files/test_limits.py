@@ -15,11 +15,12 @@ from langchain_workingmem.adapters import OfOwner
 from langchain_workingmem.adapters.claude import MOST_LINES, run_command
 from langchain_workingmem.adapters.deepagents import FilesBackend
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import FileConflictError, FileEditError, FilePathError, FileQuotaError
+from langchain_workingmem.errors import FileConflictError, FileEditError, FileQuotaError
 from langchain_workingmem.files import Files
 from langchain_workingmem.files import operations as plans
 from langchain_workingmem.files.operations import MAX_BY
-from langchain_workingmem.files.paths import MAX_EXPANDED, MAX_NAMES, MAX_PATH, MAX_PATTERN, MAX_PATTERNS, Pattern
+from langchain_workingmem.files.paths import MAX_NAMES
+from tests.helpers.examples import sample
 from tests.helpers.types import Make
 
 ANN: dict[str, Any] = {"user_id": "ann"}
@@ -28,81 +29,58 @@ MOST_SECONDS = 0.05  # of a script, and of an event loop
 FEW_FILES, MANY_FILES = 3, 10_000
 
 Work = Callable[[Memory], Coroutine[Any, Any, Any]]
+PATH = "/memories/a"
+
+
+def on(text: str, call: Work) -> Work:
+    """Make a work on a file with a text."""
+
+    async def work(memory: Memory) -> Any:
+        await memory.files.awrite(PATH, text, **ANN)
+        return await call(memory)
+
+    return work
 
 
 def edit(text: str, old: str, new: str, **options: Any) -> Work:
-    async def work(memory: Memory) -> Any:
-        await memory.files.awrite("/memories/a", text, **ANN)
-        with_new: Any = await memory.files.aedit("/memories/a", old, new, **options, **ANN)
-        return with_new
-
-    return work
+    return on(text, lambda memory: memory.files.aedit(PATH, old, new, **options, **ANN))
 
 
-def insert(text: str, line: int) -> Work:
-    async def work(memory: Memory) -> Any:
-        await memory.files.awrite("/memories/a", text, **ANN)
-        return await memory.files.ainsert("/memories/a", line, "x" * 100, **ANN)
-
-    return work
-
-
-def told(text: str, **command: Any) -> Work:
-    async def work(memory: Memory) -> Any:
-        await memory.files.awrite("/memories/a", text, **ANN)
-        given = {"path": "/memories/a", "command": "view", **command}
-        return await memory._core.arun(run_command(OfOwner(memory, user_id="ann"), given), "tool")
-
-    return work
-
-
-def backend(text: str, name: str, *arguments: Any) -> Work:
-    async def work(memory: Memory) -> Any:
-        await memory.files.awrite("/memories/a", text, **ANN)
-        return await getattr(FilesBackend(memory, user_id="ann"), name)(*arguments)
-
-    return work
+def told(**command: Any) -> Work:
+    given = {"path": PATH, "command": "view", **command}
+    return lambda memory: memory._core.arun(run_command(OfOwner(memory, user_id="ann"), given), "tool")
 
 
 async def moved(memory: Memory) -> None:
     for letter in "abcdefghijkl":
-        await memory.files.awrite("/memories/a", letter * MIB, **ANN)
-    await memory.files.arename("/memories/a", "/b" * MAX_NAMES, **ANN)
+        await memory.files.awrite(PATH, letter * MIB, **ANN)
+    await memory.files.arename(PATH, "/b" * MAX_NAMES, **ANN)
     await memory.files.arevert("/b" * MAX_NAMES, 11, **ANN)
     await memory.files.adelete("/", purge=True, **ANN)
 
 
-TAGS = "".join(chr(0xE0041 + at % 26) for at in range(MIB // 4))
+TAGS, SHORT = "".join(chr(0xE0041 + at % 26) for at in range(MIB // 4)), "a\n" * (MIB // 2)
 LARGEST: dict[str, Work] = {
     "a passage of half a file that is not there": edit("a" * MIB, "a" * (MIB // 2) + "b", "c"),
-    "16 KB everywhere": edit("a" * 65_536, "a" * 16_384, "b" * 16_384, replace_all=True),
     "a letter everywhere": edit("ab" * (MIB // 2), "a", "c", replace_all=True),
     "a letter that is not clear": edit("ab" * (MIB // 2), "a", "c"),
     "almost the passage everywhere": edit(("a" * 500 + "b") * 2000, "a" * 501, "c", replace_all=True),
-    "the last line of a million": insert("\n" * (MIB - 200), -1),
-    "the middle of a million lines": insert("\n" * (MIB - 200), MIB // 2),
+    "lines": on("\n" * (MIB - 200), lambda memory: memory.files.ainsert(PATH, MIB // 2, "x" * 100, **ANN)),
     "revisions of 11 MiB": moved,
-    "view of short lines": told("a\n" * (MIB // 2)),
-    "view of tags": told(TAGS),
-    "view of hidden lines": told("\u200b\n" * (MIB // 4)),
-    "str_replace in short lines": told("\n" * 900_000 + "a", command="str_replace", old_str="a", new_str="b"),
-    "read of short lines": backend("a\n" * (MIB // 2), "aread", "/memories/a", 500_000),
-    "read of tags": backend(TAGS, "aread", "/memories/a"),
-    "grep of short lines": backend("a\n" * (MIB // 2), "agrep", "a"),
-    "grep of half a file": backend("ab" * (MIB // 2), "agrep", "ab" * (MIB // 4) + "c"),
-}  # fmt: skip
+    "view of tags": on(TAGS, told()),
+    "str_replace in short lines": on("\n" * 900_000 + "a", told(command="str_replace", old_str="a", new_str="b")),
+    "read of short lines": on(SHORT, lambda memory: FilesBackend(memory, user_id="ann").aread(PATH, 500_000)),
+    "read of tags": on(TAGS, lambda memory: FilesBackend(memory, user_id="ann").aread(PATH)),
+    "grep of short lines": on(SHORT, lambda memory: FilesBackend(memory, user_id="ann").agrep("a")),
+}
 OF_MANY: dict[str, Work] = {
     "list": lambda memory: memory.files.alist("/", **ANN),
-    "glob": lambda memory: memory.files.aglob("**/*", **ANN),
     "glob with stars": lambda memory: memory.files.aglob("**/" + "*a*/" * 200 + "b", **ANN),
     "glob with braces": lambda memory: memory.files.aglob("**/" + "{a,b}" * 6 + "*/**/*?", **ANN),
     "glob that backtracks": lambda memory: memory.files.aglob("**/*a/**/*a*/**/" + "*a" * 100 + "b", **ANN),
     "grep": lambda memory: memory.files.agrep("x", **ANN),
-    "ls": lambda memory: FilesBackend(memory, user_id="ann").als("/"),
     "glob of deepagents": lambda memory: FilesBackend(memory, user_id="ann").aglob("*"),
-    "view": lambda memory: memory._core.arun(
-        run_command(OfOwner(memory, user_id="ann"), {"command": "view", "path": "/memories"}), "tool"
-    ),
+    "view": told(path="/memories"),
 }
 
 
@@ -165,7 +143,7 @@ def shortest(server: EmbeddedRedis, raw: Any, prefix: str, work: Work) -> tuple[
     return script, loop
 
 
-@pytest.mark.parametrize("name", LARGEST)
+@pytest.mark.parametrize("name", sample(LARGEST, 6))
 def test_no_largest_input_holds_the_server_or_the_loop(server: EmbeddedRedis, raw: Any, prefix: str, name: str) -> None:
     script, loop = shortest(server, raw, prefix, LARGEST[name])
     assert script < MOST_SECONDS
@@ -176,34 +154,11 @@ def test_no_call_on_as_many_files_as_there_may_be_holds_the_server_or_the_loop(
     server: EmbeddedRedis, raw: Any, prefix: str
 ) -> None:
     many(raw, prefix)
-    found = {name: shortest(server, raw, prefix, work) for name, work in OF_MANY.items()}
+    found = {name: shortest(server, raw, prefix, work) for name, work in sample(OF_MANY.items(), 3)}
     assert {name: one for name, one in found.items() if max(one) >= MOST_SECONDS} == {}
 
 
 # ---------------------------------------------------------------------- docs/security.md: what a client controls
-
-
-def test_a_path_is_bounded(plain: Memory) -> None:
-    assert plain.files.write("/" + "a" * (MAX_PATH - 1), "", **ANN).changed
-    assert plain.files.write("/a" * MAX_NAMES, "", **ANN).changed
-    for path, problem in (("/" + "a" * MAX_PATH, "4,096 bytes"), ("/a" * (MAX_NAMES + 1), "256 names")):
-        with pytest.raises(FilePathError, match=problem):
-            plain.files.write(path, "", **ANN)
-
-
-def test_a_pattern_is_bounded(plain: Memory) -> None:
-    assert Pattern("x" * MAX_PATTERN, "/").size > MAX_PATTERN
-    assert Pattern("{a,b}" * 6 + "x" * 58, "/").size == MAX_EXPANDED + 1
-    too_many = ["{a,b}" * 7, f"{{1..{MAX_PATTERNS + 1}}}", "{a,b}" * 5 + "x" * (MAX_EXPANDED // 32), "{1..99999999}"]
-    for pattern in too_many:
-        with pytest.raises(
-            FilePathError, match=r"stands for more than 100 patterns, or 4,096 characters.*fewer braces"
-        ):
-            plain.files.glob(pattern, **ANN)
-        with pytest.raises(FilePathError, match="stands for"):
-            plain.files.grep("x", glob=pattern, **ANN)
-    with pytest.raises(FilePathError, match="more than 1,024 characters"):
-        plain.files.glob("{a,b}" * 600, **ANN)
 
 
 def test_a_text_is_bounded_before_it_is_sent(make_memory: Make, commands: list[Any]) -> None:
@@ -233,43 +188,43 @@ def test_a_view_is_bounded(plain: Memory) -> None:
         plain._core.run(plan)
 
 
-def test_an_edit_gives_up_when_others_are_always_faster(plain: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    files, turns = plain.files, iter(range(1000))
-    files.write("/a", "one", **ANN)
-    monkeypatch.setattr(plans, "MOST_TRIES", 4)
+def while_edited(monkeypatch: pytest.MonkeyPatch, rival: Callable[[], object]) -> None:
+    """Let a rival act between an edit's reading and its writing."""
     replacing = plans.replacing
 
     def slow(old: str, new: str, **options: Any) -> Any:
         def make(*arguments: Any) -> Any:
-            files.write("/a", f"one {next(turns)}", **ANN)
+            rival()
             return replacing(old, new, **options)(*arguments)
 
         return make
 
     monkeypatch.setattr(plans, "replacing", slow)
+
+
+def test_an_edit_gives_up_when_others_are_always_faster(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = iter(range(1000))
+    files.write("/a", "one", **ANN)
+    monkeypatch.setattr(plans, "MOST_TRIES", 4)
+    while_edited(monkeypatch, lambda: files.write("/a", f"one {next(turns)}", **ANN))
     with pytest.raises(FileConflictError, match="has changed since you read it"):
         files.edit("/a", "one", "two", **ANN)
     assert files.read("/a", **ANN).text == "one 3"
 
 
 def test_a_file_that_was_purged_and_written_again_is_not_what_an_edit_has_read(
-    plain: Memory, monkeypatch: pytest.MonkeyPatch
+    files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has the same revision."""
-    files, replacing = plain.files, plans.replacing
     files.write("/a", "one", **ANN)
     others = iter([True])
 
-    def slow(old: str, new: str, **options: Any) -> Any:
-        def make(*arguments: Any) -> Any:
-            if next(others, False):
-                files.delete("/a", purge=True, **ANN)
-                files.write("/a", "one, by others", **ANN)
-            return replacing(old, new, **options)(*arguments)
+    def rival() -> None:
+        if next(others, False):
+            files.delete("/a", purge=True, **ANN)
+            files.write("/a", "one, by others", **ANN)
 
-        return make
-
-    monkeypatch.setattr(plans, "replacing", slow)
+    while_edited(monkeypatch, rival)
     files.edit("/a", "one", "two", **ANN)
     assert files.read("/a", **ANN).text == "two, by others"
 

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem.errors import FilePathError
-from langchain_workingmem.files.paths import MAX_PATH, MAX_PATTERN, Pattern, check_directory, check_path
+from langchain_workingmem.files.paths import (
+    MAX_EXPANDED,
+    MAX_NAMES,
+    MAX_PATH,
+    MAX_PATTERN,
+    MAX_PATTERNS,
+    Pattern,
+    check_directory,
+    check_path,
+)
 from tests.helpers.examples import examples
 
 ANN: dict[str, Any] = {"user_id": "ann"}
@@ -30,6 +39,7 @@ ANN: dict[str, Any] = {"user_id": "ann"}
         ("/a*[b]?{c}\\", "/a*[b]?{c}\\"),
         ("/👩‍👩‍👧", "/👩‍👩‍👧"),
         ("/" + "a" * (MAX_PATH - 1), "/" + "a" * (MAX_PATH - 1)),
+        ("/a" * MAX_NAMES, "/a" * MAX_NAMES),
     ],
 )
 def test_a_path_has_one_normal_form(path: str, normal: str) -> None:
@@ -44,6 +54,7 @@ def test_a_path_has_one_normal_form(path: str, normal: str) -> None:
         *("", "a/b", "~", "/..", "/a/../b", "/a\0", "/a\nb", "/\x7f"),
         *("/\u202eevil", "/a\u200bb", "/\ud800", "/\U000e0041", "/" + "a" * MAX_PATH, "/" + "é" * (MAX_PATH // 2)),
         "/" + "\u0958" * 1000,  # its normal form is twice as long
+        "/a" * (MAX_NAMES + 1),
         *(None, 1, b"/a", ["/a"], {"/a": 1}, {"/a"}),
     ],
     ids=ascii,
@@ -124,10 +135,15 @@ def test_what_stands_between_stars_matches_as_by_trying_everything(pattern: list
     assert Pattern("/".join(pattern), "/")("/" + "/".join(names)) == naive(wanted, names)
 
 
-@pytest.mark.parametrize("pattern", ["../a", "x" * (MAX_PATTERN + 1), "{a,b}" * 12, "{a,b}" * 6 + "x" * 99])
-def test_a_pattern_that_cannot_be_is_a_typed_error(pattern: str) -> None:
-    with pytest.raises(FilePathError):
-        Pattern(pattern, "/")
+def test_a_pattern_is_bounded(plain: Memory) -> None:
+    assert Pattern("x" * MAX_PATTERN, "/").size > MAX_PATTERN
+    assert Pattern("{a,b}" * 6 + "x" * 58, "/").size == MAX_EXPANDED + 1
+    braces = ["{a,b}" * 7, f"{{1..{MAX_PATTERNS + 1}}}", "{a,b}" * 5 + "x" * (MAX_EXPANDED // 32), "{1..99999999}"]
+    expected = dict.fromkeys(braces, r"stands for more than 100 patterns, or 4,096 characters.*fewer braces")
+    for pattern, problem in {**expected, "{a,b}" * 600: "more than 1,024 characters", "../a": r"\.\."}.items():
+        for call in (plain.files.glob, lambda pattern, **ids: plain.files.grep("x", glob=pattern, **ids)):
+            with pytest.raises(FilePathError, match=problem):
+                call(pattern, **ANN)
 
 
 def test_a_pattern_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,22 +160,8 @@ def test_a_pattern_takes_no_more_time_for_more_stars() -> None:
 
 
 def test_odd_names_are_names_and_no_patterns(plain: Memory) -> None:
-    names = [
-        "/*",
-        "/[a]",
-        "/a b",
-        "/\\",
-        "/?",
-        "/{a,b}",
-        "/^-",
-        "/'\"",
-        "/%s",
-        "/é",
-        "/日本",
-        "/a:b",
-        "/count",
-        "/bytes",
-    ]
+    names = [f"/{name}" for name in ("*", "[a]", "a b", "\\", "?", "{a,b}", "^-", "'\"", "%s", "é", "日本", "a:b")]
+    names += ["/count", "/bytes"]
     for name in names:
         plain.files.write(f"{name}/x", name, by="a/b c", **ANN)
     assert [info.path for info in plain.files.list("/", **ANN)] == sorted(names, key=str.encode)

@@ -23,7 +23,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import FileMissingError, FilePathError
 from langchain_workingmem.files import Files
 from tests.files.checks import check_stored
-from tests.files.writer import COUNTERS, OWNER, SHARED, Log
+from tests.files.writer import OWNER, Log
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.programs import Forked
 
@@ -49,28 +49,21 @@ def at_once(work: Callable[[int], Any], count: int = COUNT) -> list[Any]:
         return list(pool.map(run, range(count)))
 
 
-def placeholders() -> str:
-    return "".join(f"<{number}>\nbetween\n" for number in range(COUNT))
-
-
 def test_ten_edits_at_once_are_ten_edits(files: Files) -> None:
-    base = files.write("/a", placeholders(), **ANN).info.revision
+    text = "".join(f"<{number}>\nbetween\n" for number in range(COUNT))
+    base = files.write("/a", text, **ANN).info.revision
     at_once(lambda number: files.edit("/a", f"<{number}>", f"done {number}", **ANN))
     found = files.read("/a", **ANN)
-    assert [line for line in found.text.split("\n") if line.startswith("done")] == [
-        f"done {number}" for number in range(COUNT)
-    ]
+    assert found.text.split("\n")[:-1:2] == [f"done {number}" for number in range(COUNT)]
     assert found.revision == base + COUNT
 
 
 async def test_ten_tasks_that_insert_make_ten_lines(server: EmbeddedRedis, prefix: str) -> None:
-    memory = Memory(server.url, key_prefix=prefix)
-    await memory.files.awrite("/a", "", **ANN)
-    await asyncio.gather(*(memory.files.ainsert("/a", 0, str(number), **ANN) for number in range(COUNT)))
-    assert sorted((await memory.files.aread("/a", **ANN)).text.split("\n")[:-1], key=int) == [
-        str(number) for number in range(COUNT)
-    ]
-    await memory.aclose()
+    async with Memory(server.url, key_prefix=prefix) as memory:
+        await memory.files.awrite("/a", "", **ANN)
+        await asyncio.gather(*(memory.files.ainsert("/a", 0, str(number), **ANN) for number in range(COUNT)))
+        lines = (await memory.files.aread("/a", **ANN)).text.split("\n")[:-1]
+    assert sorted(lines) == [str(number) for number in range(COUNT)]
 
 
 def test_of_writers_that_expect_no_file_one_wins(files: Files) -> None:
@@ -87,24 +80,18 @@ def test_of_writers_that_expect_no_file_one_wins(files: Files) -> None:
 def test_renames_deletions_and_reverts_at_once_leave_one_file(files: Files, raw: Any, prefix: str) -> None:
     files.write("/start", "x", **ANN)
 
-    def move(number: int) -> bool:
+    def happens(call: Callable[..., Any], *words: str) -> bool:
         with suppress(FileMissingError, FilePathError):
-            return bool(files.rename("/start", f"/to/{number}", **ANN))
+            return bool(call(*words, **ANN))
         return False
 
-    assert at_once(move).count(True) == 1
+    assert at_once(lambda number: happens(files.rename, "/start", f"/to/{number}")).count(True) == 1
     (info,) = files.glob("**", **ANN)
-    at_once(lambda _: removed(files, info.path))
+    at_once(lambda _: happens(files.delete, info.path))
     assert files.glob("**", **ANN) == []
     at_once(lambda _: files.revert(info.path, 1, **ANN))
     assert files.read(info.path, **ANN).content == "x"
     check_stored(raw, prefix, "ann")
-
-
-def removed(files: Files, path: str) -> int:
-    with suppress(FileMissingError):
-        return files.delete(path, **ANN)
-    return 0
 
 
 def test_a_directory_that_is_renamed_while_others_write_keeps_every_file(files: Files, raw: Any, prefix: str) -> None:
@@ -160,9 +147,7 @@ def test_nothing_acknowledged_is_lost_or_applied_twice_when_writers_are_killed(
     server: EmbeddedRedis, files: Files, raw: Any, prefix: str
 ) -> None:
     """Three writers in two processes, which are killed and start again, against a dictionary of texts."""
-    files.write(COUNTERS, "".join(f"writer {number}: 0\n-\n" for number in range(3)), user_id=OWNER)
-    files.write(SHARED, "", user_id=OWNER)
-    log = Log(3)
+    log = Log(files, 3)
     rounds, seconds = (40, 2.0) if NIGHTLY else (2, 0.4)
     for turn in range(rounds):
         processes = [Process(server.url, prefix, [0, 1], turn), Process(server.url, prefix, [2], turn)]

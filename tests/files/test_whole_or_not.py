@@ -78,6 +78,10 @@ def test_a_change_on_a_full_server_happens_or_is_refused_as_a_whole(
 # ---------------------------------------------------------------------- lost replies
 
 
+def listed(memory: Memory) -> Any:
+    return memory.files.glob("**", **ANN)
+
+
 def resending(plan: Plan[Any], lost: int) -> Plan[Any]:
     """Perform a plan, but send the request number `lost` twice, as after a lost reply."""
     try:
@@ -105,22 +109,12 @@ def test_a_request_that_is_sent_again_is_not_applied_twice(
     for key, other in zip(source, target, strict=True):
         if raw.exists(key):
             raw.copy(key, other)
-    results = [
-        memory._core.run(resending(CHANGES[name](memory.files), lost)),
-        beside._core.run(CHANGES[name](beside.files)),
-    ]
-    texts = [
-        [
-            [
-                (info.path, info.revision, one.files.read(info.path, **ANN).content)
-                for info in one.files.glob("**", **ANN)
-            ],
-            one.files.usage(**ANN),
-        ]
-        for one in (memory, beside)
-    ]
-    assert texts[0] == texts[1]
-    told = [one if isinstance(one, int) else (one.occurrences, one.line, one.changed, one.revision) for one in results]
+    told: list[Any] = []
+    for one, plan in ((memory, resending(CHANGES[name](memory.files), lost)), (beside, CHANGES[name](beside.files))):
+        done = one._core.run(plan)
+        found = [(info.path, info.revision, one.files.read(info.path, **ANN).content) for info in listed(one)]
+        result = done if isinstance(done, int) else (done.occurrences, done.line, done.changed, done.revision)
+        told.append((result, found, one.files.usage(**ANN)))
     assert told[0] == told[1]
     check_stored(raw, prefix, "ann", 2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -24,6 +25,11 @@ from langchain_workingmem.mcp import server as mcp_server
 from tests.cli.conftest import ended, started
 from tests.helpers.programs import command
 
+# names of the program's world: options, classes, methods, packages, addresses, ids of users
+PROGRAM = re.compile(
+    r"Options\(|on_error|max_bytes|\bmemory\.|\w+_memory\.|files\.|threads\.|users\.|user_id|base_revision|purge|write\(\)|"
+    r"configurable|redis:|127\.0|Traceback|Error:|pip install|dictionary|instance of|\bstr\b|kwargs|Extra inputs|Value error|secret|\bben\b"
+)
 Connect = Callable[..., AbstractAsyncContextManager["Client"]]
 TOKENS = {"token-of-maya-0123": "maya", "token-of-jonas-0123": "jonas"}
 
@@ -50,6 +56,7 @@ class Client:
     async def refusal(self, name: str, **arguments: Any) -> str:
         result = await self.call(name, **arguments)
         assert result.isError, text_of(result)
+        assert PROGRAM.search(text_of(result)) is None, text_of(result)
         return text_of(result)
 
     async def tools(self) -> list[str]:

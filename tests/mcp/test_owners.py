@@ -25,17 +25,6 @@ CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "l
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
-async def all_that_is_shown(client: Client) -> list[Any]:
-    """Everything that a client can read."""
-    threads = await client.data("list_threads", limit=100)
-    return [
-        threads,
-        await client.text("get_working_memory"),
-        await client.data("search_memory", query="the pin of mine"),
-        await client.text("search_memory", query="the pin of mine"),
-    ]
-
-
 @pytest.fixture
 def shared(make_memory: Make) -> Memory:
     """A memory of all names, each with the secret and the thread that has the name of the next one."""
@@ -54,7 +43,10 @@ NEXT = dict(zip(NAMES[::3], [*NAMES[3::3], NAMES[0]], strict=True))
 async def test_a_client_sees_what_is_its_own_and_nothing_else(shared: Memory) -> None:
     for user, name in sample(NEXT.items(), 10):
         async with inside(shared, user) as client:
-            assert secrets_in(*await all_that_is_shown(client)) == {name}
+            shown: list[Any] = [await client.data("list_threads", limit=100), await client.text("get_working_memory")]
+            question = "the pin of mine"
+            shown += [await ask("search_memory", query=question) for ask in (client.data, client.text)]
+            assert secrets_in(*shown) == {name}
 
 
 async def test_a_foreign_thread_is_like_a_missing_one_everywhere(make_memory: Make) -> None:
@@ -79,7 +71,13 @@ async def test_a_foreign_thread_is_like_a_missing_one_everywhere(make_memory: Ma
         foreign = await told(client, "theirs")
         assert foreign == await told(client, "nothere")
         assert {*foreign} == {'There is no thread "ID". list_threads lists the threads, and save_messages begins one.'}
+        saved = [{"role": "user", "content": "mine"}]
+        refusal = await client.refusal("save_messages", messages=saved, thread_id="theirs")
+        assert 'thread "theirs" cannot be written to' in refusal
+        assert "jonas" not in refusal
+        assert (await client.data("list_threads"))["total"] == 0
     assert memory.working_memory.get(thread_id="theirs").text == "# a secret"
+    assert [message.text for message in memory.history.messages("theirs")] == ["a secret"]
     assert memory.threads.get("nothere") is None
 
 
@@ -94,35 +92,28 @@ async def test_a_token_says_whose_memory_it_is(server: EmbeddedRedis, prefix: st
             assert "empty" in await jonas.text("get_working_memory")
             assert [one["thread_id"] for one in (await maya.data("list_threads"))["threads"]] == ["t|{maya}"]
         async with httpx.AsyncClient(headers=ACCEPT) as client:
+
+            async def post(method: str = "POST", **headers: str) -> httpx.Response:
+                return await client.request(method, url, json=CALL, headers=headers)
+
             # there are no sessions: an id of one changes nothing, and the answer is for the token
-            answer = await client.post(
-                url, json=CALL, headers={"Authorization": f"bearer {JONAS}", "Mcp-Session-Id": "1"}
-            )
+            answer = await post(**{"Authorization": f"bearer {JONAS}", "Mcp-Session-Id": "1"})
             assert "mcp-session-id" not in answer.headers
             assert "t|{jonas}" in answer.text
             assert "t|{maya}" not in answer.text
-            for name in ("X-User-Id", "X-User-Id", "Mcp-User", "langchain_workingmem.user"):
-                other = await client.post(url, json=CALL, headers={"Authorization": f"Bearer {JONAS}", name: "maya"})
-                assert other.json() == answer.json()
-            for sent in (
-                "",
-                "Bearer",
-                "Bearer no-such-token-0123",
-                f"Basic {MAYA}",
-                f"Bearer {MAYA}x",
-                MAYA,
-            ):
-                refused = await client.post(url, json=CALL, headers={"Authorization": sent})
+            for name in ("X-User-Id", "Mcp-User", "langchain_workingmem.user"):
+                assert (await post(**{"Authorization": f"Bearer {JONAS}", name: "maya"})).json() == answer.json()
+            for sent in ("", "Bearer", "Bearer no-such-token-0123", f"Basic {MAYA}", f"Bearer {MAYA}x", MAYA):
+                refused = await post(Authorization=sent)
                 assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
             twice = [("Authorization", f"Bearer {MAYA}"), ("Authorization", f"Bearer {JONAS}")]
             assert (await client.post(url, json=CALL, headers=twice)).status_code == 401
-            assert (await client.post(url, json=CALL)).status_code == 401
+            assert (await post()).status_code == 401
             for method in ("GET", "DELETE", "PUT"):
-                known = await client.request(method, url, headers={"Authorization": f"Bearer {MAYA}"})
+                known = await post(method, Authorization=f"Bearer {MAYA}")
                 assert (known.status_code, known.headers["allow"]) == (405, "POST")
             for header, value in (("Host", "evil.example"), ("Origin", "https://evil.example"), ("Origin", "null")):
-                foreign = {"Authorization": f"Bearer {MAYA}", header: value}
-                assert (await client.post(url, json=CALL, headers=foreign)).status_code == 403
+                assert (await post(**{"Authorization": f"Bearer {MAYA}", header: value})).status_code == 403
 
 
 async def test_an_application_serves_under_a_path_of_a_program(make_memory: Make) -> None:
@@ -134,10 +125,10 @@ async def test_an_application_serves_under_a_path_of_a_program(make_memory: Make
     app.mount("/memory", application(memory, tokens=TOKENS))
     memory.history.append([HumanMessage("x")], thread_id="mine", user_id="maya")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here", headers=ACCEPT) as client:
-        answer = await client.post("/memory/", json=CALL, headers={"Authorization": f"Bearer {MAYA}"})
-        assert json.loads(answer.text)["result"]["structuredContent"]["threads"][0]["thread_id"] == "mine"
-        other = await client.post("/memory/", json=CALL, headers={"Authorization": f"Bearer {JONAS}"})
-        assert json.loads(other.text)["result"]["structuredContent"]["threads"] == []
+        for token, threads in ((MAYA, ["mine"]), (JONAS, [])):
+            answer = await client.post("/memory/", json=CALL, headers={"Authorization": f"Bearer {token}"})
+            shown = json.loads(answer.text)["result"]["structuredContent"]["threads"]
+            assert [one["thread_id"] for one in shown] == threads
 
 
 NESTED = "[" * 10_000 + "]" * 10_000

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import BaseMessage, ToolMessage
-from langchain_core.tools import BaseTool
-from langchain_mcp_adapters.tools import load_mcp_tools
+from langchain_core.messages import ToolMessage
 
 from langchain_workingmem import FileOptions, Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.adapters.claude_middleware import ClaudeMemoryMiddleware
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted, ask, calling, configured
 from tests.helpers.types import Make
-from tests.mcp.conftest import inside
+from tests.mcp.conftest import PROGRAM
 from tests.tools.samples import Person
-
-# names of the program's world: options, classes, methods, packages, addresses, ids of users
-PROGRAM = re.compile(
-    r"Options\(|on_error|max_bytes|\bmemory\.|\w+_memory\.|files\.|threads\.|users\.|user_id|base_revision|purge|write\(\)|"
-    r"configurable|redis:|127\.0|Traceback|Error:|pip install|dictionary|instance of|\bstr\b|kwargs|Extra inputs|Value error|secret|\bben\b"
-)
 
 Call = tuple[str, dict[str, Any]]
 UPDATE, LONG = "update_working_memory", "x" * 3000
-MESSAGE = {"role": "user", "content": "I like tea."}
+
 
 OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
     "too long": ((UPDATE, {"memory": {"name": LONG}}), "keep only what matters", (UPDATE, {"memory": {"name": "Ann"}})),
@@ -38,11 +29,6 @@ OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
     "no note": (("memory", {"command": "view", "path": "/memories/nope"}), "does not exist", ("memory", {"command": "view", "path": "/memories"})),
     "a large note": (("memory", {"command": "create", "path": "/memories/a", "file_text": LONG}), "leave something out", ("memory", {"command": "create", "path": "/memories/a", "file_text": "x"})),
 }  # fmt: skip
-
-
-def tools_of(memory: Memory) -> list[BaseTool]:
-    tools = [UPDATE, "search_memory"]
-    return memory.tools(include=tools)
 
 
 @pytest.fixture
@@ -60,99 +46,16 @@ def full(make_memory: Make) -> Memory:
     return memory
 
 
-def read_in(messages: list[BaseMessage]) -> list[ToolMessage]:
-    return [message for message in messages if isinstance(message, ToolMessage)]
-
-
-def check(refused: ToolMessage, done: ToolMessage, says: str) -> None:
+@pytest.mark.in_turn("face")
+@pytest.mark.parametrize(("wrong", "says", "right"), OF_AGENTS.values(), ids=OF_AGENTS)
+def test_an_agent_recovers_in_its_next_call(full: Memory, invoke: Any, wrong: Call, says: str, right: Call) -> None:
+    model = Scripted.says(calling(wrong, id="a"), calling(right, id="b"), "Done.")
+    agent = create_agent(
+        model, full.tools(include=[UPDATE, "search_memory"]), middleware=[ClaudeMemoryMiddleware(full)]
+    )
+    messages = invoke(agent, ask("I like tea"), configured("t", "ann"))["messages"]
+    refused, done = [message for message in messages if isinstance(message, ToolMessage)]
     assert refused.status == "error"
     assert says in refused.text
     assert PROGRAM.search(refused.text) is None, refused.text
     assert done.status == "success", done.text
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize(("wrong", "says", "right"), OF_AGENTS.values(), ids=OF_AGENTS)
-def test_an_agent_recovers_in_its_next_call(full: Memory, invoke: Any, wrong: Call, says: str, right: Call) -> None:
-    model = Scripted.says(calling(wrong, id="a"), calling(right, id="b"), "Done.")
-    agent = create_agent(model, tools_of(full), middleware=[ClaudeMemoryMiddleware(full)])
-    refused, done = read_in(invoke(agent, ask("I like tea"), configured("t", "ann"))["messages"])
-    check(refused, done, says)
-
-
-OF_CLIENTS: dict[str, tuple[Call, str, Call]] = {
-    "no tool": (("look", {}), "search_memory", ("search_memory", {"query": "tea"})),
-    "too long": ((UPDATE, {"memory": LONG}), "keep only what matters", (UPDATE, {"memory": "- Likes tea."})),
-    "no such revision": ((UPDATE, {"memory": "x", "revision": 9}), "get_working_memory", ("get_working_memory", {})),
-    "to another user's thread": (("save_messages", {"messages": [MESSAGE], "thread_id": "bens"}), "none for a new thread", ("save_messages", {"messages": [MESSAGE]})),
-    "nothing said": (("save_messages", {"messages": [{"role": "user", "content": " "}]}), "leave it out", ("save_messages", {"messages": [MESSAGE]})),
-    "unknown argument": (("list_threads", {"user": "ben"}), "takes limit, cursor", ("list_threads", {})),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("wrong", "says", "right"), OF_CLIENTS.values(), ids=OF_CLIENTS)
-async def test_an_agent_over_mcp_recovers_in_its_next_call(
-    make_memory: Make, wrong: Call, says: str, right: Call
-) -> None:
-    memory = make_memory(
-        embeddings=WordEmbeddings(),
-        recall=RecallOptions(),
-        working_memory=WorkingMemoryOptions(max_bytes=1000),
-    )
-    memory.threads.create(thread_id="bens", user_id="ben")
-    memory.threads.create(thread_id="mine", user_id="maya")
-    async with inside(memory, "maya") as client:
-        tools = await load_mcp_tools(client.session)
-        if wrong[0] == "look":  # the graph itself refuses a tool that is not offered
-            refused = ToolMessage(await client.refusal(*wrong[:1]), tool_call_id="a", status="error")
-            model = Scripted.says(calling(right, id="b"), "Done.")
-            agent: Any = create_agent(model, tools)
-            (done,) = read_in((await agent.ainvoke(ask("I like tea")))["messages"])
-        else:
-            model = Scripted.says(calling(wrong, id="a"), calling(right, id="b"), "Done.")
-            agent = create_agent(model, tools)
-            refused, done = read_in((await agent.ainvoke(ask("I like tea")))["messages"])
-    check(refused, done, says)
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    "call",
-    [
-        (UPDATE, {"memory": {"name": "Ann"}}),
-        ("search_memory", {"query": "tea"}),
-        ("memory", {"command": "view", "path": "/memories"}),
-    ],
-    ids=lambda call: call[0],
-)
-@pytest.mark.parametrize("config", [configured("t", "ann"), {}], ids=["no server", "no user"])
-def test_a_model_hears_that_there_is_no_memory_and_no_more(
-    make_memory: Make, invoke: Any, call: Call, config: Any
-) -> None:
-    away = make_memory(
-        "redis://ann:secret@127.0.0.1:1",
-        embeddings=WordEmbeddings(),
-        recall=RecallOptions(),
-        working_memory=WorkingMemoryOptions(schema=Person),
-        files=FileOptions(),
-    )
-    agent = create_agent(
-        Scripted.says(calling(call, id="a"), "Sorry."), tools_of(away), middleware=[ClaudeMemoryMiddleware(away)]
-    )
-    (told,) = read_in(invoke(agent, ask("I like tea"), config)["messages"])
-    assert told.status == "error"
-    assert "Go on without it" in told.text
-    assert PROGRAM.search(told.text) is None, told.text
-
-
-@pytest.mark.usefixtures("impatient")
-def test_the_sdk_of_anthropic_has_no_error_of_ours_to_show(make_memory: Make) -> None:
-    pytest.importorskip("anthropic")
-    from anthropic.lib.tools import ToolError
-
-    from langchain_workingmem.adapters.anthropic import MemoryTool
-
-    tool = MemoryTool(make_memory("redis://ann:secret@127.0.0.1:1", files=FileOptions()), user_id="ann")
-    with pytest.raises(ToolError, match="Go on without it") as told:
-        tool.call({"command": "view", "path": "/memories"})
-    assert PROGRAM.search(str(told.value)) is None

@@ -117,35 +117,3 @@ def test_a_page_of_another_site_can_neither_read_nor_write(screen: Screen, talke
     page.wait_for_url(f"{root}/**")
     assert "Refused" in page.content()
     assert talked.threads.get("trip") is not None
-
-
-@pytest.mark.parametrize("width", [1440, 390])
-def test_every_page_fits_a_screen_and_its_menu_takes_one_line(screen: Screen, width: int) -> None:
-    screen.page.set_viewport_size({"width": width, "height": 844})
-    for path in PAGES:
-        page = screen.go(path)
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
-        tops = page.locator("nav a:visible").evaluate_all("(links) => links.map((one) => one.offsetTop)")
-        assert len({*tops}) == 1, path
-        assert (
-            page.evaluate("(document.querySelector('nav').scrollWidth - document.querySelector('nav').clientWidth)")
-            <= 0
-        ), path
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing(screen: Screen, chromium: Any, theme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install --group test")
-    cookies = screen.page.context.cookies()
-    for width in (1440, 390):
-        # axe is a script, which the policy of the pages forbids
-        context = chromium.new_context(viewport={"width": width, "height": 844}, color_scheme=theme, bypass_csp=True)
-        context.add_cookies(cookies)
-        page = context.new_page()
-        for path in [*PAGES, "/nothing"]:
-            page.goto(f"{screen.root}{path}?user=maya&thread=trip&q=hut")
-            for one in page.locator("details").all():
-                one.evaluate("(details) => { details.open = true }")
-            found = axe.Axe().run(page).response["violations"]
-            assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], (path, width)
-        context.close()

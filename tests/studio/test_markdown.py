@@ -70,10 +70,3 @@ def test_a_long_text_and_json_are_shown_as_they_are() -> None:
     long = "*a*" * LONGEST
     assert str(marked(long)).startswith('<pre class="document">*a**a*')
     assert str(marked('{"a": "<b>"}')) == '<pre class="document">{\n  &quot;a&quot;: &quot;&lt;b&gt;&quot;\n}</pre>'
-
-
-def test_what_has_not_changed_is_rendered_once() -> None:
-    rendered.cache_clear()
-    for _ in range(3):
-        marked("# the same")
-    assert (rendered.cache_info().misses, rendered.cache_info().hits) == (1, 2)

@@ -16,6 +16,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.importers import header
 from langchain_workingmem.models import DeletionReport, RecallResult
 from langchain_workingmem.studio import conversations
+from langchain_workingmem.studio.app import MOST_BYTES
 from tests.helpers.embedded import free_port
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
@@ -26,37 +27,26 @@ from tests.observations.observers import Observer
 from tests.studio.conftest import EVIL, ROOT, Open
 
 TRIP = {"user": "maya", "thread": "trip"}
+IDS: Any = {"user_id": "maya", "thread_id": "trip"}
 PAGES = [
     ("/", {}),
-    ("/", {"user": "maya"}),
-    ("/threads", {"user": "maya"}),
     ("/users", {}),
-    ("/thread", TRIP),
-    ("/find", {**TRIP, "q": "hut"}),
-    ("/find", {"user": "maya", "q": "hut"}),
+    *[(path, {"user": "maya"}) for path in ("/", "/threads", "/working-memory", "/log", "/data")],
+    *[(path, TRIP) for path in ("/thread", "/log")],
+    *[("/find", {**of, "q": "hut"}) for of in (TRIP, {"user": "maya"})],
+    *[("/recall", {**of, "q": "weather in Bern"}) for of in (TRIP, {"user": "maya"})],
     ("/context", {**TRIP, "q": "Is the hut booked?"}),
     ("/context", {**TRIP, "turn": "0"}),
-    ("/recall", {"user": "maya", "q": "weather in Bern"}),
-    ("/recall", {**TRIP, "q": "weather in Bern"}),
-    ("/working-memory", {"user": "maya"}),
-    ("/log", {"user": "maya"}),
-    ("/log", TRIP),
-    ("/data", {"user": "maya"}),
 ]
 
 
 def shown(page: str) -> list[str]:
     """Return the texts of the messages of a page."""
-    return [
-        re.sub("<[^>]+>", "", text)
-        for text in re.findall(r'<div class="text[^"]*" dir="auto">(.*?)</div>', page, re.DOTALL)
-    ]
+    texts = re.findall(r'<div class="text[^"]*" dir="auto">(.*?)</div>', page, re.DOTALL)
+    return [re.sub("<[^>]+>", "", text) for text in texts]
 
 
-@pytest.mark.parametrize(("path", "parameters"), PAGES)
-def test_no_page_changes_anything(
-    lived: Memory, open_studio: Open, raw: Any, prefix: str, path: str, parameters: dict[str, str]
-) -> None:
+def test_no_page_changes_anything(lived: Memory, open_studio: Open, raw: Any, prefix: str) -> None:
     visitor = open_studio(lived, write=True)
     lived.recall.search("warm", user_id="maya")
 
@@ -64,24 +54,19 @@ def test_no_page_changes_anything(
         return {key: raw.dump(key) for key in raw.scan_iter(f"{prefix}*")}
 
     before = stored()
-    visitor.page(path, **parameters)
-    assert stored() == before
+    for path, parameters in PAGES:
+        visitor.page(path, **parameters)
+        assert stored() == before, (path, parameters)
 
 
-@pytest.mark.parametrize(("path", "parameters"), PAGES)
-def test_what_was_stored_never_becomes_markup(
-    lived: Memory, open_studio: Open, path: str, parameters: dict[str, str]
-) -> None:
+def test_what_was_stored_never_becomes_markup(lived: Memory, open_studio: Open) -> None:
     lived.threads.update("trip", title=EVIL, metadata={EVIL[:20]: EVIL})
     lived.threads.create(user_id=EVIL, thread_id="evil")
-    lived.save_turn([HumanMessage(EVIL, name="<b>maya")], thread_id="trip", user_id="maya")
+    lived.save_turn([HumanMessage(EVIL, name="<b>maya")], **IDS)
     lived.working_memory.update(f"# About\n{EVIL}", user_id="maya")
-    page = open_studio(lived).page(path, **{**parameters, "q": "alert quoted"} if "q" in parameters else parameters)
-    assert "<script" not in page
-    assert "<b>maya" not in page
-    assert "\x1b" not in page
-    assert "\u202e" not in page
-    assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:", page)
+    visitor, harmful = open_studio(lived), r"<script|<b>maya|\x1b|\u202e|\son\w+=|\sstyle=|<style|javascript:"
+    for path, parameters in [*PAGES, ("/find", {**TRIP, "q": "alert quoted"}), ("/recall", {**TRIP, "q": "alert"})]:
+        assert not re.search(harmful, visitor.page(path, **parameters)), (path, parameters)
 
 
 # ---------------------------------------------------------------------- users and threads
@@ -96,25 +81,20 @@ def test_threads_are_listed_with_what_describes_them_and_their_owners(lived: Mem
     assert all(one in open_studio(lived).page("/threads") for one in ("A trip", "boat", "jonas", "maya"))
 
 
-@pytest.mark.parametrize(
-    ("filters", "found"),
-    [
-        ({"q": "TRIP a"}, {"trip"}),
-        ({"q": "zebra"}, set()),
-        ({"metadata": "topic=travel"}, {"trip"}),
-        ({"metadata": "stars=6"}, set()),
-    ],
-)
-def test_threads_are_filtered(lived: Memory, open_studio: Open, filters: dict[str, str], found: set[str]) -> None:
-    page = open_studio(lived).page("/threads", user="maya", **filters)
-    assert set(re.findall(r"/thread\?user=maya&amp;thread=(\w+)", page)) == found
-
-
-def test_a_filter_without_a_value_says_what_helps(lived: Memory, open_studio: Open) -> None:
-    answer = open_studio(lived).get("/threads", user="maya", metadata="topic")
+def test_threads_are_filtered(lived: Memory, open_studio: Open) -> None:
+    visitor = open_studio(lived)
+    for filters, found in (
+        ({"q": "TRIP a"}, ["trip"]),
+        ({"q": "zebra"}, []),
+        ({"metadata": "topic=travel"}, ["trip"]),
+        ({"metadata": "stars=6"}, []),
+        ({"metadata": f"a={'[' * 20_000}"}, []),
+    ):
+        page = visitor.page("/threads", user="maya", **filters)
+        assert re.findall(r'thread=(\w+)"><bdi>', page) == found, filters
+    answer = visitor.get("/threads", user="maya", metadata="topic")
     assert answer.status_code == 400
     assert "write key=value" in answer.text
-    assert open_studio(lived).get("/threads", user="maya", metadata=f"a={'[' * 20_000}").status_code == 200
 
 
 def pages(visitor: Any, path: str, rel: str = "next") -> list[str]:
@@ -139,12 +119,6 @@ def test_threads_and_users_come_in_pages(make_memory: Make, open_studio: Open) -
     assert "3 threads · 3 messages" in visitor.page("/users")
 
 
-def test_a_studio_of_one_user_lists_no_others(lived: Memory, open_studio: Open) -> None:
-    visitor = open_studio(lived, user_id="maya")
-    assert visitor.get("/users").status_code == 404
-    assert "/users" not in visitor.page("/")
-
-
 def test_pages_of_a_long_conversation_hold_each_message_once(make_memory: Make, open_studio: Open) -> None:
     memory = make_memory()
     for number in range(12):
@@ -159,22 +133,28 @@ def test_a_conversation_shows_calls_and_results_of_the_current_branch(lived: Mem
     page = open_studio(lived).text("/thread", **TRIP)
     assert "It rains." in page
     assert "It is mild." not in page
-    lived.save_turn(
-        [("user", "And Oslo?"), AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Oslo"}, "id": "c9"}])],
-        thread_id="trip",
-        user_id="maya",
-    )
+    call: Any = {"name": "weather", "args": {"city": "Oslo"}, "id": "c9"}
+    lived.save_turn([("user", "And Oslo?"), AIMessage("", tool_calls=[call])], **IDS)
     assert re.search(r"weather.*Oslo", open_studio(lived).text("/thread", **TRIP))
 
 
-def test_words_are_found_with_a_link_to_their_place(lived: Memory, open_studio: Open) -> None:
+@pytest.mark.parametrize(("of", "threads"), [(TRIP, []), ({"user": "maya"}, ["oslo", "trip"])])
+def test_words_are_found_with_links_to_their_places(
+    lived: Memory, open_studio: Open, of: dict[str, str], threads: list[str]
+) -> None:
+    lived.save_turn([("user", "A hut near Oslo, booked"), ("assistant", "Yes")], thread_id="oslo", user_id="maya")
     visitor = open_studio(lived)
-    page = visitor.page("/find", **TRIP, q="BOOK hut")
+    page = visitor.page("/find", **of, q="BOOK hut")
     assert "<mark>hut</mark> 12 <mark>book</mark>ed" in page
-    (link,) = re.findall(r'href="(/thread\?[^"]+#m-\d+)"', page)
-    there = visitor.client.get(unescape(link)).text
-    assert f'id="{link.rpartition("#")[2]}"' in there
-    assert "No message has all these words" in visitor.page("/find", **TRIP, q="kestrel")
+    assert re.findall(r'<h2><a href="/thread\?user=maya&amp;thread=(\w+)"', page) == threads
+    links = re.findall(r'href="(/thread\?[^"]+#m-\d+)"', page)
+    assert len(links) == max(1, len(threads))
+    for link in links:
+        assert f'id="{link.rpartition("#")[2]}"' in visitor.client.get(unescape(link)).text
+    for word in ("kestrel", "zebra"):  # of another user, of nobody
+        assert "No message has all these words" in visitor.page("/find", **of, q=word)
+    many: Any = " ".join(["hut", *["12"] * 19, "kestrel"])
+    assert "<mark>hut</mark>" in visitor.page("/find", **TRIP, q=many)  # a search has a number of words
 
 
 def test_a_search_in_parts_loses_nothing(make_memory: Make, open_studio: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,17 +166,6 @@ def test_a_search_in_parts_loses_nothing(make_memory: Make, open_studio: Open, m
             patched.setattr(conversations, name, 2)
             found = pages(open_studio(memory), "/find?user=maya&thread=t&q=red")
         assert re.findall(r"</mark> (\d)", "".join(found)) == list("43210")
-
-
-def test_words_are_found_in_all_threads_of_a_user(lived: Memory, open_studio: Open) -> None:
-    lived.save_turn([("user", "A hut near Oslo"), ("assistant", "Kestrel")], thread_id="oslo", user_id="maya")
-    visitor = open_studio(lived)
-    page = visitor.page("/find", user="maya", q="HUT")
-    assert re.findall(r'<h2><a href="/thread\?user=maya&amp;thread=(\w+)"', page) == ["oslo", "trip"]
-    for link in re.findall(r'href="(/thread\?[^"]+#m-\d+)"', page):
-        assert f'id="{link.rpartition("#")[2]}"' in visitor.client.get(unescape(link)).text
-    assert "boat" not in visitor.page("/find", user="maya", q="kestrel")
-    assert "No message has all these words" in visitor.page("/find", user="maya", q="zebra")
 
 
 def test_a_search_of_all_threads_goes_on_in_older_threads_and_messages(
@@ -239,15 +208,11 @@ def test_the_overview_counts_what_is_stored(lived: Memory, open_studio: Open) ->
         return {name: re.sub("<[^>]+>", "", value) for name, value in found}
 
     everything = figures(open_studio(lived).page("/"))
-    assert {name: everything[name] for name in ("users", "threads", "messages")} == {
-        "users": "2",
-        "threads": "3",
-        "messages": "8",
-    }
+    assert [everything[name] for name in ("users", "threads", "messages")] == ["2", "3", "8"]
     assert everything["vectors"] == str(lived.recall.reindex(force=True))
     assert everything["memory of the server"].endswith(" MiB")
     own = open_studio(lived, user_id="maya").page("/")
-    assert {name: figures(own)[name] for name in ("threads", "messages")} == {"threads": "2", "messages": "6"}
+    assert [figures(own)[name] for name in ("threads", "messages")] == ["2", "6"]
     assert "memory of the server" not in own
     assert "dog: Silk" in own
 
@@ -280,15 +245,6 @@ def test_on_an_empty_database_a_page_says_what_to_do(
 
 
 # ---------------------------------------------------------------------- what a model sees
-
-
-def test_the_context_is_what_memory_returns(lived: Memory, open_studio: Open) -> None:
-    page = open_studio(lived).text("/context", **TRIP, q="Is the hut booked?")
-    found = lived.context("Is the hut booked?", thread_id="trip", user_id="maya")
-    for message in found.messages[:-1]:
-        assert str(message.text) in page
-    assert "- dog: Silk" in page
-    assert f"<dt>tokens</dt><dd><bdi>{found.usage.total:,}</bdi>" in page
 
 
 def test_the_context_of_a_stored_question_ends_in_front_of_it(lived: Memory, open_studio: Open) -> None:
@@ -333,18 +289,17 @@ def test_without_recall_the_page_says_what_helps(plain: Memory, open_studio: Ope
 def test_what_memory_has_put_in_stands_apart_from_the_words_of_the_user(lived: Memory, open_studio: Open) -> None:
     lived.save_turn([("user", "The weather in Bern is mild"), ("assistant", "Fine.")], thread_id="old", user_id="maya")
     page = open_studio(lived).text("/context", user="maya", thread="dog", q="Is the weather in Bern mild?")
-    blocks = dict(
-        re.findall(
-            r'<li class="memory">\s*<p class="head"><b>\w+</b> <bdi>(.*?)</bdi>.*?dir="auto">(.*?)</div>',
-            page,
-            re.DOTALL,
-        )
-    )
+    block = r'<li class="memory">\s*<p class="head"><b>\w+</b> <bdi>(.*?)</bdi>.*?dir="auto">(.*?)</div>'
+    blocks = dict(re.findall(block, page, re.DOTALL))
     assert [name.partition(": ")[2] for name in blocks] == ["recalled from other conversations", "working memory"]
     recalled, known = blocks.values()
     assert "The weather in Bern is mild" in recalled
     assert "dog: Silk" in known
     assert shown(page)[-1] == "Is the weather in Bern mild?"
+    context = lived.context("Is the weather in Bern mild?", thread_id="dog", user_id="maya")
+    assert context.messages[-2].text == "I see."
+    assert "I see." in shown(page)
+    assert f"<dt>tokens</dt><dd><bdi>{context.usage.total:,}</bdi>" in page
 
 
 def test_a_turn_that_recalls_nothing_says_why(
@@ -365,18 +320,11 @@ def test_a_turn_that_recalls_nothing_says_why(
 @pytest.fixture
 def observed(make_memory: Make) -> Memory:
     """A memory with a log and values of a keeper."""
-    memory = make_memory(
-        observations=ObservationOptions(
-            model=Observer(size=2), message_tokens=200, keep_tokens=50, batch_tokens=200, background=False
-        ),
-        **kept_by(Setting()),
-    )
+    limits: Any = {"message_tokens": 200, "keep_tokens": 50, "batch_tokens": 200, "background": False}
+    memory = make_memory(observations=ObservationOptions(model=Observer(size=2), **limits), **kept_by(Setting()))
     for number in range(8):
-        turn = [
-            HumanMessage(f"city is Oslo{number} {'and so on ' * 20}", id=f"q{number}"),
-            AIMessage("Noted.", id=f"a{number}"),
-        ]
-        memory.save_turn(turn, thread_id="t", user_id="maya")
+        question = HumanMessage(f"city is Oslo{number} {'and so on ' * 20}", id=f"q{number}")
+        memory.save_turn([question, AIMessage("Noted.", id=f"a{number}")], thread_id="t", user_id="maya")
     memory.observations.observe("t", user_id="maya")
     memory.working_memory.keep("t", user_id="maya")
     return memory
@@ -416,12 +364,8 @@ def test_a_line_of_the_log_is_deleted_and_the_log_emptied(observed: Memory, open
 
 def test_the_page_of_data_counts_logs_and_values(observed: Memory, open_studio: Open) -> None:
     page = open_studio(observed).page("/data", user="maya")
-    for name, count in {
-        "threads": 1,
-        "messages": 16,
-        "threads with a log": 1,
-        "threads with values of a keeper": 1,
-    }.items():
+    counts = {"threads": 1, "messages": 16, "threads with a log": 1, "threads with values of a keeper": 1}
+    for name, count in counts.items():
         assert f"<dt>{name}</dt><dd><bdi>{count}</bdi>" in page
     assert "Nothing is stored for this user" in open_studio(observed).page("/data", user="nobody")
 
@@ -461,32 +405,30 @@ def test_an_edit_is_stored_and_a_stale_one_is_refused_and_kept(lived: Memory, op
 
 def test_working_memory_is_cleared_and_reverted(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived, write=True)
-    visitor.send("/working-memory", {"action": "clear"}, user="maya")
+
+    def send(**form: str) -> int:
+        return int(visitor.send("/working-memory", form, user="maya").status_code)
+
+    send(action="clear")
     assert lived.working_memory.get(user_id="maya").is_empty
-    visitor.send("/working-memory", {"action": "revert", "revision": "1"}, user="maya")
+    send(action="revert", revision="1")
     assert "Nougat" in lived.working_memory.get(user_id="maya").text
-    assert visitor.send("/working-memory", {"action": "revert", "revision": "99"}, user="maya").status_code == 404
-    assert visitor.send("/working-memory", {"action": "dance"}, user="maya").status_code == 400
+    assert [send(action="revert", revision="99"), send(action="dance")] == [404, 400]
 
 
-def test_a_schema_decides_what_an_edit_may_store(make_memory: Make, open_studio: Open) -> None:
+@pytest.mark.parametrize(("program", "refused"), [(True, '{"age": "old"}'), (False, "text")])
+def test_a_schema_decides_what_an_edit_may_store(
+    make_memory: Make, open_studio: Open, program: bool, refused: str
+) -> None:
+    """Without the program, the studio knows only that it is an object."""
     schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "additionalProperties": False}
     memory = make_memory(working_memory=WorkingMemoryOptions(schema=schema))
     memory.working_memory.update({"age": 5}, user_id="maya")
-    visitor, edit = open_studio(memory, write=True, is_program=True), {"action": "edit", "revision": "1"}
-    refused = visitor.send("/working-memory", {**edit, "text": '{"age": "old"}'}, user="maya")
-    assert refused.status_code == 422
-    assert "&#34;old&#34;" in refused.text
-    visitor.send("/working-memory", {**edit, "text": '{"age": 6}'}, user="maya")
-    assert memory.working_memory.get(user_id="maya").value == {"age": 6}
-
-
-def test_without_the_program_an_object_stays_an_object(make_memory: Make, open_studio: Open) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(schema={"type": "object"}))
-    memory.working_memory.update({"age": 5}, user_id="maya")
-    visitor = open_studio(make_memory(working_memory=WorkingMemoryOptions(template="")), write=True)
-    edit = {"action": "edit", "revision": "1"}
-    assert visitor.send("/working-memory", {**edit, "text": "text"}, user="maya").status_code == 422
+    shown = memory if program else make_memory(working_memory=WorkingMemoryOptions(template=""))
+    visitor, edit = open_studio(shown, write=True, is_program=program), {"action": "edit", "revision": "1"}
+    answer = visitor.send("/working-memory", {**edit, "text": refused}, user="maya")
+    assert answer.status_code == 422
+    assert refused in unescape(answer.text)
     visitor.send("/working-memory", {**edit, "text": '{"age": 6}'}, user="maya")
     assert memory.working_memory.get(user_id="maya").value == {"age": 6}
 
@@ -551,56 +493,31 @@ def test_every_id_has_its_pages(make_memory: Make, open_studio: Open, name: str)
     assert memory.threads.get(name) is None
 
 
-@pytest.mark.parametrize(
-    ("path", "parameters"),
-    [
-        ("/thread", {"user": "maya"}),
-        ("/thread", {"user": "", "thread": "trip"}),
-        ("/thread", {"user": "maya", "thread": "x" * 600}),
-        ("/thread", {"user": "a\0b", "thread": "trip"}),
-        ("/recall", {"q": "x"}),
-        ("/nothing", {}),
-        ("/static/../app.py", {}),
-    ],
-)
-def test_an_address_without_a_page_says_so(
-    lived: Memory, open_studio: Open, path: str, parameters: dict[str, str]
-) -> None:
-    answer = open_studio(lived).get(path, **parameters)
-    assert answer.status_code in {400, 404}
-    assert "Traceback" not in answer.text
-
-
-def test_numbers_that_are_none_are_left_out(lived: Memory, open_studio: Open) -> None:
+def test_an_address_without_a_page_says_so(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived)
-    for name in ("below", "limit"):
-        for value in ("x", "-1", "9" * 40, "1.5", "٣"):
-            visitor.page("/thread", **TRIP, **{name: value})
-    visitor.page("/working-memory", user="maya", revision="-1")
+    threads = [{}, {"user": "", "thread": "trip"}, {"thread": "x" * 600}, {"user": "a\0b", "thread": "trip"}]
+    addresses = [("/thread", {"user": "maya"} | of) for of in threads]
+    for path, of in [*addresses, ("/recall", {"q": "x"}), ("/nothing", {}), ("/static/../app.py", {})]:
+        answer = visitor.get(path, **of)
+        assert answer.status_code in {400, 404}, (path, of)
+        assert "Traceback" not in answer.text
+    for number in ("x", "-1", "9" * 40, "1.5", "٣"):  # what is no number is left out
+        visitor.page("/thread", **TRIP, below=number, limit=number)
 
 
-def test_hidden_characters_cost_no_time(make_memory: Make, open_studio: Open) -> None:
-    memory = make_memory()
-    memory.save_turn([("user", "\u200b\x01" * 500_000)], thread_id="t", user_id="maya")
-    page = open_studio(memory).page("/thread", user="maya", thread="t")
-    assert len(page) < 500_000  # what is cut is not made visible before
-    assert "more]" in page
-
-
-@pytest.mark.parametrize(
-    ("headers", "body", "status"),
-    [
-        ({"content-type": "multipart/form-data; boundary=x"}, b"--x--", 415),
-        ({"content-type": "application/json"}, b"{}", 415),
-        ({"content-type": "application/x-www-form-urlencoded"}, b"%ff=%ed%a0%80&action=edit&text=%00", 409),
-    ],
-)
-def test_a_form_of_another_kind_is_refused(
-    lived: Memory, open_studio: Open, headers: dict[str, str], body: bytes, status: int
-) -> None:
+def test_a_form_of_another_kind_or_size_is_refused(lived: Memory, open_studio: Open) -> None:
     client = open_studio(lived, write=True).client
-    answer = client.post("/working-memory?user=maya", content=body, headers={**headers, "origin": ROOT})
-    assert answer.status_code == status
+    form = "application/x-www-form-urlencoded"
+    for kind, body, status, says in (
+        ("multipart/form-data; boundary=x", b"--x--", 415, ""),
+        ("application/json", b"{}", 415, ""),
+        (form, b"%ff=%ed%a0%80&action=edit&text=%00", 409, ""),
+        (form, b"text=" + b"x" * MOST_BYTES, 413, "1,048,576 bytes"),
+        (form, b"a=1&" * 11, 413, "10 fields"),
+    ):
+        answer = client.post("/working-memory?user=maya", content=body, headers={"content-type": kind, "origin": ROOT})
+        assert answer.status_code == status
+        assert says in answer.text
     assert "Silk" in lived.working_memory.get(user_id="maya").text
 
 
