@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- append
 
 
-def test_append_creates_the_thread_and_returns_what_is_stored(plain: Memory) -> None:
-    stored = plain.history.append(said("hi", "there"), thread_id="t", user_id="u")
-    assert stored == plain.history.messages("t") == said("hi", "there")
-    thread = plain.threads.get("t")
-    assert thread is not None
-    assert (thread.user_id, thread.title, thread.metadata, thread.message_count) == ("u", None, {}, 2)
-
-
 def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     """They are written in batches of 200; known ones, and ids that come twice, stand between them."""
     append(memory, "50", "300")
@@ -111,15 +103,6 @@ def test_update_replaces_in_place_with_vectors_and_moves_the_threads_time(
     assert list(vectors(raw, prefix).values()) == ["A", "b", "C"]
     assert thread_of(memory).updated_at > thread.updated_at
     assert thread_of(memory).message_count == 3
-
-
-def test_update_changes_all_or_nothing(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    append(memory, "a", "b")
-    before, thread = rows_of(memory), thread_of(memory)
-    with pytest.raises(MessageNotFoundError, match="no message 'gone' in thread 't'"):
-        memory.history.update([HumanMessage("A", id="a"), *said("gone")], thread_id="t")
-    assert (rows_of(memory), thread_of(memory)) == (before, thread)
-    assert list(vectors(raw, prefix).values()) == ["a", "b"]
 
 
 def test_update_in_no_thread_is_an_error_with_the_remedy(plain: Memory) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -18,7 +17,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
-from tests.helpers.programs import Forked
 from tests.helpers.proxy import Fault, Proxy
 from tests.helpers.threads import rows_of, said, texts, thread_of, vectors
 
@@ -57,43 +55,6 @@ def test_append_again_after_a_lost_reply_stores_once(
 
 
 # ---------------------------------------------------------------------- many writers
-
-
-WORKER = """
-import asyncio, sys
-from langchain_core.messages import HumanMessage
-from langchain_workingmem import Memory
-
-url, prefix, face, worker = sys.argv[1:]
-batches = [[HumanMessage("x", id=f"{worker}-{number}")] for number in range(100)]
-
-async def run():
-    async with Memory(url, key_prefix=prefix) as memory:
-        for batch in batches:
-            await memory.history.aappend(batch, thread_id="t", user_id="u")
-
-if face == "async":
-    asyncio.run(run())
-else:
-    with Memory(url, key_prefix=prefix) as memory:
-        for batch in batches:
-            memory.history.append(batch, thread_id="t", user_id="u")
-"""
-
-
-def test_appends_of_many_processes_lose_nothing_and_keep_one_order(
-    plain: Memory, server: EmbeddedRedis, prefix: str, face: str
-) -> None:
-    command = [sys.executable, "-W", "error", "-c", WORKER, server.url, prefix, face]
-    workers = [Forked([*command, str(worker)], of="library") for worker in range(4)]
-    assert [process.wait() for process in workers] == [0] * 4
-    rows = rows_of(plain)
-    assert [row.seq for row in rows] == list(range(400))
-    assert [row.stored_at for row in rows] == sorted({row.stored_at for row in rows})
-    for worker in range(4):
-        mine = [row.message.id for row in rows if str(row.message.id).startswith(f"{worker}-")]
-        assert mine == [f"{worker}-{number}" for number in range(100)]
-    assert thread_of(plain).message_count == 400
 
 
 def test_the_same_messages_appended_by_many_threads_at_once_are_stored_once(

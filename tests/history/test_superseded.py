@@ -13,8 +13,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, MessageNotFoundError
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.save import save_turn
-from tests.helpers.archives import unsealed
-from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
@@ -105,22 +103,6 @@ def test_a_truncation_beside_writers_counts_right(talked: Memory, server: Embedd
     assert len(set(whole(talked))) == len(whole(talked)) == 66
 
 
-# ---------------------------------------------------------------------- what is shown on demand
-
-
-def test_an_edited_question_keeps_the_words_it_had(talked: Memory) -> None:
-    edited = [*said("q0", "a0"), HumanMessage("my dog is Max", id="q1")]
-    talked.context(edited, **TURN)
-    talked.save_turn([*edited, AIMessage("brave", id="b1")], **TURN)
-    found = talked.history.messages("t", superseded=True)
-    assert [message.text for message in found] == [
-        *("my cat is Molly", "nice", "my dog is Rex", "sweet", "it rains", "indeed", "my dog is Max", "brave"),
-    ]
-    assert [message.text for message in talked.history.messages("t")][2:] == ["my dog is Max", "brave"]
-    assert talked.history.delete(["q1"], thread_id="t") == 2  # with the words that it had
-    assert "my dog" not in str(talked.history.messages("t", superseded=True))
-
-
 # ---------------------------------------------------------------------- edits and deletions
 
 
@@ -147,26 +129,7 @@ def test_a_cleared_thread_keeps_nothing_but_itself(memory: Memory, raw: redis.Re
     assert current(memory) == ["q0", "a0"]
 
 
-def test_a_deleted_user_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    branched(memory)
-    report = memory.users.delete("u")
-    assert (report.threads, report.messages, report.verified) == (1, 10, True)
-    assert keys_of(raw, prefix) == []
-
-
 # ---------------------------------------------------------------------- copies
-
-
-def test_an_export_holds_what_was_left_behind_and_an_import_keeps_it_aside(make_memory: Make, prefix: str) -> None:
-    memory = make_memory(embeddings=WordEmbeddings())
-    branched(memory)
-    records = unsealed(memory.users.export("u"))
-    other = make_memory(embeddings=WordEmbeddings(), key_prefix=f"{prefix}x")
-    assert other.users.load(records).messages == 10
-    assert current(other) == current(memory)
-    assert [message.text for message in other.history.messages("t", superseded=True)] == [
-        message.text for message in memory.history.messages("t", superseded=True)
-    ]
 
 
 @pytest.mark.parametrize("seen", [False, True])

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import IdError, RecallOptions, ThreadOwnershipError, WorkingMemoryOptions
-from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem import IdError, ThreadOwnershipError, WorkingMemoryOptions
 from tests.faces.samples import signed_in
 from tests.helpers.models import (
     Bench,
@@ -30,42 +27,19 @@ from tests.middleware.samples import TURN, UPDATE, stored
 
 pytestmark = pytest.mark.in_turn("face")
 
-# ---------------------------------------------------------------------- inside of other graphs and tools
-
-
-def test_two_agents_of_one_graph_share_the_thread_in_order(bench: Bench, saver: InMemorySaver | None) -> None:
-    memory = bench.memory()
-    first, second = Scripted.says("a", "c"), Scripted.says("b", "d")
-    graph = StateGraph(MessagesState)
-    graph.add_node("first", agent_of(first, memory))
-    graph.add_node("second", agent_of(second, memory))
-    graph.add_edge(START, "first")
-    graph.add_edge("first", "second")
-    app = graph.compile(checkpointer=saver)
-    bench.run(app, ask("one"))
-    bench.run(app, ask("two"))
-    assert said(second.seen[1]) == ["human: one", "ai: a", "ai: b", "human: two", "ai: c"]
-    assert stored(memory) == [*said(second.seen[1]), "ai: d"]
-
-
 # ---------------------------------------------------------------------- agents inside of tools
 
 
-@pytest.mark.parametrize("saver", [True, False], ids=["checkpointer", "no checkpointer"])
-def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: bool) -> None:
-    recall = RecallOptions(top_k=1, message_range=0)
-    memory = bench.recalling(recall=recall, working_memory=WorkingMemoryOptions(template=""))
+def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     memory.history.append([HumanMessage("my cat is Molly", id="1")], thread_id="pets", user_id="ann")
     memory.history.append([HumanMessage("hello", id="2"), AIMessage("hi", id="3")], **TURN)
     memory.working_memory.update("Ann has a dog", **TURN)
     inside = Scripted.says("Molly", "Molly")
-    inner = create_agent(inside, [], middleware=[MemoryMiddleware(memory)])
     both = calling(("expert", {"question": "cat"}), ("expert", {"question": "my cat"}), id="a")
     outside = Scripted.says(both, "it is Molly")
-    checkpointer = InMemorySaver() if saver else None
-    agent = create_agent(
-        outside, [handing_over(bench.face, inner)], middleware=[MemoryMiddleware(memory)], checkpointer=checkpointer
-    )
+    expert = handing_over(bench.face, agent_of(inside, memory))
+    agent = agent_of(outside, memory, tools=[expert], checkpointer=saver)
     bench.run(agent, ask("which cat"))
     for messages in inside.seen:
         known = remembered(messages)

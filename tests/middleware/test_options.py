@@ -6,7 +6,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import OptionError, WorkingMemoryOptions
+from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import (
@@ -57,11 +57,6 @@ def test_tools_that_the_agent_is_given(bench: Bench, chosen: list[str] | None, g
     agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory, tools=chosen)])
     bench.run(agent, ask("hello"))
     assert sorted(model.tools[0]) == sorted([*given, "weather"])
-
-
-def test_an_unknown_tool_is_refused(bench: Bench) -> None:
-    with pytest.raises(OptionError, match="no tool 'remember'"):
-        MemoryMiddleware(bench.memory(), tools=["remember"])
 
 
 DEAD = "redis://localhost:1"

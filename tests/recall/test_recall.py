@@ -10,7 +10,6 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, RecallResult
-from langchain_workingmem.errors import ThreadOwnershipError
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 
@@ -68,13 +67,6 @@ def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
         memory.recall.search("cherry")
     with pytest.raises(IdError, match="thread_id"):
         memory.recall.search("cherry", user_id="ann", scope="thread")
-
-
-@pytest.mark.parametrize("scope", ["user", "thread"])
-def test_a_thread_of_somebody_else_is_refused(memory: Memory, scope: Any) -> None:
-    say(memory, "cherry cake")
-    with pytest.raises(ThreadOwnershipError):
-        memory.recall.search("cherry", thread_id="t", user_id="bob", scope=scope)
 
 
 # ---------------------------------------------------------------------- filters

@@ -15,7 +15,6 @@ from langchain_workingmem._redis.queries import numbers
 from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.ranking import Candidates, Ranked, Ranking, Span, rank
-from langchain_workingmem.recall.search import _bar
 
 Candidate: TypeAlias = tuple[
     bytes, int, int, bytes, float, bytes, int
@@ -150,17 +149,6 @@ def test_a_threshold_leaves_out_what_is_less_similar(
 ) -> None:
     expected = [found for found in ranked_by(dense, words, hybrid=hybrid) if found.similarity >= threshold]
     assert ranked_by(dense, words, threshold=threshold, hybrid=hybrid) == expected
-
-
-# ---------------------------------------------------------------------- what is near enough
-
-
-def test_the_bar_is_the_floor_unless_most_messages_are_as_near() -> None:
-    near = [one(at, 0.6 - at / 1000) for at in range(40)]
-    assert _bar(ranking_of(near[:19]), 0.4) == 0.4  # too few to tell what is ordinary
-    assert _bar(ranking_of(near), 1.3) == 1.3
-    twentieth = near[19][4]
-    assert _bar(ranking_of(near), 0.4) == pytest.approx(twentieth + 0.25 * (1 - twentieth))
 
 
 # ---------------------------------------------------------------------- from replies to columns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pytest
 from langchain_workingmem import Memory, RecallOptions
 from tests.helpers.conversations import accept
 from tests.helpers.embeddings import WordEmbeddings
-from tests.turn.test_context import OLD, TURN, Make, chat, texts
+from tests.turn.test_context import TURN, Make, chat
 
 if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
@@ -23,19 +22,6 @@ def test_a_misspelled_argument_is_a_type_error_whether_recall_is_on_or_off(memor
     for one in (memory, plain):
         with pytest.raises(TypeError, match=r"unexpected keyword arguments \['last_message'\].*use some of"):
             one.context("Hello", **TURN, last_message=3)  # type: ignore[call-arg]
-
-
-def test_with_on_error_log_a_failing_model_costs_the_recall_only(
-    make_memory: Make, embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
-    chat(memory, *OLD)
-    embeddings.broken = RuntimeError("no quota")
-    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-        context = memory.context("my cat", **TURN)
-    assert texts(context.messages) == [*OLD, "my cat"]
-    assert len(context.recalled) == 0
-    assert "no quota" in caplog.text
 
 
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])

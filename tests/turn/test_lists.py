@@ -55,22 +55,6 @@ WHOLE = ["one", "", "done", "two", "three", "four"]
 # ---------------------------------------------------------------------- the same conversation
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        ["one", "two", "three", "four", "five"],
-        ["three", "four", "five"],
-        ["five"],
-        ["  one\n", "two ", "\tthree", "four", "five"],
-    ],
-    ids=["all of it", "its end", "the question", "with other blanks"],
-)
-def test_a_list_of_the_same_conversation_goes_on(talked: Memory, sent: list[str]) -> None:
-    assert [text.strip() for text in turn(talked, "six", *sent)] == [*WHOLE, "five"]
-    assert [text.strip() for text in stored(talked)] == [*WHOLE, "five", "six"]
-    assert everything(talked) == stored(talked)
-
-
 def test_messages_without_ids_get_those_that_are_stored(talked: Memory) -> None:
     given = lines("one", "two", "three", "four", "five")
     talked.context(given, **TURN)
@@ -94,26 +78,6 @@ def test_what_stands_behind_a_question_is_not_recalled_when_it_is_asked_again(me
     assert "cheese of the day: brie" in texts(memory.recall.search("which cheese?", user_id="ann").messages)
     again = memory.context(lines("hello", "hi", "which cheese?"), **TURN)
     assert "brie" not in str(again.messages)
-
-
-def test_who_goes_back_finds_the_tool_traffic_of_the_branch(plain: Memory) -> None:
-    traffic = [ai("", "x", id="c"), result("x", "r")]
-    plain.save_turn(lines("one", "two"), **TURN)
-    plain.save_turn([HumanMessage("three"), *traffic, AIMessage("four")], **TURN)
-    turn(plain, "better", "one", "two", "other")
-    turn(plain, "six", "one", "two", "three", "four", "five")
-    assert stored(plain) == ["one", "two", "three", "", "done", "four", "five", "six"]
-
-
-# ---------------------------------------------------------------------- other writers
-
-
-def test_what_another_program_added_is_left_behind_by_no_list(talked: Memory) -> None:
-    talked.history.append([AIMessage("a note of the operator", id="note")], **TURN)
-    turn(talked, "six", "one", "two", "three", "four", "five")
-    assert "a note of the operator" in stored(talked)
-    turn(talked, "better", "one", "two", "three")
-    assert stored(talked)[-2:] == ["a note of the operator", "better"]
 
 
 # ---------------------------------------------------------------------- the copy of the question
