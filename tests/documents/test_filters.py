@@ -20,21 +20,10 @@ from tests.helpers.examples import examples
 
 
 @pytest.mark.parametrize(
-    "wanted",
-    [
-        {"a": {"$contains": 1}},
-        {"a": {"$not": {"$size": 1}}},
-        {"$not": {"a": {"$nor": []}}},
-    ],
-)
-def test_an_unknown_operator_is_refused_with_those_that_exist(wanted: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unknown operator .*\$eq, \$ne, \$in, \$nin, \$gt"):
-        Filter.of(wanted)
-
-
-@pytest.mark.parametrize(
     ("wanted", "remedy"),
     [
+        ({"a": {"$contains": 1}}, r"unknown operator .*\$eq, \$ne, \$in, \$nin, \$gt"),
+        ({"$not": {"a": {"$nor": []}}}, "unknown operator"),
         ({"$nor": [{"a": 1}]}, r"use one of \$and, \$or, \$not"),
         ({"$and": [{"$in": [1]}]}, r"use one of \{'key': \{'\$in': ...\}\}"),
         ({"$or": []}, "use a list of filters"),
@@ -71,15 +60,6 @@ def test_a_filter_has_a_limit_and_costs_no_more_beyond_it(wanted: Any, seen: str
     with pytest.raises(OptionError, match=seen):
         Filter.of(wanted, "metadata")
     assert time.thread_time() - began < 0.1
-
-
-def test_equal_values_have_equal_labels_and_others_do_not() -> None:
-    alike = [1, 1.0, True]
-    assert len({next(labels({"a": value})) for value in alike}) == 1
-    others: list[Any] = [1, "1", 2, 1.5, "True", ""]
-    assert len({next(labels({"a": value})) for value in others}) == len(others)
-    assert next(labels({"a": {"b": 1}})) != next(labels({"a.b": 1}))
-    assert not [*labels({"a": [1], "b": None, "c": math.inf, "d": "x" * 200})]
 
 
 # ---------------------------------------------------------------------- any filter

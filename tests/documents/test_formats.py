@@ -39,11 +39,6 @@ def markdown() -> TextFormat:
 
 
 @pytest.fixture
-def text() -> TextFormat:
-    return TextFormat("")
-
-
-@pytest.fixture
 def person() -> JsonFormat:
     return JsonFormat(schema_of(Person))
 
@@ -134,16 +129,6 @@ def test_a_bare_template_over_data_is_refused(markdown: TextFormat, bare: str) -
 
 
 # ---------------------------------------------------------------------- edits
-
-
-def test_an_edit_of_what_stands_twice_quotes_the_lines_and_asks_for_more(markdown: TextFormat) -> None:
-    with pytest.raises(WorkingMemoryValidationError) as caught:
-        markdown.edit(FILLED, [("- **", "x")])
-    message = str(caught.value)
-    assert "more than once" in message
-    assert "quote more" in message
-    assert "- **Name**: Ann" in message
-    assert "- **City**: Ulm" in message
 
 
 @given(st.text("ab\n-", max_size=20), st.text("ab\n-", max_size=4), st.text("xy", max_size=3))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import (
     Memory,
@@ -61,7 +61,8 @@ def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.
 
 
 def test_append_skips_prompts_summaries_and_what_memory_injected(plain: Memory) -> None:
-    kept = said("kept")
+    marked: Any = {"additional_kwargs": {"lc_source": "hitl_interrupt_decision"}}
+    kept = [*said("kept"), ToolMessage("x", tool_call_id="c", id="t", **marked), AIMessage("", id="empty")]
     skipped = [
         SystemMessage("you are helpful"),
         HumanMessage("a summary", additional_kwargs={"lc_source": "summarization"}),

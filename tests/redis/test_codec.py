@@ -1,18 +1,13 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_workingmem import OptionError
-from langchain_workingmem._redis.codec import body_of, drafts, is_storable
-from langchain_workingmem._redis.filters import canonical_json, check_key, label
+from langchain_workingmem._redis.filters import canonical_json, label
 from langchain_workingmem._text.values import from_micros, to_micros
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,38 +61,3 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys(value: dict[str, An
 @given(st.text(), st.text())
 def test_labels_of_different_values_differ(one: str, other: str) -> None:
     assert (label("k", one) == label("k", other)) is (one == other)
-
-
-@pytest.mark.parametrize("value", [object(), {(1, 2): 3}, math.nan, [-math.inf]])
-def test_a_value_that_is_not_json_is_refused_by_name(value: object) -> None:
-    with pytest.raises(OptionError, match=r"metadata 'k' is not JSON .*use strings, numbers, booleans"):
-        canonical_json(value, "k")
-
-
-@pytest.mark.parametrize("key", [1, "\ud800"])
-def test_a_key_that_is_no_valid_text_is_refused(key: object) -> None:
-    with pytest.raises(OptionError, match=r"metadata key .*use a str of valid Unicode"):
-        check_key(key)
-
-
-# ---------------------------------------------------------------------- messages in
-
-
-@pytest.mark.parametrize(
-    ("message", "kept"),
-    [
-        (AIMessage(""), True),
-        (HumanMessage("x", additional_kwargs={"lc_source": "summarization"}), False),
-        (ToolMessage("x", tool_call_id="c", additional_kwargs={"lc_source": "hitl_interrupt_decision"}), True),
-        (SystemMessage("x"), False),
-    ],
-)
-def test_what_is_part_of_the_conversation_is_kept(message: BaseMessage, kept: bool) -> None:
-    assert is_storable(message) is kept
-    assert len(drafts([message], None, lambda: "new")) == kept
-
-
-def test_a_tool_call_that_is_not_json_is_refused_with_the_remedy() -> None:
-    message = AIMessage("", id="m", tool_calls=[{"name": "f", "args": {"x": object()}, "id": "c"}])
-    with pytest.raises(OptionError, match=r"message 'm' cannot be stored .*: use JSON values"):
-        body_of(message, "")

@@ -35,13 +35,6 @@ def tell(memory: Memory, *texts: str, thread: str = "t") -> None:
     memory.history.append([HumanMessage(text) for text in texts], thread_id=thread, user_id="u")
 
 
-def test_a_healthy_memory(memory: Memory) -> None:
-    tell(memory, "hello")
-    found = memory.doctor()
-    assert {finding.level for finding in found} == {"ok"}
-    assert found.level == "ok"
-
-
 def test_nothing_is_made_by_looking(memory: Memory, raw: Any, prefix: str) -> None:
     raw.delete(f"{prefix}:layout")
     assert look(memory, "threads index").message == "not made yet: made at first use"
@@ -65,10 +58,11 @@ def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEm
     tell(plain, "two", "three")
     plain.history.append([AIMessage("four")], thread_id="t", user_id="u")
     found = look(memory, "vectors")
+    assert {one.level for one in memory.doctor()} == {"ok", "warning"}
     assert (found.level, found.message[:17]) == ("warning", "3 of 4 messages, ")
     assert "reindex" in str(found.remedy)
     memory.recall.reindex(progress=False)
-    assert look(memory, "vectors").level == "ok"
+    assert {one.level for one in memory.doctor()} == {"ok"}
 
 
 # ---------------------------------------------------------------------- the server
@@ -128,9 +122,6 @@ def test_a_message_that_cannot_be_read_is_named_and_costs_itself_only(memory: Me
     assert "message 'm1' of thread 't'" in found.message
     assert "history.delete(['m1']" in str(found.remedy)
     assert [one.id for one in memory.history.messages("t")] == ["m0", "m2"]
-    assert memory.recall.reindex(force=True, progress=False) == 2
-    kept = [record["message"]["data"]["id"] for record in memory.users.export("u") if record["kind"] == "message"]
-    assert kept == ["m0", "m2"]
     assert len(memory.threads.clone("t").message_ids) == 2
     memory.history.delete(["m1"], thread_id="t")
     assert memory.doctor().level == "ok"
@@ -146,7 +137,6 @@ def test_a_thread_of_which_redis_has_evicted_a_key_is_named(memory: Memory, raw:
     assert "thread 't' is damaged" in found.message
     assert "threads.delete('t')" in str(found.remedy)
     memory.recall.reindex(progress=False)
-    assert {row.thread_id for row in memory.recall.search("tea", user_id="u").rows} == {"whole"} or kind != "messages"
     assert memory.history.for_user("u").items
     assert [*memory.users.export("u")]
     memory.threads.delete("t")
