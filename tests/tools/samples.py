@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from langchain_core.language_models import FakeMessagesListChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.helpers.models import calling
 from tests.helpers.types import Make
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
@@ -32,18 +31,9 @@ class Person(BaseModel):
     places: list[Home] = []
 
 
-class Scripted(FakeMessagesListChatModel):
-    """A chat model that says what it is told, and takes tools as every real one does."""
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        return self.bind(tools=tools, **kwargs)
-
-
-def calls(*arguments: dict[str, Any], name: str = UPDATE) -> AIMessage:
-    """One message of a model with these tool calls."""
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": one, "id": f"call{at}"} for at, one in enumerate(arguments)]
-    )
+def calls(*arguments: dict[str, Any]) -> AIMessage:
+    """One message of a model that updates working memory with each of these."""
+    return calling(*((UPDATE, one) for one in arguments), id="call")
 
 
 def results(messages: list[AnyMessage]) -> list[ToolMessage]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, create_model
 
+from tests.helpers.models import Scripted
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
@@ -19,7 +20,6 @@ from tests.tools.samples import (
     UPDATE,
     Home,
     Person,
-    Scripted,
     calls,
     known,
     results,
@@ -94,7 +94,7 @@ def test_a_field_of_the_user_may_have_any_name(make_memory: Make, invoke: Invoke
     fields: dict[str, Any] = {name: (str | None, None), "other": (int | None, None)}
     schema = create_model("Odd", __config__=ConfigDict(protected_namespaces=()), **fields)
     memory = with_memory(make_memory, schema=schema)
-    model = Scripted(responses=[calls({"memory": {name: "x", "other": None}, "clear": None}), AIMessage("noted")])
+    model = Scripted.says(calls({"memory": {name: "x", "other": None}, "clear": None}), "noted")
     found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("hi")]})
     assert results(found["messages"])[0].status == "success"
     assert known(memory) == {name: "x"}

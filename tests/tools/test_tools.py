@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import Scripted
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
@@ -19,7 +20,6 @@ from tests.tools.samples import (
     TEMPLATE,
     UPDATE,
     Person,
-    Scripted,
     calls,
     known,
     results,
@@ -85,7 +85,7 @@ def test_arguments_that_a_model_makes_up_reach_no_other_memory(
 ) -> None:
     memory = with_memory(make_memory, schema=schema)
     arguments = {"memory": {"name": "Eve"}, name: FORGED[name]}
-    model = Scripted(responses=[calls(arguments), AIMessage("noted")])
+    model = Scripted.says(calls(arguments), "noted")
     config = {"configurable": {"user_id": "ann"}}
     found = invoke(create_agent(model, memory.tools()), {"messages": [HumanMessage("hi")]}, config)
     assert found["messages"][-1].content == "noted"
@@ -131,7 +131,7 @@ def test_what_is_refused_is_told_to_the_model_and_the_graph_goes_on(
 ) -> None:
     options = {"schema": schema} if schema else {"template": TEMPLATE}
     memory = with_memory(make_memory, max_bytes=1000, **options)
-    model = Scripted(responses=[calls(arguments), AIMessage("sorry")])
+    model = Scripted.says(calls(arguments), "sorry")
     found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("hi")]})
     (result,) = results(found["messages"])
     assert result.status == "error"

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import Scripted
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
     TEMPLATE,
     Person,
-    Scripted,
     calls,
     known,
     results,
@@ -31,7 +31,7 @@ from tests.tools.samples import (
 
 def test_ten_parallel_calls_of_one_message_keep_ten_facts(make_memory: Make, invoke: Invoke) -> None:
     memory = with_memory(make_memory, schema={"type": "object"})
-    model = Scripted(responses=[calls(*({"memory": {f"fact{at}": at}} for at in range(10))), AIMessage("noted")])
+    model = Scripted.says(calls(*({"memory": {f"fact{at}": at}} for at in range(10))), "noted")
     found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("many things")]})
     assert [message.status for message in results(found["messages"])] == ["success"] * 10
     assert known(memory) == {f"fact{at}": at for at in range(10)}
@@ -54,7 +54,7 @@ def test_calls_of_one_answer_take_effect_in_the_order_of_the_answer(make_memory:
 
     memory = with_memory(make_memory, schema={"type": "object"})
     words = [{"memory": {"city": city}} for city in ("first", "second", "third")]
-    model = Scripted(responses=[calls(*words), AIMessage("noted")])
+    model = Scripted.says(calls(*words), "noted")
     agent = create_agent(model, [], middleware=[MemoryMiddleware(memory, user_id="ann"), Slow()])
     config = {"configurable": {"thread_id": "t"}}
     found = invoke(agent, {"messages": [HumanMessage("I move a lot")]}, config)
