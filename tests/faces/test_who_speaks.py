@@ -88,26 +88,20 @@ def test_each_sees_their_own(shared: Memory, invoke: Invoke, name: str, claim: d
 
 
 @pytest.mark.parametrize("name", [name for name in FACES if name != "session alone"])
-@pytest.mark.parametrize("thread", ["of bob", "new"])
-def test_to_name_somebody_else_is_refused(shared: Memory, refused: Callable[..., str], name: str, thread: str) -> None:
+def test_to_name_somebody_else_is_refused(shared: Memory, refused: Callable[..., str], name: str) -> None:
     tell(shared, "bob", "of bob")
     tell(shared, "ann", "of ann")
     before = everything(shared, "bob", "of bob"), everything(shared, "ann", "of ann")
-    said = refused(name, IdError, {"thread_id": thread, "user_id": "bob", **signed_in("ann")})
-    assert "trust_client_ids=True" in said
-    assert "bob" not in said
-    assert (everything(shared, "bob", "of bob"), everything(shared, "ann", "of ann")) == before
-
-
-@pytest.mark.parametrize("name", [name for name in FACES if name not in {"chat_history", "session alone"}])
-def test_to_name_somebody_else_in_the_context_is_refused(
-    shared: Memory, refused: Callable[..., str], name: str
-) -> None:
-    tell(shared, "bob", "of bob")
-    before = everything(shared, "bob", "of bob")
-    said = refused(name, IdError, {"thread_id": "t", **signed_in("ann")}, {"user_id": "bob"})
-    assert "in the context names another user" in said
-    assert everything(shared, "bob", "of bob") == before
+    claims: list[tuple[dict[str, str], Any]] = [
+        ({"thread_id": one, "user_id": "bob"}, None) for one in ("of bob", "new")
+    ]
+    if name != "chat_history":  # whose factory sees no context
+        claims.append(({"thread_id": "new"}, {"user_id": "bob"}))
+    for claim, context in claims:
+        said = refused(name, IdError, {**claim, **signed_in("ann")}, context)
+        assert ("in the context names another user" if context else "trust_client_ids=True") in said
+        assert "bob" not in said
+        assert (everything(shared, "bob", "of bob"), everything(shared, "ann", "of ann")) == before
 
 
 @EVERY_FACE
