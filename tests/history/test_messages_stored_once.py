@@ -93,6 +93,7 @@ async def test_appends_of_many_tasks_lose_nothing(server: EmbeddedRedis, prefix:
         await asyncio.gather(*(memory.history.aappend(batch, thread_id="t", user_id="u") for batch in batches))
         rows = (await memory.history.apage("t", limit=1000)).items
     assert [row.seq for row in rows] == list(range(120))
+    assert [row.stored_at for row in rows] == sorted({row.stored_at for row in rows})
     order = [str(row.message.id) for row in rows]
     assert sorted(order) == sorted(str(message.id) for batch in batches for message in batch)
     assert all(order[at][:-1] == order[at + 1][:-1] for at in range(0, 120, 2))  # a batch is one step

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 from datetime import timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from langchain_workingmem import Memory, MessageNotFoundError, OptionError
 from tests.helpers.threads import all_pages, append, rows_of, texts, words_digest
-
-if TYPE_CHECKING:
-    pass
-
 
 # ---------------------------------------------------------------------- messages
 
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
         ({"after": "2", "before": "6"}, "345"),
         ({"after": "6", "before": "2"}, ""),
         ({"before": "8", "last": 2}, "67"),
-        ({"after": "2", "last": 3}, "789"),
         ({"roles": ["assistant"]}, "258"),
         ({"roles": "user", "last": 2}, "79"),
         ({"roles": ["ai"], "before": "8", "last": 1}, "5"),
@@ -35,7 +30,6 @@ if TYPE_CHECKING:
 )
 def test_messages_are_chosen_and_stay_chronological(ten: Memory, choice: dict[str, Any], expected: str) -> None:
     assert texts(ten.history.messages("t", **choice)) == list(expected)
-    assert texts(ten.history.messages("t", user_id="u", **choice)) == list(expected)
 
 
 @pytest.mark.parametrize("zone", [None, timezone(timedelta(hours=5, minutes=45))])

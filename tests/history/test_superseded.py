@@ -12,7 +12,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, MessageNotFoundError
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history.save import save_turn
 
 Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
@@ -42,12 +41,6 @@ def whole(memory: Memory, thread: str = "t", **options: Any) -> list[str | None]
 def recalled(memory: Memory, query: str) -> set[str | None]:
     found = memory.recall.search(query, user_id="u", message_range=1)
     return {message.id for message in found.messages}
-
-
-def keys_of(raw: redis.Redis, prefix: str) -> list[bytes]:
-    return sorted(
-        key for key in raw.scan_iter(f"{prefix}:*") if b":settings" not in key and not key.endswith(b":layout")
-    )
 
 
 # ---------------------------------------------------------------------- truncate
@@ -97,36 +90,23 @@ def test_a_truncation_beside_writers_counts_right(talked: Memory, server: Embedd
         talked.history.truncate("t", after="q0")
     rival.join()
     assert errors == []
-    thread = talked.threads.get("t")
-    assert thread is not None
-    assert thread.message_count == len(current(talked))
+    assert [thread.message_count for thread in talked.threads.list()] == [len(current(talked))]
     assert len(set(whole(talked))) == len(whole(talked)) == 66
 
 
 # ---------------------------------------------------------------------- edits and deletions
 
 
-def branched(memory: Memory) -> None:
-    """A thread with everything that a thread may hold: branches, other ids, an edited question, working memory."""
-    memory.save_turn(said(*WORDS), **TURN)
+def test_a_cleared_thread_keeps_nothing_but_itself(talked: Memory, raw: redis.Redis, prefix: str) -> None:
     edited = [*said("q0", "a0"), HumanMessage("my dog is Max", id="q1")]
-    memory.context(edited, **TURN)
-    memory.save_turn([*edited, AIMessage("brave", id="b1")], **TURN)
-    state = [HumanMessage(WORDS["q0"], id="other"), AIMessage("by state", id="s")]
-    memory._core.run(save_turn(memory._core, state, **TURN, kind="state"))
-
-
-def test_a_cleared_thread_keeps_nothing_but_itself(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    branched(memory)
-    everything = len(whole(memory))
-    assert memory.history.clear("t") == everything
-    assert whole(memory) == []
-    assert keys_of(raw, prefix) == [f"{prefix}:thread:{{t}}".encode()]
-    thread = memory.threads.get("t")
-    assert thread is not None
-    assert thread.message_count == 0
-    memory.save_turn(said("q0", "a0"), **TURN)
-    assert current(memory) == ["q0", "a0"]
+    talked.context(edited, **TURN)
+    talked.save_turn([*edited, AIMessage("brave", id="b1")], **TURN)
+    assert len(whole(talked)) == talked.history.clear("t") == 8
+    assert whole(talked) == []
+    assert list(raw.scan_iter(f"{prefix}:*{{*")) == [f"{prefix}:thread:{{t}}".encode()]
+    assert [thread.message_count for thread in talked.threads.list()] == [0]
+    talked.save_turn(said("q0", "a0"), **TURN)
+    assert current(talked) == ["q0", "a0"]
 
 
 # ---------------------------------------------------------------------- copies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,10 +26,6 @@ from tests.helpers.conversations import (
     tool_names,
 )
 from tests.helpers.examples import examples
-
-if TYPE_CHECKING:
-    pass
-
 
 # ---------------------------------------------------------------------- the validator itself
 

@@ -50,22 +50,19 @@ def heal(memory: Memory, **only: Any) -> int:
 # ---------------------------------------------------------------------- recall off
 
 
-def test_without_recall_there_is_no_vector_index(plain: Memory, raw: Any, prefix: str) -> None:
-    plain.setup()
-    say(plain, *FRUIT)
+@pytest.mark.parametrize("model", [None, WordEmbeddings()])
+def test_without_recall_there_is_no_vector_index_and_what_needs_it_names_the_remedy(
+    make_memory: Make, raw: Any, prefix: str, model: Any
+) -> None:
+    memory = make_memory(embeddings=model, recall=False)
+    memory.setup()
+    say(memory, *FRUIT)
     assert f"{prefix}:threads".encode() in raw.execute_command("FT._LIST")
     assert f"{prefix}:vectors".encode() not in raw.execute_command("FT._LIST")
     assert vectors(raw, prefix) == []
-
-
-@pytest.mark.parametrize("model", [None, WordEmbeddings()])
-def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, model: Any) -> None:
-    memory = make_memory(embeddings=model, recall=False)
-    say(memory, *FRUIT)
-    with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
-        memory.recall.search("cherry", user_id="ann")
-    with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
-        heal(memory)
+    for call in (lambda: memory.recall.search("cherry", user_id="ann"), lambda: heal(memory)):
+        with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
+            call()
 
 
 # ---------------------------------------------------------------------- reindex
@@ -139,22 +136,19 @@ def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, 
 
 
 def test_recall_that_is_new_says_once_that_older_messages_have_no_vectors(
-    make_memory: Make, caplog: pytest.LogCaptureFixture
+    make_memory: Make, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     say(make_memory(), *FRUIT)
     recalling = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    assert found(recalling) == set()
-    assert found(recalling) == set()
+    for _ in range(2):
+        assert found(recalling) == set()
     assert [record.message for record in caplog.records] == [
         "recall is new, and older messages have no vectors: memory.recall.reindex() adds them"
     ]
     assert recalling.recall.reindex(progress=False) == len(FRUIT)
     assert "t-2" in found(recalling)
-
-
-def test_recall_from_the_beginning_warns_of_nothing(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
-    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    memory.threads.create(thread_id="empty", user_id="u")
-    say(memory, *FRUIT)
-    assert "t-2" in found(memory)
+    caplog.clear()
+    fresh = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}x")
+    say(fresh, *FRUIT)  # from the beginning there is nothing to say
+    assert "t-2" in found(fresh)
     assert caplog.records == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -41,21 +40,6 @@ def has_int8(server: EmbeddedRedis) -> bool:
     return True
 
 
-@pytest.fixture
-def with_int8(has_int8: bool) -> None:
-    if not has_int8:
-        pytest.skip("this engine has no vectors of int8")
-
-
-# ---------------------------------------------------------------------- which type an index has
-
-
-@pytest.fixture
-def without_int8(has_int8: bool) -> None:
-    if has_int8:
-        pytest.skip("this engine has vectors of int8")
-
-
 def test_an_existing_index_keeps_its_type_unless_one_is_passed(make_memory: Make, raw: Any, prefix: str) -> None:
     say(of_type(make_memory, "float32"), *FRUIT)
     usual = of_type(make_memory, None)
@@ -74,19 +58,12 @@ def test_an_existing_index_keeps_its_type_unless_one_is_passed(make_memory: Make
 
 
 class Interrupting(redis.Redis):
-    """A client that does something once, right before or after the index is dropped."""
-
-    before: Callable[[], object] | None = None
-    after: Callable[[], object] | None = None
+    """A client that dies right before an index is dropped."""
 
     def execute_command(self, *words: Any, **options: Any) -> Any:
-        is_drop = words[0] == "FT.DROPINDEX"
-        if is_drop and self.before:
-            self.before()
-        reply = super().execute_command(*words, **options)  # type: ignore[no-untyped-call]
-        if is_drop and self.after:
-            self.after()
-        return reply
+        if words[0] == "FT.DROPINDEX":
+            raise KeyboardInterrupt
+        return super().execute_command(*words, **options)  # type: ignore[no-untyped-call]
 
 
 def test_a_change_that_was_interrupted_before_the_index_was_dropped_is_finished_by_the_next(
@@ -96,11 +73,6 @@ def test_a_change_that_was_interrupted_before_the_index_was_dropped_is_finished_
         pytest.skip("the client of this test is sync, and what it interrupts is one plan for both faces")
     say(of_type(make_memory, "float32"), *FRUIT)
     client: Any = Interrupting.from_url(server.url)
-
-    def die() -> None:
-        raise KeyboardInterrupt
-
-    client.before = die
     recall = RecallOptions(index=IndexOptions(dtype="float16"))
     with pytest.raises(KeyboardInterrupt):
         heal(Memory(client=client, key_prefix=prefix, embeddings=WordEmbeddings(), recall=recall))
@@ -117,9 +89,12 @@ def test_a_change_that_was_interrupted_before_the_index_was_dropped_is_finished_
 # ---------------------------------------------------------------------- int8
 
 
-@pytest.mark.usefixtures("with_int8")
 @pytest.mark.parametrize("algorithm", ["flat", "hnsw"])
-def test_int8_takes_one_byte_and_finds_the_same(make_memory: Make, raw: Any, prefix: str, algorithm: Any) -> None:
+def test_int8_takes_one_byte_and_finds_the_same(
+    make_memory: Make, raw: Any, prefix: str, has_int8: bool, algorithm: Any
+) -> None:
+    if not has_int8:
+        pytest.skip("this engine has no vectors of int8")
     memory = of_type(make_memory, "int8", algorithm=algorithm)
     say(memory, *FRUIT, "")
     assert sizes(raw, prefix) == {1}
@@ -130,8 +105,11 @@ def test_int8_takes_one_byte_and_finds_the_same(make_memory: Make, raw: Any, pre
     assert memory.doctor().level == "ok"
 
 
-@pytest.mark.usefixtures("without_int8")
-def test_where_the_engine_has_no_int8_the_message_is_stored_and_the_remedy_named(make_memory: Make) -> None:
+def test_where_the_engine_has_no_int8_the_message_is_stored_and_the_remedy_named(
+    make_memory: Make, has_int8: bool
+) -> None:
+    if has_int8:
+        pytest.skip("this engine has vectors of int8")
     memory = of_type(make_memory, "int8")
     with pytest.raises(RedisCapabilityError, match="float16"):
         say(memory, "cherry")
