@@ -14,7 +14,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_workingmem import HistoryOptions, IdError, Memory
+from langchain_workingmem import HistoryOptions, IdError, Memory, ThreadOwnershipError
 from tests.faces.nodes_samples import Recording, spoken, texts
 from tests.helpers.types import Invoke, Make
 
@@ -48,6 +48,8 @@ def test_a_session_alone_owns_itself_or_writes_for_its_owner(plain: Memory) -> N
     for session, user in (("t", "t"), ("hers", "ann")):
         plain.chat_history(session).add_messages([HumanMessage("one")])
         assert [one.message_count for one in plain.threads.list(user_id=user)] == [1]
+    with pytest.raises(ThreadOwnershipError):
+        plain.chat_history("hers", "bob").clear()
 
 
 @pytest.mark.parametrize(("session", "user"), [("", "ann"), ("t", ""), ("a\0", "ann")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -23,7 +22,7 @@ from tests.helpers.models import (
     remembered,
     said,
 )
-from tests.middleware.samples import TURN, UPDATE, stored
+from tests.middleware.samples import TURN, UPDATE, seed, stored
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -32,8 +31,8 @@ pytestmark = pytest.mark.in_turn("face")
 
 def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: InMemorySaver | None) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
-    memory.history.append([HumanMessage("my cat is Molly", id="1")], thread_id="pets", user_id="ann")
-    memory.history.append([HumanMessage("hello", id="2"), AIMessage("hi", id="3")], **TURN)
+    seed(memory, "my cat is Molly", thread="pets")
+    seed(memory, "hello", "hi")
     memory.working_memory.update("Ann has a dog", **TURN)
     inside = Scripted.says("Molly", "Molly")
     both = calling(("expert", {"question": "cat"}), ("expert", {"question": "my cat"}), id="a")
@@ -45,15 +44,8 @@ def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: 
         known = remembered(messages)
         assert ("my cat is Molly" in known, "Ann has a dog" in known) == (True, True)
         assert said(messages) in (["human: cat"], ["human: my cat"])
-    assert stored(memory) == [
-        "human: hello",
-        "ai: hi",
-        "human: which cat",
-        "ai: expert#a-0 expert#a-1",
-        "tool: Molly",
-        "tool: Molly",
-        "ai: it is Molly",
-    ]
+    turn = ["human: which cat", "ai: expert#a-0 expert#a-1", "tool: Molly", "tool: Molly", "ai: it is Molly"]
+    assert stored(memory) == ["human: hello", "ai: hi", *turn]
     assert memory.threads.list(user_id="ann").total == 2
 
 
@@ -109,10 +101,9 @@ def test_an_agent_in_a_tool_with_its_own_thread_has_the_user_of_the_outer_run(be
     assert [("ann has a dog" in text, "bob has a dog" in text) for text in shown] == [(True, False), (False, True)]
     for user in ("ann", "bob"):
         assert f"{user} has a cat" in memory.working_memory.get(user_id=user).text
-        thread = memory.threads.get(f"of {user}")
-        assert thread is not None
-        assert thread.user_id == user
-    assert {thread.user_id for thread in memory.threads.list()} == {"ann", "bob"}
+    owners = {thread.id: thread.user_id for thread in memory.threads.list()}
+    assert {*owners.values()} == {"ann", "bob"}
+    assert (owners["of ann"], owners["of bob"]) == ("ann", "bob")
 
 
 def test_an_inner_thread_of_another_user_is_refused(bench: Bench) -> None:

@@ -9,8 +9,6 @@ from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import HistoryOptions, WorkingMemoryOptions
@@ -30,6 +28,7 @@ from tests.helpers.models import (
     weather,
 )
 from tests.middleware.samples import UPDATE, seed, stored
+from tests.tools.samples import looping
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -157,17 +156,7 @@ def test_nodes_with_a_checkpointer_lose_no_tool_call(bench: Bench, saver: InMemo
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     mixed = calling(("weather", {"city": "Rome"}), (UPDATE, {"memory": "is in Rome"}), id="m")
     model = Scripted.says(mixed, "sunny", "b", "c", "d")
-    tools = [weather, *memory.tools()]
-
-    def answer(state: MessagesState) -> Any:
-        return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", memory.load_node()).add_node("answer", answer).add_node("tools", ToolNode(tools))
-    graph.add_node("save", memory.save_node()).add_edge(START, "load").add_edge("load", "answer")
-    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
-    graph.add_edge("tools", "answer")
-    app = graph.compile(checkpointer=saver)
+    app = looping(memory, model, weather, checkpointer=saver)
     for text in ("weather?", "and now", "thanks", "bye"):
         bench.run(app, ask(text))
     assert len(memory.history.messages("t")) == len(memory.history.messages("t", superseded=True)) == 11

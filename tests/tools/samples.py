@@ -7,10 +7,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from tests.helpers.models import calling
+from tests.helpers.models import Scripted, calling
 from tests.helpers.types import Make
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
@@ -51,3 +53,14 @@ def update_tool(memory: Memory, **ids: Any) -> BaseTool:
 
 def known(memory: Memory, user_id: str = "ann") -> Any:
     return json.loads(memory.working_memory.get(user_id=user_id).text or "{}")
+
+
+def looping(memory: Memory, model: Scripted, *others: BaseTool, include: Any = None, **options: Any) -> Any:
+    """A graph that loads once, then answers and calls tools in turns, and saves."""
+    tools = [*others, *memory.tools(include=include)]
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", memory.load_node()).add_node("tools", ToolNode(tools)).add_node("save", memory.save_node())
+    graph.add_node("answer", lambda state: {"messages": [model.bind_tools(tools).invoke(state["messages"])]})
+    graph.add_edge(START, "load").add_edge("load", "answer").add_edge("tools", "answer")
+    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
+    return graph.compile(**options)

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling
 from tests.helpers.types import Invoke
-from tests.tools.samples import SEARCH, results
+from tests.tools.samples import SEARCH, looping, results
 
 QUESTION = "what is the name of my dog?"
 OLD = ["my dog is Nougat", "sweet", "it rains", "it does", "my dog sleeps", "good"]
@@ -43,32 +41,13 @@ def searching(text: str = QUESTION) -> AIMessage:
     return calling((SEARCH, {"query": text}), id="a1", text="let me look for the dog")
 
 
-def looping(memory: Memory, model: Scripted, saver: InMemorySaver | None = None) -> Any:
-    """Load once, then answer and call tools in turns."""
-    tools = memory.tools()
-
-    def answer(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", memory.load_node())
-    graph.add_node("answer", answer)
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_node("save", memory.save_node())
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "answer")
-    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
-    graph.add_edge("tools", "answer")
-    return graph.compile(checkpointer=saver)
-
-
 @pytest.mark.parametrize("kind", ["agent", "graph"])
 def test_the_question_this_turn_and_the_history_are_left_out(
     bench: Bench, saver: InMemorySaver | None, kind: str
 ) -> None:
     memory = remembering(bench)
     model = Scripted.says(searching(), "Nougat.")
-    app = agent_of(model, memory, checkpointer=saver) if kind == "agent" else looping(memory, model, saver)
+    app = agent_of(model, memory, checkpointer=saver) if kind == "agent" else looping(memory, model, checkpointer=saver)
     (reply,) = results(bench.run(app, ask(QUESTION, "q1"))["messages"])
     assert sorted(lines(reply)) == sorted(OLD[:4])  # the newest two are the history, and stand in the prompt
 

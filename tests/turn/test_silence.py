@@ -24,9 +24,7 @@ NEW: Any = {"thread_id": "new", "user_id": "ann"}
 @pytest.fixture(params=["en", "de", "zh"])
 def talk(request: pytest.FixtureRequest) -> Any:
     found = json.loads((TALK / f"{request.param}.json").read_text(encoding="utf-8"))
-    found["turns"] = [
-        one for one in found["turns"] if one["half"] == "tune"
-    ]  # who tunes sees no turn of the other half
+    found["turns"] = [one for one in found["turns"] if one["half"] == "tune"]  # who tunes sees not the other half
     return found
 
 
@@ -67,11 +65,7 @@ def local(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "What do you know about me?",
-        "ماذا تعرف عني؟",
-        "Τι ξέρεις για μένα\u037e",
-    ],
+    ["What do you know about me?", "ماذا تعرف عني؟", "Τι ξέρεις για μένα\u037e"],
 )
 def test_what_asks_something_is_never_silent(local: Memory, text: str) -> None:
     assert len(local.context(text, **NEW, read_only=True).recalled.rows) >= 2
@@ -116,6 +110,8 @@ def test_what_answers_is_shown_in_the_order_of_time(
 
 THANKS = [
     *(
+        "thank you",
+        "cảm ơn",
         "谢谢",
         "gracias",
         "धन्यवाद",
@@ -125,27 +121,14 @@ THANKS = [
         "спасибо",
         "ありがとう",
         "danke",
-        "감사합니다",
-        "merci",
     ),
-    *("teşekkürler", "grazie"),
+    *("감사합니다", "merci", "teşekkürler", "grazie"),
 ]
-
-
-def test_of_what_asks_something_the_two_best_hits_stand_apart(make_memory: Make, local_model: LocalEmbeddings) -> None:
-    memory = make_memory(embeddings=local_model, recall=RecallOptions(message_range=1))
-    near = [("user", "Red paint for the shed."), ("assistant", "Red paint for the shed, noted."), ("user", "Red!")]
-    memory.save_turn(near, thread_id="a", user_id="ann")
-    memory.save_turn([("user", "The boat leaks.")], thread_id="b", user_id="ann")
-    shown = memory.context("qwertz asdf red paint?", **NEW, read_only=True, top_k=9).recalled
-    hits = [str(hit.message.text) for hit in shown.hits]
-    assert "The boat leaks." in hits
-    assert "Red!" not in hits  # it stands in the window of a better one
 
 
 def test_most_thanks_in_most_languages_are_silent_and_say_why(knowing: Memory, talk: Any) -> None:
     del talk
-    found = {text: knowing.context(text, **NEW, read_only=True).recalled for text in ["thank you", "cảm ơn", *THANKS]}
+    found = {text: knowing.context(text, **NEW, read_only=True).recalled for text in THANKS}
     loud = [text for text, recalled in found.items() if recalled.rows]
     assert len(loud) <= len(found) // 3, loud
     assert {recalled.silent for recalled in found.values() if not recalled.rows} <= {"far", "ordinary"}
