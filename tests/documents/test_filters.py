@@ -62,8 +62,6 @@ def test_a_filter_has_a_limit_and_costs_no_more_beyond_it(wanted: Any, seen: str
     assert time.thread_time() - began < 0.1
 
 
-# ---------------------------------------------------------------------- any filter
-
 KEYS = st.sampled_from(["a", "b", "a.b"])
 scalars = st.sampled_from([None, True, 0, 1, 2.5, "", "1", "x"])
 values = st.recursive(

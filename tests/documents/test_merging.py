@@ -143,9 +143,6 @@ def test_append_never_loses_an_item(target: dict[str, list[Any]], patch: dict[st
             assert found == given
 
 
-# ---------------------------------------------------------------------- text
-
-
 @given(blocks, blocks)
 def test_appending_text_again_changes_nothing(target: str, addition: str) -> None:
     once = append_text(target, addition)
@@ -156,9 +153,6 @@ def test_appending_text_again_changes_nothing(target: str, addition: str) -> Non
 def test_appending_text_never_loses_a_line(target: str, addition: str) -> None:
     kept = {line.strip() for line in append_text(target, addition).splitlines()}
     assert {line.strip() for text in (target, addition) for line in text.splitlines()} - {""} <= kept
-
-
-# ---------------------------------------------------------------------- names
 
 
 @given(st.recursive(scalars, lambda inner: st.dictionaries(st.text("a.", max_size=3), inner, max_size=4), max_leaves=9))

@@ -13,9 +13,6 @@ lines = st.sampled_from(["a", "b", "a: 1", "a: 2", "b: 1", "", " ", "  a", "# c"
 texts = st.lists(lines, max_size=8).map("\n".join) | st.text("ab:\n ", max_size=20)
 
 
-# ---------------------------------------------------------------------- text
-
-
 @given(texts, texts)
 def test_what_was_seen_is_replaced_by_what_is_sent(seen: str, sent: str) -> None:
     assert merge_text(seen, seen, sent) == sent

@@ -58,9 +58,6 @@ def test_ids_are_checked_at_once(plain: Memory, session: str, user: str) -> None
         plain.chat_history(session, user)
 
 
-# ---------------------------------------------------------------------- chains
-
-
 def on(session: str, **more: str | None) -> dict[str, Any]:
     return {"configurable": {"session_id": session, **more}}
 

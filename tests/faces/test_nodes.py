@@ -22,9 +22,6 @@ from tests.helpers.types import Invoke, Make
 pytestmark = pytest.mark.in_turn("face")
 
 
-# ---------------------------------------------------------------------- turns
-
-
 def test_the_model_sees_the_conversation_of_earlier_runs(
     plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
 ) -> None:
@@ -100,9 +97,6 @@ def test_a_message_in_the_state_is_not_recalled_beside_itself(
     assert remembered(model.seen[-1]).count("my dog is Nougat") == 1
 
 
-# ---------------------------------------------------------------------- another state
-
-
 @dataclass
 class Plain:
     messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
@@ -144,9 +138,6 @@ def test_another_channel_gets_the_context_and_messages_stay(
     alone = ["two", "re: two"]
     assert texts(state["messages"]) == (["one", "re: one", *alone] if saver else alone)
     assert stored(remembering) == ["one", "re: one", "two", "re: two"]
-
-
-# ---------------------------------------------------------------------- cost
 
 
 def only(node: Any) -> Any:
@@ -213,9 +204,6 @@ def test_a_turn_that_was_left_at_an_interrupt_is_saved_with_the_next(remembering
     invoke(app, say("Never mind, hello"), who())
     said = ["Book a hut, my number is 555", "Let me book that.", "Never mind, hello", "fine"]
     assert stored(remembering) == said
-
-
-# ---------------------------------------------------------------------- ids, and reading only
 
 
 @dataclass

@@ -120,9 +120,6 @@ def test_a_call_cannot_widen_the_scope_of_recall_and_a_filter_is_checked(bench: 
     assert model.seen == []
 
 
-# ---------------------------------------------------------------------- nodes
-
-
 def test_nodes_follow_a_call(remembering: Memory, model: Recording, invoke: Invoke) -> None:
     graph = chat(remembering, model)
     invoke(graph, say("my cat is Molly"), told())
@@ -132,9 +129,6 @@ def test_nodes_follow_a_call(remembering: Memory, model: Recording, invoke: Invo
     assert ["update_working_memory" in str(seen) for seen in model.seen] == [True, False, True]
     invoke(graph, say("my cat"), told(last_messages=0, recall=False, persist=False))
     assert "Molly" not in "\n".join(texts(model.seen[-1]))
-
-
-# ---------------------------------------------------------------------- context
 
 
 def test_a_context_refuses_what_contradicts_itself(memory: Memory, plain: Memory) -> None:

@@ -21,9 +21,6 @@ pytestmark = pytest.mark.in_turn("face")
 OLD = ["my cat is Molly", "what a name", "my dog is Nougat", "sweet", "it rains", "it does"]
 
 
-# ---------------------------------------------------------------------- LangChain's own tests
-
-
 class TestByTheMemory(RetrieversIntegrationTests):
     """What LangChain asks of a retriever; ids are bound, because its tests pass no config."""
 
@@ -52,9 +49,6 @@ class TestByTheMemory(RetrieversIntegrationTests):
     @property
     def num_results_arg_name(self) -> str:
         return "top_k"
-
-
-# ---------------------------------------------------------------------- what comes back
 
 
 @pytest.fixture

@@ -147,9 +147,6 @@ def test_what_a_client_can_write_signs_nobody_in(
     assert everything(shared, "bob", "of bob") == before
 
 
-# ---------------------------------------------------------------------- what the program binds
-
-
 def test_what_the_program_binds_is_no_conflict(shared: Memory, invoke: Invoke) -> None:
     tell(shared, "team", "of team")
     here: Any = {"configurable": {"thread_id": "t", **signed_in("ann")}}

@@ -88,9 +88,6 @@ def test_append_refuses_a_lone_text(plain: Memory) -> None:
         plain.history.append("hello", thread_id="t", user_id="u")
 
 
-# ---------------------------------------------------------------------- update, delete, clear
-
-
 def test_update_replaces_in_place_with_vectors_and_moves_the_threads_time(
     memory: Memory, raw: redis.Redis, prefix: str
 ) -> None:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tests.helpers.trips import Trips
 
-# ---------------------------------------------------------------------- ids and owners
-
 
 def test_no_thread_id_reaches_the_messages_of_another(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     for id in NASTY_IDS:
@@ -71,9 +69,6 @@ def test_bad_ids_are_refused(ten: Memory, id: Any) -> None:
         with pytest.raises(IdError, match="message id"):
             ten.history.delete(["1", id], thread_id="t")
     assert texts(ten.history.messages("t")) == list("0123456789")
-
-
-# ---------------------------------------------------------------------- cost
 
 
 @pytest.mark.parametrize("in_turns", [False, True])

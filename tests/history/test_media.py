@@ -43,9 +43,6 @@ def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redi
     assert not [key for key in raw.keys(f"{prefix}:*") if b"layout" not in key]
 
 
-# ---------------------------------------------------------------------- random lives
-
-
 def step(rng: random.Random, memory: Memory, ids: list[str]) -> None:
     """Do something to thread t that changes which messages there are, or their media."""
 
@@ -104,9 +101,6 @@ def test_no_life_of_a_thread_leaves_media_without_a_message(
     assert kept(raw, prefix, clone) <= kept(raw, prefix)
     memory.history.delete([one.id or "" for one in memory.history.messages("t", superseded=True)], thread_id="t")
     assert kept(raw, prefix) == 0
-
-
-# ---------------------------------------------------------------------- changes while somebody reads
 
 
 def before_media(monkeypatch: pytest.MonkeyPatch, *changes: Any) -> None:

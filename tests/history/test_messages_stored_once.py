@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.in_turn("face")
 
-# ---------------------------------------------------------------------- a lost reply
-
 
 def test_append_again_after_a_lost_reply_stores_once(
     server: EmbeddedRedis, make_memory: Callable[..., Memory], loop_runner: asyncio.Runner, plain: Memory
@@ -52,9 +50,6 @@ def test_append_again_after_a_lost_reply_stores_once(
         loop_runner.run(async_client.aclose())
     assert plain.history.messages("t")[1:] == mine
     assert [row.seq for row in rows_of(plain)] == [0, 1, 2]
-
-
-# ---------------------------------------------------------------------- many writers
 
 
 def test_the_same_messages_appended_by_many_threads_at_once_are_stored_once(

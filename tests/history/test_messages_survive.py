@@ -92,9 +92,6 @@ def test_any_json_in_a_message_comes_back(
     assert [exactly(message) for message in memory.history.messages(thread)] == before
 
 
-# ---------------------------------------------------------------------- chunks and subclasses
-
-
 def test_a_streamed_answer_is_stored_as_a_whole_message(plain: Memory) -> None:
     parts = [
         AIMessageChunk(content="Let me", id="run-1", response_metadata={"model_name": "m"}),
@@ -122,9 +119,6 @@ def test_a_message_of_an_unknown_kind_never_makes_a_thread_unreadable(plain: Mem
     with suppress(OptionError):
         plain.history.append([BaseMessage(content="x", id="odd", type="odd")], thread_id="t", user_id="u")
     assert "a" in texts(plain.history.messages("t"))
-
-
-# ---------------------------------------------------------------------- what is not JSON
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ import pytest
 from langchain_workingmem import Memory, MessageNotFoundError, OptionError
 from tests.helpers.threads import all_pages, append, rows_of, texts, words_digest
 
-# ---------------------------------------------------------------------- messages
-
 
 @pytest.mark.parametrize(
     ("choice", "expected"),
@@ -76,17 +74,11 @@ def test_no_read_is_capped(plain: Memory) -> None:
     assert plain.history.clear("t") == 1200
 
 
-# ---------------------------------------------------------------------- page
-
-
 @pytest.mark.parametrize("cursor", ["", "-1", "1.5:t", "nan", "9" * 5000])
 def test_a_bad_cursor_is_refused_with_the_remedy(ten: Memory, cursor: str) -> None:
     for call in (ten.history.page, ten.history.for_user):
         with pytest.raises(OptionError, match="pass the next_cursor of the page before, unchanged"):
             call("t", cursor=cursor)
-
-
-# ---------------------------------------------------------------------- for_user
 
 
 def test_pages_of_a_user_skip_and_repeat_nothing_while_threads_change(plain: Memory) -> None:

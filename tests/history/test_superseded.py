@@ -43,9 +43,6 @@ def recalled(memory: Memory, query: str) -> set[str | None]:
     return {message.id for message in found.messages}
 
 
-# ---------------------------------------------------------------------- truncate
-
-
 def test_nothing_shows_what_was_left_behind(talked: Memory) -> None:
     talked.history.truncate("t", after="a0")
     assert "q1" not in recalled(talked, WORDS["q1"])
@@ -94,9 +91,6 @@ def test_a_truncation_beside_writers_counts_right(talked: Memory, server: Embedd
     assert len(set(whole(talked))) == len(whole(talked)) == 66
 
 
-# ---------------------------------------------------------------------- edits and deletions
-
-
 def test_a_cleared_thread_keeps_nothing_but_itself(talked: Memory, raw: redis.Redis, prefix: str) -> None:
     edited = [*said("q0", "a0"), HumanMessage("my dog is Max", id="q1")]
     talked.context(edited, **TURN)
@@ -107,9 +101,6 @@ def test_a_cleared_thread_keeps_nothing_but_itself(talked: Memory, raw: redis.Re
     assert [thread.message_count for thread in talked.threads.list()] == [0]
     talked.save_turn(said("q0", "a0"), **TURN)
     assert current(talked) == ["q0", "a0"]
-
-
-# ---------------------------------------------------------------------- copies
 
 
 @pytest.mark.parametrize("seen", [False, True])

@@ -27,9 +27,6 @@ from tests.helpers.conversations import (
 )
 from tests.helpers.examples import examples
 
-# ---------------------------------------------------------------------- the validator itself
-
-
 TURN = Memory("redis://localhost:1")._turn  # never connects
 
 

@@ -67,8 +67,6 @@ class Numbers:
         return sorted([*branch, *(self.notes if notes is None else notes)], key=self.places.__getitem__)
 
 
-# ---------------------------------------------------------------------- clients that keep the conversation
-
 steps_of_clients = st.lists(
     st.tuples(
         st.sampled_from(["say", "say", "say", "regenerate", "edit", "back", "note"]),
@@ -207,8 +205,6 @@ def test_a_context_is_the_branch_of_its_client(bench: Bench, steps: list[Any]) -
         memory.save_turn([one.model_copy() for one in stored], **ids)  # once more, as after a lost reply
         check_thread(memory, thread, client)
 
-
-# ---------------------------------------------------------------------- checkpointers
 
 steps_of_states = st.lists(
     st.tuples(

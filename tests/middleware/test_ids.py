@@ -17,8 +17,6 @@ from tests.middleware.samples import stored
 
 pytestmark = pytest.mark.in_turn("face")
 
-# ---------------------------------------------------------------------- ids
-
 
 USERS = [f"user{at}" for at in range(8)]
 

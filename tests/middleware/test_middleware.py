@@ -16,8 +16,6 @@ from tests.middleware.samples import PROMPT, TURN, seed
 
 pytestmark = pytest.mark.both_faces
 
-# ---------------------------------------------------------------------- what the model is shown
-
 
 ASKED = "how is my cat named"
 
@@ -72,9 +70,6 @@ def test_placement_system_puts_recall_and_then_working_memory_after_the_prompt(b
     assert model.seen[1][0] == SystemMessage(blocks)
 
 
-# ---------------------------------------------------------------------- with and without a checkpointer
-
-
 NEW: Any = {"thread_id": "new", "user_id": "ann"}
 SECRETS = ("Molly", "Rome", "Ann has")
 
@@ -93,9 +88,6 @@ def test_nothing_of_ours_is_in_state_or_result(bench: Bench) -> None:
     seen = repr((result, saver.storage, saver.writes, saver.blobs))
     assert "sunny in Oslo" in seen
     assert not any(secret in seen for secret in (*SECRETS, "memory_turn"))
-
-
-# ---------------------------------------------------------------------- cost
 
 
 def test_a_turn_asks_recall_once_and_embeds_each_text_once(bench: Bench) -> None:

@@ -37,9 +37,6 @@ def oslo(id: str = "a") -> AIMessage:
     return calling(("weather", {"city": "Oslo"}), id=id)
 
 
-# ---------------------------------------------------------------------- a human in the loop
-
-
 ASKING = HumanInTheLoopMiddleware({"weather": True})
 
 
@@ -86,9 +83,6 @@ def test_a_tool_that_asks_a_person_has_not_failed(bench: Bench) -> None:
     assert stored(memory) == ["human: book it", "ai: book#a-0", "tool: yes", "ai: done"]
 
 
-# ---------------------------------------------------------------------- summaries
-
-
 def summing() -> SummarizationMiddleware:
     return SummarizationMiddleware(Scripted.says(*["SUMMARY"] * 2), trigger=("messages", 4), keep=("messages", 2))
 
@@ -113,9 +107,6 @@ def test_history_that_no_summary_covers_stays_in_sight(bench: Bench) -> None:
     assert "SUMMARY" in said(model.seen[3])[2]
     for messages in model.seen:
         assert said(messages)[:2] == ["human: my name is Ann", "ai: hello"]
-
-
-# ---------------------------------------------------------------------- redaction
 
 
 MAIL = "ann@example.org"

@@ -26,8 +26,6 @@ from tests.middleware.samples import TURN, UPDATE, seed, stored
 
 pytestmark = pytest.mark.in_turn("face")
 
-# ---------------------------------------------------------------------- agents inside of tools
-
 
 def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: InMemorySaver | None) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
@@ -56,9 +54,6 @@ def test_an_agent_in_a_tool_writes_no_more_than_its_caller_may(bench: Bench) -> 
     agent = agent_of(outer, memory, tools=[handing_over(bench.face, inner)])
     bench.run(agent, ask("which cat"), configured("t", "ann", memory={"read_only": True}))
     assert memory.threads.list(user_id="ann").total == 0
-
-
-# ---------------------------------------------------------------------- whose memory an agent in a tool has
 
 
 def asking(face: str, inner: Any, thread: str = "of {user}") -> Any:

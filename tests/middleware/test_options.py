@@ -22,8 +22,6 @@ from tests.helpers.models import (
 )
 from tests.middleware.samples import TURN, UPDATE, seed, stored
 
-# ---------------------------------------------------------------------- options
-
 
 def test_read_only_shows_and_writes_nothing(bench: Bench) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))

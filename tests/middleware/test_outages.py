@@ -114,9 +114,6 @@ def test_a_turn_waits_once_and_the_next_one_not_at_all(
     assert said(model.seen[0]) == ["human: pears"]
 
 
-# ------------------------------------------------------------------ memory goes and comes back
-
-
 @pytest.fixture
 def present(bench: Bench, clock: Clock) -> Memory:
     """A memory on a server that works."""

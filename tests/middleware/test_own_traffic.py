@@ -84,9 +84,6 @@ def test_mixed_calls_keep_the_other_tools_and_the_text(bench: Bench, saver: InMe
     accept(model.seen[-1])
 
 
-# ---------------------------------------------------------------------- how much of a state
-
-
 def test_what_the_store_does_not_hold_is_never_cut_from_a_state(bench: Bench) -> None:
     memory = bench.memory(history=HistoryOptions(last_messages=2, step=1))
     saver = InMemorySaver()
@@ -99,9 +96,6 @@ def test_what_the_store_does_not_hold_is_never_cut_from_a_state(bench: Bench) ->
     model = Scripted.says("f")
     bench.run(agent_of(model, memory, checkpointer=saver), ask("e"))
     assert said(model.seen[0])[-5:] == ["human: a", "ai: b", "human: c", "ai: d", "human: e"]
-
-
-# ---------------------------------------------------------------------- structured answers
 
 
 class Trip(BaseModel):
@@ -131,9 +125,6 @@ def test_a_structured_answer_is_an_answer(bench: Bench, saver: InMemorySaver | N
     assert memory.history.messages("t")[5] == trip  # stored as it was given
 
 
-# ---------------------------------------------------------------------- a thread that memory meets
-
-
 def test_a_conversation_that_is_new_to_memory_is_stored_whole_and_in_order(bench: Bench) -> None:
     saver = InMemorySaver()
     bare = create_agent(Scripted.says(*(f"a{at}" for at in range(60))), checkpointer=saver)
@@ -147,9 +138,6 @@ def test_a_conversation_that_is_new_to_memory_is_stored_whole_and_in_order(bench
     lines = [line for at in range(60) for line in (f"human: q{at}", f"ai: a{at}")]
     assert stored(memory) == [*lines, "human: now with memory", "ai: yes", "human: what about q7", "ai: q7"]
     assert "q7" in remembered(model.seen[1])
-
-
-# ---------------------------------------------------------------------- what an attacker and a fresh user met
 
 
 def test_nodes_with_a_checkpointer_lose_no_tool_call(bench: Bench, saver: InMemorySaver | None) -> None:

@@ -27,8 +27,6 @@ from tests.middleware.samples import stored
 
 pytestmark = pytest.mark.in_turn("face")
 
-# ---------------------------------------------------------------------- what is stored
-
 
 def test_the_result_of_a_tool_that_answers_directly_is_stored(bench: Bench, saver: InMemorySaver | None) -> None:
     memory = bench.memory()

@@ -47,9 +47,6 @@ def heal(memory: Memory, **only: Any) -> int:
     return memory.recall.reindex(progress=False, **only)
 
 
-# ---------------------------------------------------------------------- recall off
-
-
 @pytest.mark.parametrize("model", [None, WordEmbeddings()])
 def test_without_recall_there_is_no_vector_index_and_what_needs_it_names_the_remedy(
     make_memory: Make, raw: Any, prefix: str, model: Any
@@ -63,9 +60,6 @@ def test_without_recall_there_is_no_vector_index_and_what_needs_it_names_the_rem
     for call in (lambda: memory.recall.search("cherry", user_id="ann"), lambda: heal(memory)):
         with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
             call()
-
-
-# ---------------------------------------------------------------------- reindex
 
 
 def test_reindex_of_an_unknown_thread_is_refused(memory: Memory) -> None:
@@ -117,9 +111,6 @@ def test_reindex_beside_writers_loses_nothing(
     assert len(vectors(raw, prefix)) == 300
 
 
-# ---------------------------------------------------------------------- an index that goes away
-
-
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])
 def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, search: Any) -> None:
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(search=search))
@@ -130,9 +121,6 @@ def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, 
     raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
     context = memory.context("cherry", thread_id="u", user_id="ann")
     assert len(context.recalled) == 4
-
-
-# ---------------------------------------------------------------------- cost
 
 
 def test_recall_that_is_new_says_once_that_older_messages_have_no_vectors(

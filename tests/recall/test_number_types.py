@@ -86,9 +86,6 @@ def test_a_change_that_was_interrupted_before_the_index_was_dropped_is_finished_
     assert usual.doctor().level == "ok"
 
 
-# ---------------------------------------------------------------------- int8
-
-
 @pytest.mark.parametrize("algorithm", ["flat", "hnsw"])
 def test_int8_takes_one_byte_and_finds_the_same(
     make_memory: Make, raw: Any, prefix: str, has_int8: bool, algorithm: Any

@@ -37,9 +37,6 @@ def either(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEm
     return make_memory(embeddings=embeddings, recall=RecallOptions(search=request.param))
 
 
-# ---------------------------------------------------------------------- what is found
-
-
 @pytest.mark.parametrize("count", [25, 1500])
 def test_more_hits_than_any_default_of_the_server(either: Memory, count: int) -> None:
     texts = [f"pear number {at}" for at in range(count + 10)]
@@ -60,17 +57,11 @@ def test_arguments_that_cannot_work_are_refused(memory: Memory, name: str, value
         memory.recall.search("pear", user_id="ann", **{name: value})
 
 
-# ---------------------------------------------------------------------- scope
-
-
 def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
     with pytest.raises(IdError, match="user_id"):
         memory.recall.search("cherry")
     with pytest.raises(IdError, match="thread_id"):
         memory.recall.search("cherry", user_id="ann", scope="thread")
-
-
-# ---------------------------------------------------------------------- filters
 
 
 def test_times_are_inclusive(memory: Memory) -> None:
@@ -104,9 +95,6 @@ def test_metadata_is_found_wherever_it_stands_in_a_message(
         assert ids(memory.recall.search("jam", user_id="ann", metadata={"taste": value})) == expected
 
 
-# ---------------------------------------------------------------------- long messages
-
-
 def test_excluding_hundreds_of_messages_still_fills_top_k(either: Memory) -> None:
     say(either, *["cherry cake"] * 300, *[f"cherry {at}" for at in range(20)])
     gone = [f"t-{at}" for at in range(300)]
@@ -126,9 +114,6 @@ def test_the_pieces_of_one_message_do_not_push_others_out(chunky: Memory) -> Non
     found = chunky.recall.search("cherry cake", user_id="ann", top_k=5)
     assert len(set(ids(found))) == 5
     assert ids(found)[0] == "t-0"
-
-
-# ---------------------------------------------------------------------- questions of every kind
 
 
 @pytest.mark.parametrize("query", ["", "\n\t\u3000"])
@@ -189,9 +174,6 @@ def test_hybrid_finds_a_rare_word_that_the_vectors_miss(make_memory: Make) -> No
         for query in ("the xk7742", "what about xk7742 _ please"):
             found = memory.recall.search(query, user_id="ann", top_k=5)
             assert ("t-30" in ids(found)) is expected
-
-
-# ---------------------------------------------------------------------- cost
 
 
 @pytest.mark.parametrize("scope", ["user", "thread"])

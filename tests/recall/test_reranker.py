@@ -73,9 +73,6 @@ def ids(found: RecallResult) -> list[str | None]:
     return [hit.message.id for hit in found.hits]
 
 
-# ---------------------------------------------------------------------- order
-
-
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])
 def test_its_order_decides(make: Make, trips: Trips, search: str) -> None:
     memory = make(Highest(), search=search)
@@ -85,9 +82,6 @@ def test_its_order_decides(make: Make, trips: Trips, search: str) -> None:
     assert trips.of(lambda: memory.recall.search("red fox", user_id="ann")) == 2
     assert ids(memory.recall.search("red fox", user_id="ann")) == expected
     assert ids(memory.context("red fox", **NEW).recalled) == expected
-
-
-# ---------------------------------------------------------------------- what is taken
 
 
 class Returns(BaseDocumentCompressor):
@@ -114,9 +108,6 @@ def test_what_it_was_not_given_is_refused(make: Make, returned: Any, words: str)
     with pytest.raises(ModelError, match=words) as error:
         memory.recall.search("red fox", user_id="ann")
     assert error.value.remedy
-
-
-# ---------------------------------------------------------------------- failures
 
 
 def overloaded(_: Any) -> Any:

@@ -12,8 +12,6 @@ from langchain_workingmem._redis.scripts import change_thread
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_recall import FRUIT, Make, ids, say
 
-# ---------------------------------------------------------------------- windows
-
 
 @pytest.mark.parametrize(("window", "before", "after"), [(0, 0, 0), ((0, 2), 0, 2), (9, 2, 2)])
 def test_a_hit_comes_with_its_neighbours_in_order(memory: Memory, window: Any, before: int, after: int) -> None:
@@ -58,9 +56,6 @@ def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str
     assert [row.message.id for row in window] == [*before, hit.message.id, *after]
 
 
-# ---------------------------------------------------------------------- shapes of a result
-
-
 def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> None:
     say(memory, *FRUIT)
     memory.history.append([HumanMessage("two plums", id="new")], thread_id="t", user_id="ann")
@@ -70,9 +65,6 @@ def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> No
     memory._core.run(change_thread(memory._core.state, "t", "ann", "refuse", refused=["t-2"]))
     (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-1"]
-
-
-# ---------------------------------------------------------------------- index options
 
 
 @pytest.mark.parametrize("algorithm", ["flat", "hnsw"])

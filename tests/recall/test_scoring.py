@@ -151,8 +151,6 @@ def test_a_threshold_leaves_out_what_is_less_similar(
     assert ranked_by(dense, words, threshold=threshold, hybrid=hybrid) == expected
 
 
-# ---------------------------------------------------------------------- from replies to columns
-
 KEYS = st.tuples(
     st.sampled_from(["a|b,{c}*", "t", "é:~\n"]),
     st.integers(0, 2**39),

@@ -57,8 +57,6 @@ def test_a_question_names_times_before_now_as_long_as_they_are_or_none(question:
     assert named(question) == ([expected] if expected else [])
 
 
-# ---------------------------------------------------------------------- the place of the user
-
 AUCKLAND, ANGELES, KATHMANDU = "Pacific/Auckland", "America/Los_Angeles", "Asia/Kathmandu"
 SANTIAGO = "America/Santiago"  # clocks change at midnight
 
@@ -88,9 +86,6 @@ def test_a_phrase_means_the_time_of_the_place(zone: str, now: str, question: str
     asked = datetime.fromisoformat(at_utc(zone, now)).astimezone(ZoneInfo(zone))
     (span,) = named_times(question, asked)
     assert [from_micros(one).isoformat() for one in span] == [at_utc(zone, since), at_utc(zone, until)]
-
-
-# ---------------------------------------------------------------------- any text
 
 
 @pytest.mark.parametrize(
@@ -124,9 +119,6 @@ def test_spans_begin_before_now_whatever_is_asked(words: list[str], gap: str, no
     for since, until in named_times(gap.join(words), now):
         assert since <= until
         assert since < to_micros(now)
-
-
-# ---------------------------------------------------------------------- near to a time
 
 
 def nearness(created_at: int, spans: list[Span]) -> float:

@@ -13,9 +13,6 @@ from langchain_workingmem._text.values import from_micros, to_micros
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-# ---------------------------------------------------------------------- times
-
-
 @given(st.integers(0, 4_102_444_800_000_000))
 def test_every_microsecond_of_this_century_round_trips(micros: int) -> None:
     assert to_micros(from_micros(micros)) == micros
@@ -38,8 +35,6 @@ def test_a_time_without_a_zone_is_local_time(at: datetime) -> None:
 def test_a_time_becomes_exact_microseconds(at: datetime) -> None:
     assert to_micros(at) == (at - EPOCH) // timedelta(microseconds=1)
 
-
-# ---------------------------------------------------------------------- metadata
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -50,9 +50,6 @@ def test_indexes_that_are_gone_are_errors(memory: Memory, raw: Any, prefix: str)
         assert "memory.setup()" in str(look(memory, check).remedy)
 
 
-# ---------------------------------------------------------------------- vectors and the model
-
-
 def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEmbeddings, plain: Memory) -> None:
     tell(memory, "one")
     tell(plain, "two", "three")
@@ -63,9 +60,6 @@ def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEm
     assert "reindex" in str(found.remedy)
     memory.recall.reindex(progress=False)
     assert {one.level for one in memory.doctor()} == {"ok"}
-
-
-# ---------------------------------------------------------------------- the server
 
 
 def test_a_server_that_forgets_and_evicts(start: Start, make_memory: Make) -> None:
@@ -93,9 +87,6 @@ def test_a_server_without_search_is_an_error_that_says_so_once(start: Start, mak
     assert [finding.check for finding in found if finding.level == "error"] == ["search"]
 
 
-# ---------------------------------------------------------------------- rights
-
-
 @pytest.mark.parametrize("granted", ["-@all", "-@all +get +ft.search ~*"])
 def test_what_the_user_may_not_see_is_unknown(
     granted: str, memory: Memory, make_memory: Make, raw: Any, server: Any, prefix: str
@@ -108,9 +99,6 @@ def test_what_the_user_may_not_see_is_unknown(
     assert all(finding.remedy for finding in found if finding.level == "unknown")
     assert found.level == "ok"
     raw.acl_deluser(prefix)
-
-
-# ------------------------------------------------------------------ what is damaged
 
 
 def test_a_message_that_cannot_be_read_is_named_and_costs_itself_only(memory: Memory, raw: Any, prefix: str) -> None:
@@ -144,8 +132,6 @@ def test_a_thread_of_which_redis_has_evicted_a_key_is_named(memory: Memory, raw:
     assert memory.users.delete("u").verified
     assert not [*raw.scan_iter(f"{prefix}:*{{*")]
 
-
-# ------------------------------------------------------------------ several masters, by hand
 
 HEALTHY: dict[str, Any] = {
     "HELLO": {b"server": b"redis", b"version": b"8.2.0", b"mode": b"cluster", b"role": b"master", b"modules": []},

@@ -81,9 +81,6 @@ def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: A
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 
 
-# ---------------------------------------------------------------------- a server that would hide what it holds
-
-
 @pytest.mark.usefixtures("hiding")
 def test_a_server_that_would_hide_what_it_holds_is_refused(
     make_memory: Make, make_store: MakeStore, server: EmbeddedRedis, raw: Any
@@ -97,9 +94,6 @@ def test_a_server_that_would_hide_what_it_holds_is_refused(
         assert make_memory(f"{server.url}?protocol=3").threads.get("t") is None  # whose answers say it themselves
     finally:
         raw.config_set("maxmemory", "0")
-
-
-# ---------------------------------------------------------------------- by hand: what a single server does not do
 
 
 OOM = b"One or more shards failed to execute the query due to insufficient memory"

@@ -20,9 +20,6 @@ def text_of(memory: Memory) -> str:
     return memory.working_memory.get(user_id="ann").text
 
 
-# ---------------------------------------------------------------------- what the model saw
-
-
 def test_a_line_that_somebody_else_changed_comes_back_as_a_conflict(bench: Bench) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
 

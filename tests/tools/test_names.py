@@ -15,8 +15,6 @@ from tests.helpers.models import Bench, Scripted, ask
 from tests.helpers.types import Make
 from tests.tools.samples import GET, SEARCH, TEMPLATE, UPDATE, with_memory
 
-# ---------------------------------------------------------------------- what the prompt orders
-
 
 @pytest.mark.parametrize(
     ("tools", "word", "absent"),
@@ -34,9 +32,6 @@ def test_the_block_orders_only_tools_that_there_are(
     block = rendered(memory._core.state.remembering, state, tools=tools)
     assert word in block
     assert absent not in block
-
-
-# ---------------------------------------------------------------------- names of tools
 
 
 @pytest.mark.parametrize("name", ["", "my team", "x" * 41, 5])

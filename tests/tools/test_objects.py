@@ -38,9 +38,6 @@ def tool(make_memory: Make) -> Any:
     return memory, update_tool(memory)
 
 
-# ---------------------------------------------------------------------- replaced and cleared
-
-
 def test_an_object_named_in_clear_and_sent_anew_is_replaced(tool: Any, invoke: Invoke) -> None:
     memory, update = tool
     invoke(update, {"memory": {"name": "Ann", "job": {"company": "Acme", "role": "CTO"}}})
@@ -64,9 +61,6 @@ def test_what_is_not_there_to_be_cleared_does_not_hold_up_the_facts(tool: Any, i
     assert known(memory) == {"name": "Bob"}
     assert (f"nothing is stored under '{absent}'" in reply) is bool(absent)
     assert "the fields are name, job," in reply if absent else "fields" not in reply
-
-
-# ---------------------------------------------------------------------- what a model is shown
 
 
 def shown(memory: Any, *, strict: bool | None = None) -> Any:

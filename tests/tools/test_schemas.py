@@ -27,8 +27,6 @@ from tests.tools.samples import (
     with_memory,
 )
 
-# ---------------------------------------------------------------------- what a model is shown
-
 
 class Deep(BaseModel):
     """With everything that a schema may hold."""

@@ -82,9 +82,6 @@ def test_when_the_shown_messages_are_forgotten_everything_is_searched_again(benc
         assert all(text in invoke(search, {"query": QUESTION}, CONFIG) for text in (*OLD, QUESTION))
 
 
-# ---------------------------------------------------------------------- times and failures
-
-
 def looked(memory: Memory, invoke: Invoke, **times: str | None) -> str:
     (search,) = memory.tools(user_id="ann", include=[SEARCH])
     return str(invoke(search, {"query": "my dog is Nougat", **times}))

@@ -28,8 +28,6 @@ from tests.tools.samples import (
 
 pytestmark = pytest.mark.in_turn("face")
 
-# ---------------------------------------------------------------------- which tools there are
-
 
 @pytest.mark.parametrize(
     ("options", "names"),
@@ -67,9 +65,6 @@ def test_a_tool_of_a_part_that_is_off_says_how_to_turn_it_on(person: Memory, pla
     assert plain.tools() == []
 
 
-# ---------------------------------------------------------------------- ways to call
-
-
 FORGED: dict[str, Any] = {
     "user_id": "bob",
     "thread_id": "t",
@@ -99,9 +94,6 @@ def test_a_run_without_ids_tells_the_log_how_to_pass_them(
     (tool,) = person.tools()
     assert "cannot be used in this conversation" in invoke(tool, {"memory": {"name": "Ann"}})
     assert "pass user_id=" in caplog.text
-
-
-# ---------------------------------------------------------------------- errors are words
 
 
 def too_deep(depth: int) -> Any:

@@ -26,8 +26,6 @@ from tests.tools.samples import (
     with_memory,
 )
 
-# ---------------------------------------------------------------------- parallel calls
-
 
 def test_ten_parallel_calls_of_one_message_keep_ten_facts(make_memory: Make, invoke: Invoke) -> None:
     memory = with_memory(make_memory, schema={"type": "object"})
@@ -63,8 +61,6 @@ def test_calls_of_one_answer_take_effect_in_the_order_of_the_answer(make_memory:
     assert memory.working_memory.get(user_id="ann").revision == 3
 
 
-# ---------------------------------------------------------------------- nothing is wiped by accident
-
 FULL = {"name": "Ann", "age": 3, "home": {"city": "Ulm", "street": "x"}, "pets": ["cat"], "places": [{"city": "Rome"}]}
 NULLS = {"name": None, "age": None, "home": None, "work": None, "pets": None, "places": None}
 
@@ -86,9 +82,6 @@ def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[s
     assert known(person) == FULL
     assert person.working_memory.get(user_id="ann") == before
     assert "nothing was changed" in reply
-
-
-# ---------------------------------------------------------------------- edits
 
 
 def test_edits_change_single_places_and_say_so(markdown: Memory, invoke: Invoke) -> None:
@@ -128,8 +121,6 @@ def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -
     assert markdown.working_memory.get(user_id="ann").revision == 0
 
 
-# ---------------------------------------------------------------------- a text that takes most of it away
-
 FACTS = [f"- **Fact {at}**: it is {at}" for at in range(6)]
 
 
@@ -153,9 +144,6 @@ def test_half_of_the_lines_and_new_values_may_go_at_once(make_memory: Make, invo
     memory = with_memory(make_memory, template="# Facts")
     memory.working_memory.update("\n".join(["# Facts", *FACTS]), user_id="ann")
     assert "Working memory is updated" in invoke(update_tool(memory), {"memory": text})
-
-
-# ---------------------------------------------------------------------- replies
 
 
 @pytest.mark.parametrize("options", [{"schema": Person}, {"template": TEMPLATE}])

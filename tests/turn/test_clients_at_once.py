@@ -44,9 +44,6 @@ def talked(plain: Memory) -> Memory:
     return plain
 
 
-# ---------------------------------------------------------------------- two turns at once
-
-
 @pytest.mark.both_faces
 @pytest.mark.parametrize("has_ids", [True, False])
 @pytest.mark.parametrize("is_new", [True, False])
@@ -61,9 +58,6 @@ def test_two_turns_at_once_keep_each_other(plain: Memory, *, has_ids: bool, is_n
     assert stored(plain) == everything(plain) == [*begin, "q2", "a2", "q3", "a3"]
     plain.save_turn([*second.messages, AIMessage("a3")], **TURN)  # once more, as after a lost reply
     assert stored(plain)[: len(begin) + 3] == [*begin, "q2", "a2", "q3"]
-
-
-# ---------------------------------------------------------------------- what was deleted
 
 
 @pytest.mark.both_faces
@@ -128,9 +122,6 @@ def test_a_program_may_store_again_what_was_deleted(make_memory: Make, talked: M
     copy = make_memory(key_prefix=f"{prefix}x")
     copy.users.load(talked.users.export("ann"))
     assert stored(copy) == ["q0", "a0", "a1", "q1"]
-
-
-# ---------------------------------------------------------------------- any order
 
 
 @dataclass(frozen=True)

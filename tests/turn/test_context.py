@@ -40,9 +40,6 @@ def chat(memory: Memory, *words: str, thread: str = "t", user: str = "ann") -> N
 OLD = ["my cat is named Molly", "nice", "it rains today", "it does", "what is for lunch", "soup"]
 
 
-# ---------------------------------------------------------------------- order and contents
-
-
 def test_without_words_of_the_user_the_blocks_are_for_the_prompt(make_memory: Make) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions())
     context = memory.context([AIMessage("Welcome back!")], **TURN)
@@ -86,9 +83,6 @@ def test_other_threads_become_one_block_of_reference_data(brief: Memory) -> None
     assert OLD[0] in block
 
 
-# ---------------------------------------------------------------------- history options
-
-
 @pytest.mark.parametrize(("exclude", "calls"), [(True, []), (["search"], ["b"])])
 def test_excluded_tools_are_not_shown_and_stay_stored(make_memory: Make, exclude: Any, calls: list[str]) -> None:
     memory = make_memory(history=HistoryOptions(exclude_tools=exclude))
@@ -100,9 +94,6 @@ def test_excluded_tools_are_not_shown_and_stay_stored(make_memory: Make, exclude
     assert [call for message in context.messages for call in calls_of(message)] == calls
     memory.save_turn(context.messages, **TURN)
     assert memory.history.messages("t", last=None)[:5] == stored
-
-
-# ---------------------------------------------------------------------- new messages
 
 
 def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
@@ -119,9 +110,6 @@ def test_recall_looks_for_the_last_message_of_the_user(brief: Memory, embeddings
     assert embeddings.calls == [["second"]]
 
 
-# ---------------------------------------------------------------------- cost
-
-
 def test_a_context_is_a_round_trip_two_with_recall_and_a_save_is_one(
     memory: Memory, plain: Memory, trips: Trips
 ) -> None:
@@ -131,9 +119,6 @@ def test_a_context_is_a_round_trip_two_with_recall_and_a_save_is_one(
     for one, count in ((memory, 2), (plain, 1)):
         assert trips.of(lambda one=one: one.context("my cat", **TURN)) == count  # type: ignore[misc]
         assert trips.of(lambda one=one: one.save_turn(turn, **TURN)) == 1  # type: ignore[misc]
-
-
-# ---------------------------------------------------------------------- any history
 
 
 @given(

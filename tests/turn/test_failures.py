@@ -15,8 +15,6 @@ from tests.turn.test_context import TURN, Make, chat
 if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
 
-# ---------------------------------------------------------------------- refusals and failures
-
 
 def test_a_misspelled_argument_is_a_type_error_whether_recall_is_on_or_off(memory: Memory, plain: Memory) -> None:
     for one in (memory, plain):

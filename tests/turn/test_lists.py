@@ -52,9 +52,6 @@ def talked(plain: Memory) -> Memory:
 WHOLE = ["one", "", "done", "two", "three", "four"]
 
 
-# ---------------------------------------------------------------------- the same conversation
-
-
 def test_messages_without_ids_get_those_that_are_stored(talked: Memory) -> None:
     given = lines("one", "two", "three", "four", "five")
     talked.context(given, **TURN)
@@ -69,18 +66,12 @@ def test_one_message_is_a_new_question_whatever_it_says(talked: Memory) -> None:
     assert stored(talked) == everything(talked) == [*WHOLE, "one", "again two"]
 
 
-# ---------------------------------------------------------------------- another branch
-
-
 def test_what_stands_behind_a_question_is_not_recalled_when_it_is_asked_again(memory: Memory) -> None:
     memory.save_turn(lines("hello", "hi", "which cheese?", "gouda"), **TURN)
     memory.history.append([AIMessage("cheese of the day: brie")], **TURN)
     assert "cheese of the day: brie" in texts(memory.recall.search("which cheese?", user_id="ann").messages)
     again = memory.context(lines("hello", "hi", "which cheese?"), **TURN)
     assert "brie" not in str(again.messages)
-
-
-# ---------------------------------------------------------------------- the copy of the question
 
 
 @pytest.mark.both_faces

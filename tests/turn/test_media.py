@@ -82,9 +82,6 @@ def test_a_limit_of_tokens_counts_what_is_shown(make_memory: Make) -> None:
     assert seen(named.context("and?", **TURN).messages) == "n-----1----"
 
 
-# ---------------------------------------------------------------------- sent back
-
-
 @pytest.mark.both_faces
 def test_a_context_that_is_sent_back_leaves_the_pictures_in_the_store(
     make_memory: Make, raw: redis.Redis, prefix: str

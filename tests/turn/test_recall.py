@@ -50,9 +50,6 @@ FILLER = "We talked about the weather and the garden for a while, and then about
 NEEDLE = "The code of the red vault is 4711."
 
 
-# ---------------------------------------------------------------------- budget and excerpts
-
-
 @pytest.mark.parametrize("filler", [FILLER, "x" * 90, f"👩‍🚀 é {FILLER}"], ids=["prose", "no words", "marks"])
 def test_a_long_message_comes_as_an_excerpt_around_its_best_piece(memory: Memory, filler: str) -> None:
     long = (filler * 400)[:30_000]
@@ -90,9 +87,6 @@ def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> No
     memory.history.append(found, thread_id="old", user_id="ann")
     memory.save_turn(found, thread_id="old", user_id="ann")
     assert [str(message.text) for message in memory.history.messages("old")] == [long, "noted"]
-
-
-# ---------------------------------------------------------------------- repetitions
 
 
 def test_the_same_text_counts_once_and_the_newest(memory: Memory, trips: Trips) -> None:

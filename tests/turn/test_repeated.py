@@ -66,9 +66,6 @@ def test_a_long_list_of_repeated_words_is_compared_in_little_time(plain: Memory)
     assert thread_time() - began < 1
 
 
-# ---------------------------------------------------------------------- ids
-
-
 @pytest.mark.parametrize("answer", ["answer {}", "Sure."])
 @pytest.mark.parametrize("numbered", [True, False])
 def test_a_client_that_sends_its_whole_list_keeps_every_answer(plain: Memory, answer: str, numbered: bool) -> None:
