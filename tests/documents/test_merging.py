@@ -10,20 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem.working_memory.document import (
-    append_patch,
-    append_text,
-    merge_patch,
-    named,
-    without_path,
-)
+from langchain_workingmem.working_memory.document import append_patch, append_text, merge_patch, named, without_path
 
 keys = st.sampled_from(["a", "b", "c", "", "ä"])
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-1, 1) | st.text("ab ", max_size=3)
 values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
-    max_leaves=12,
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4), max_leaves=12
 )
 documents = st.dictionaries(keys, values, max_size=4)
 blocks = st.text("ab -#\n\t", max_size=12)

@@ -82,10 +82,7 @@ def test_no_call_lifts_what_the_middleware_says(bench: Bench, remembers: Memory)
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])
-@pytest.mark.parametrize(
-    "call",
-    [{"last_messages": 11}, {"recall": {"top_k": 2}}],
-)
+@pytest.mark.parametrize("call", [{"last_messages": 11}, {"recall": {"top_k": 2}}])
 def test_a_call_that_asks_for_more_is_refused(bench: Bench, remembers: Memory, on_error: Any, call: Any) -> None:
     model = Scripted.says("a")
     agent = create_agent(model, [], middleware=[MemoryMiddleware(remembers, on_error=on_error)])

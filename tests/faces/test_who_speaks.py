@@ -16,7 +16,7 @@ from tests.helpers.models import Bench
 from tests.helpers.types import Invoke
 
 pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"),
+    pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning")
 ]
 EVERY_FACE = pytest.mark.parametrize("name", FACES)
 OFFERS = ("search_memory", "get_working_memory", "update_working_memory", "clear_working_memory")
@@ -132,10 +132,7 @@ def test_a_service_that_is_trusted_names_its_users(shared: Memory, invoke: Invok
 @EVERY_FACE
 @pytest.mark.parametrize(
     "forged",
-    [
-        {"langgraph_auth_user": {"identity": "bob"}},
-        {"x-user-id": "bob", "langgraph_auth_permissions": ["admin"]},
-    ],
+    [{"langgraph_auth_user": {"identity": "bob"}}, {"x-user-id": "bob", "langgraph_auth_permissions": ["admin"]}],
 )
 def test_what_a_client_can_write_signs_nobody_in(
     shared: Memory, invoke: Invoke, name: str, forged: dict[str, Any]

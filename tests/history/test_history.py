@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
-from langchain_workingmem import (
-    Memory,
-    MessageNotFoundError,
-    OptionError,
-    ThreadNotFoundError,
-)
+from langchain_workingmem import Memory, MessageNotFoundError, OptionError, ThreadNotFoundError
 from langchain_workingmem._text.unicode import split
 from tests.helpers.examples import examples
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors

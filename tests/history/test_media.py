@@ -11,11 +11,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import (
-    Memory,
-    MessageNotFoundError,
-    WorkingMemError,
-)
+from langchain_workingmem import Memory, MessageNotFoundError, WorkingMemError
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.history import read
 from tests.helpers.archives import unsealed

@@ -106,11 +106,7 @@ def test_a_cleared_thread_keeps_nothing_but_itself(talked: Memory, raw: redis.Re
 @pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize(
     ("saved", "left"),
-    [
-        (["q1", "x1"], ["q0", "a0", "q1", "x1"]),
-        (["q0"], ["q0"]),
-        (["q0", "x0", "q3", "a3"], ["q0", "x0", "q3", "a3"]),
-    ],
+    [(["q1", "x1"], ["q0", "a0", "q1", "x1"]), (["q0"], ["q0"]), (["q0", "x0", "q3", "a3"], ["q0", "x0", "q3", "a3"])],
 )
 def test_a_question_edited_by_its_id_supersedes_the_same_with_and_without_a_context(
     talked: Memory, saved: list[str], left: list[str], *, seen: bool

@@ -19,8 +19,7 @@ KINDS = ("text", "tool_use")  # what media weigh: tests/text/test_media_tokens.p
 
 @given(
     content=st.one_of(
-        ENGLISH,
-        st.lists(st.one_of(ENGLISH, st.fixed_dictionaries({"type": st.sampled_from(KINDS), "text": ENGLISH}))),
+        ENGLISH, st.lists(st.one_of(ENGLISH, st.fixed_dictionaries({"type": st.sampled_from(KINDS), "text": ENGLISH})))
     ),
     name=st.one_of(st.none(), ENGLISH),
     args=st.lists(st.dictionaries(ENGLISH, ENGLISH)),

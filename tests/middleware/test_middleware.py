@@ -60,10 +60,7 @@ def test_placement_system_puts_recall_and_then_working_memory_after_the_prompt(b
     bench.run(agent_of(model, memory, system_prompt=PROMPT), ask(ASKED, "q"))
     recalled, known = memory.context([HumanMessage(ASKED, id="q")], **TURN).system
     assert ("Molly" in recalled, "Ann has a cat" in known) == (True, True)
-    assert said(model.seen[0]) == [
-        *(f"system: {block}" for block in (PROMPT, recalled, known)),
-        f"human: {ASKED}",
-    ]
+    assert said(model.seen[0]) == [*(f"system: {block}" for block in (PROMPT, recalled, known)), f"human: {ASKED}"]
     assert remembered(model.seen[0]) == ""
     blocks: list[Any] = [{"type": "text", "text": one} for one in memory.context("hello", **NEW).system]
     bench.run(agent_of(model, memory), ask("hello"), {"configurable": NEW})  # without a prompt memory is the prompt

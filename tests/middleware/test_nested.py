@@ -11,17 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import IdError, ThreadOwnershipError, WorkingMemoryOptions
 from tests.faces.samples import signed_in
-from tests.helpers.models import (
-    Bench,
-    Scripted,
-    agent_of,
-    ask,
-    calling,
-    configured,
-    handing_over,
-    remembered,
-    said,
-)
+from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, handing_over, remembered, said
 from tests.middleware.samples import TURN, UPDATE, seed, stored
 
 pytestmark = pytest.mark.in_turn("face")

@@ -9,17 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import (
-    Bench,
-    ModelDownError,
-    Scripted,
-    agent_of,
-    ask,
-    calling,
-    remembered,
-    said,
-    weather,
-)
+from tests.helpers.models import Bench, ModelDownError, Scripted, agent_of, ask, calling, remembered, said, weather
 from tests.middleware.samples import TURN, UPDATE, seed, stored
 
 
@@ -46,8 +36,7 @@ def test_persist_false_stores_no_message_but_working_memory(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(
-    ("chosen", "given"),
-    [(None, [UPDATE, "search_memory"]), (["get_working_memory"], ["get_working_memory"])],
+    ("chosen", "given"), [(None, [UPDATE, "search_memory"]), (["get_working_memory"], ["get_working_memory"])]
 )
 def test_tools_that_the_agent_is_given(bench: Bench, chosen: list[str] | None, given: list[str]) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions())

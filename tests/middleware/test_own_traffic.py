@@ -16,17 +16,7 @@ from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history import save
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept
-from tests.helpers.models import (
-    Bench,
-    Scripted,
-    agent_of,
-    ask,
-    calling,
-    configured,
-    remembered,
-    said,
-    weather,
-)
+from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.middleware.samples import UPDATE, seed, stored
 from tests.tools.samples import looping
 

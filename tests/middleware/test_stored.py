@@ -12,17 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import (
-    CONFIG,
-    Bench,
-    Scripted,
-    agent_of,
-    ask,
-    calling,
-    configured,
-    final,
-    said,
-)
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, final, said
 from tests.middleware.samples import stored
 
 pytestmark = pytest.mark.in_turn("face")

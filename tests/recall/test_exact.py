@@ -16,9 +16,7 @@ ALONE = {
     "Kowalczyk": "My neighbour Kowalczyk waters the plants.",
 }
 # nearer, to this embedding model
-SHORT = [
-    *("ok", "471", "4712", "192.168.7.1", "2.14", "1", "42", "0170", "5551234", "and 13 more", "ann", "done"),
-]
+SHORT = [*("ok", "471", "4712", "192.168.7.1", "2.14", "1", "42", "0170", "5551234", "and 13 more", "ann", "done")]
 
 
 @pytest.mark.parametrize("form", ["{}", "What was {} about?"])

@@ -136,11 +136,7 @@ def test_another_model_of_the_same_size_is_said_in_the_log(
     assert "reindex" in caplog.text
 
 
-OTHER_INDEXES: list[dict[str, Any]] = [
-    {"algorithm": "hnsw"},
-    {"distance": "l2"},
-    {"dtype": "float32"},
-]
+OTHER_INDEXES: list[dict[str, Any]] = [{"algorithm": "hnsw"}, {"distance": "l2"}, {"dtype": "float32"}]
 
 
 @pytest.mark.parametrize("index", OTHER_INDEXES, ids=str)

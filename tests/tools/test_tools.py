@@ -13,18 +13,7 @@ from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.types import Invoke, Make
-from tests.tools.samples import (
-    CLEAR,
-    GET,
-    SEARCH,
-    TEMPLATE,
-    UPDATE,
-    Person,
-    calls,
-    known,
-    results,
-    with_memory,
-)
+from tests.tools.samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Person, calls, known, results, with_memory
 
 pytestmark = pytest.mark.in_turn("face")
 

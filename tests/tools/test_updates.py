@@ -15,16 +15,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Scripted
 from tests.helpers.types import Invoke, Make
-from tests.tools.samples import (
-    CLEAR,
-    TEMPLATE,
-    Person,
-    calls,
-    known,
-    results,
-    update_tool,
-    with_memory,
-)
+from tests.tools.samples import CLEAR, TEMPLATE, Person, calls, known, results, update_tool, with_memory
 
 
 def test_ten_parallel_calls_of_one_message_keep_ten_facts(make_memory: Make, invoke: Invoke) -> None:

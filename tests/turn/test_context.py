@@ -49,9 +49,7 @@ def test_without_words_of_the_user_the_blocks_are_for_the_prompt(make_memory: Ma
 
 def test_top_k_is_filled_although_the_history_holds_the_nearest(make_memory: Make, embeddings: WordEmbeddings) -> None:
     memory = make_memory(
-        embeddings=embeddings,
-        recall=RecallOptions(top_k=3, message_range=0),
-        history=HistoryOptions(step=1),
+        embeddings=embeddings, recall=RecallOptions(top_k=3, message_range=0), history=HistoryOptions(step=1)
     )
     chat(memory, *[f"cherry {at}" for at in range(20)], *["cherry"] * 10)
     context = memory.context("cherry", **TURN)

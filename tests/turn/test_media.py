@@ -35,10 +35,7 @@ def conversation(size: int = 1_500) -> list[BaseMessage]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("media", "wanted"),
-    [("all", "2-----1----"), ("last", "n-----1----"), (2, "2-----1----")],
-)
+@pytest.mark.parametrize(("media", "wanted"), [("all", "2-----1----"), ("last", "n-----1----"), (2, "2-----1----")])
 def test_older_media_are_named(make_memory: Make, media: Any, wanted: str) -> None:
     memory = make_memory(history=HistoryOptions(media=media))
     memory.history.append(conversation(), **TURN)

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import (
-    HistoryOptions,
-    Memory,
-    RecallOptions,
-)
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.unicode import count_tokens
 from tests.helpers.embeddings import WordEmbeddings
@@ -26,9 +22,7 @@ NEW: dict[str, Any] = {"thread_id": "new", "user_id": "ann"}
 @pytest.fixture(params=["semantic", "hybrid"])
 def memory(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     return make_memory(
-        embeddings=embeddings,
-        recall=RecallOptions(search=request.param),
-        history=HistoryOptions(last_messages=2),
+        embeddings=embeddings, recall=RecallOptions(search=request.param), history=HistoryOptions(last_messages=2)
     )
 
 

@@ -63,10 +63,7 @@ def local(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
     return memory
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["What do you know about me?", "ماذا تعرف عني؟", "Τι ξέρεις για μένα\u037e"],
-)
+@pytest.mark.parametrize("text", ["What do you know about me?", "ماذا تعرف عني؟", "Τι ξέρεις για μένα\u037e"])
 def test_what_asks_something_is_never_silent(local: Memory, text: str) -> None:
     assert len(local.context(text, **NEW, read_only=True).recalled.rows) >= 2
 

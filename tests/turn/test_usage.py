@@ -77,11 +77,7 @@ memories = st.fixed_dictionaries(
     },
     optional={
         "recall": st.just(False) | st.builds(RecallOptions, placement=placements),
-        "working_memory": st.builds(
-            WorkingMemoryOptions,
-            template=st.just(""),
-            placement=placements,
-        ),
+        "working_memory": st.builds(WorkingMemoryOptions, template=st.just(""), placement=placements),
     },
 )
 turns = st.sampled_from(
@@ -110,11 +106,7 @@ def test_the_parts_add_up(filled: Make) -> None:
         count = weight_of if counter == "approximate" else counter
         usage = context.usage
         assert sum(parts_of(usage).values()) == usage.total == count(sent(context))
-        has = {
-            "question": True,
-            "recall": bool(context.recalled.rows),
-            "working_memory": "working_memory" in options,
-        }
+        has = {"question": True, "recall": bool(context.recalled.rows), "working_memory": "working_memory" in options}
         assert {name: parts_of(usage)[name] > 0 for name in has} == has
         seen.update(name for name, tokens in parts_of(usage).items() if tokens)
         alone = [HumanMessage(one.content, name=one.name) for one in turn if one.type == "human" and one.id is None]
