@@ -18,10 +18,10 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.canaries import keys_with
-from tests.helpers.models import Bench, Scripted, ask, calling, remembered, said, weather
+from tests.helpers.models import Bench, Scripted, ask, calling, configured, remembered, said, weather
 from tests.middleware.samples import TURN, seed, stored
 
 pytestmark = pytest.mark.in_turn("face")
@@ -129,3 +129,30 @@ def test_only_redacted_text_is_stored(bench: Bench, raw: redis.Redis) -> None:
     assert stored(memory)[0] == "human: is it [REDACTED_EMAIL]?"
     assert keys_with(raw, bench.prefix, "REDACTED_EMAIL")
     assert not keys_with(raw, bench.prefix, MAIL)
+
+
+def test_nobody_else_resumes_a_tool_that_waits_for_a_person(bench: Bench) -> None:
+    done: list[str] = []
+
+    @tool
+    def refund(amount: int) -> str:
+        """Pay back."""
+        done.append(f"{amount}")
+        return "paid"
+
+    memory = bench.memory(on_error="log")  # which is no reason to go on
+    model, saver = Scripted.says(calling(("refund", {"amount": 5}), id="c"), "Done."), InMemorySaver()
+
+    def agent() -> Any:  # each in a process of its own
+        asking = HumanInTheLoopMiddleware(interrupt_on={"refund": True})
+        return create_agent(model, [refund], middleware=[MemoryMiddleware(memory), asking], checkpointer=saver)
+
+    approved: Any = Command(resume={"decisions": [{"type": "approve"}]})
+    bench.run(agent(), ask("my money back"), configured("t", "maya"))
+    for user in ("omar", None):
+        with pytest.raises(ThreadOwnershipError):
+            bench.run(agent(), approved, configured("t", user))
+    assert done == []
+    bench.run(agent(), approved, configured("t", "maya"))
+    assert done == ["5"]
+    assert stored(memory)[-1] == "ai: Done."

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import HistoryOptions, WorkingMemoryOptions
+from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history import save
 from langchain_workingmem.middleware import MemoryMiddleware
@@ -173,3 +174,24 @@ def test_a_conversation_that_is_new_to_memory_has_no_hole_after_a_failure(
     agent = agent_of(Scripted.says("one"), memory)
     bench.run(agent, {"messages": [*older, *ask("now")["messages"]]})
     assert stored(memory) == [*said(older), "human: now", "ai: one"]
+
+
+MONDAY, FRIDAY = configured("monday", "ann"), configured("friday", "ann")
+
+
+def shown(messages: list[BaseMessage]) -> list[str]:
+    """Return the lines of the recalled messages, without their times."""
+    found = re.findall(r'<message role="(\w+)"[^>]*>(.*?)</message>', remembered(messages), re.DOTALL)
+    return [": ".join(one) for one in found]
+
+
+@pytest.mark.parametrize("calls", [1, 12])
+def test_a_recalled_question_of_an_agent_with_tools_comes_with_its_answer(bench: Bench, calls: int) -> None:
+    memory = bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=1))
+    looks = [calling(("weather", {"city": f"Oslo {at}"}), id=f"c{at}") for at in range(calls)]
+    model = Scripted.says("hello", *looks, "bring a coat", "welcome", "as before")
+    agent = agent_of(model, memory, tools=[weather])
+    for text in ("hi", "what should I wear in Oslo?", "thanks"):
+        bench.run(agent, ask(text), MONDAY)
+    bench.run(agent, ask("Oslo again: what should I wear?"), FRIDAY)
+    assert shown(model.seen[-1]) == ["assistant: hello", "user: what should I wear in Oslo?", "assistant: bring a coat"]

@@ -105,13 +105,6 @@ def test_an_answer_is_found_by_its_question() -> None:
     assert seqs(ranked_by(dense, weights=NOTHING))[:2] == [STRIDE * 5, STRIDE * 9]
 
 
-def test_where_the_question_has_a_number_words_count_twice() -> None:
-    dense, words = [one(1, 1.0), one(5, 0.5)], [one(5, 9.0)]
-    assert seqs(ranked_by(dense, words)) == [1, 5]
-    assert seqs(ranked_by(dense, words, numbered=True)) == [5, 1]
-    assert seqs(ranked_by(dense, words, numbered=True, weights=NOTHING)) == [1, 5]  # without words none count
-
-
 # ---------------------------------------------------------------------- what always holds
 
 

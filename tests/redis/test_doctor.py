@@ -10,14 +10,8 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.calls import Embedder
-from langchain_workingmem._redis.doctor import diagnose
-from langchain_workingmem._redis.indexes import LAYOUT
-from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.embedded import chosen_engine
-from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.models import Diagnosis, Finding
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -131,36 +125,3 @@ def test_a_thread_of_which_redis_has_evicted_a_key_is_named(memory: Memory, raw:
     assert memory.doctor().level == "ok"
     assert memory.users.delete("u").verified
     assert not [*raw.scan_iter(f"{prefix}:*{{*")]
-
-
-HEALTHY: dict[str, Any] = {
-    "HELLO": {b"server": b"redis", b"version": b"8.2.0", b"mode": b"cluster", b"role": b"master", b"modules": []},
-    "INFO": {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 2**20, "maxmemory": 0},
-    "FT.INFO": [b"num_docs", b"3.0", b"hash_indexing_failures", b"0", b"attributes", []],
-    "GET": None,
-    "HGET": LAYOUT.encode(),
-    "FT.AGGREGATE": [0],
-}
-
-
-def test_every_master_is_named() -> None:
-    full = {**HEALTHY["INFO"], "used_memory": 95, "maxmemory": 100}
-    down = RedisConnectionError("Redis cannot be reached (refused)", remedy="check")
-    masters: dict[str, dict[str, Any]] = {"a:1": HEALTHY, "b:2": {**HEALTHY, "INFO": full}}
-
-    def answered(effect: Any) -> Any:
-        names = [str(command[0]) for command in effect.commands]
-        replies: dict[str, Any] = {node: [own[one] for one in names] for node, own in masters.items()}
-        return {**replies, "c:3": down} if effect.node == "*" else replies["a:1"]
-
-    plan = diagnose(MemoryState(keys=Keys(), embedder=Embedder()))
-    effect, found = next(plan), list[tuple[str, str, str]]()
-    try:
-        while True:
-            effect = plan.send(answered(effect))
-    except StopIteration as done:
-        found += [(one.check, one.level, one.message) for one in done.value]
-    assert ("server", "ok", "a:1: redis 8.2.0, cluster, master") in found
-    assert ("server", "error", "c:3: Redis cannot be reached (refused): check") in found
-    assert ("memory", "warning", "b:2: 0 MiB used of 0 MiB") in found
-    assert ("threads index", "ok", "3 documents") in found

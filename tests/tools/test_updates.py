@@ -18,15 +18,6 @@ from tests.helpers.types import Invoke, Make
 from tests.tools.samples import CLEAR, TEMPLATE, Person, calls, known, results, update_tool, with_memory
 
 
-def test_ten_parallel_calls_of_one_message_keep_ten_facts(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema={"type": "object"})
-    model = Scripted.says(calls(*({"memory": {f"fact{at}": at}} for at in range(10))), "noted")
-    found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("many things")]})
-    assert [message.status for message in results(found["messages"])] == ["success"] * 10
-    assert known(memory) == {f"fact{at}": at for at in range(10)}
-    assert memory.working_memory.get(user_id="ann").revision == 10
-
-
 def test_calls_of_one_answer_take_effect_in_the_order_of_the_answer(make_memory: Make, invoke: Invoke) -> None:
     """The first one is slow, as on its way through another middleware."""
 

@@ -12,7 +12,6 @@ from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.unicode import count_tokens
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
 
@@ -30,10 +29,6 @@ def say(memory: Memory, *texts: str, thread: str = "old") -> None:
     kinds = (HumanMessage, AIMessage)
     messages = [kinds[at % 2](text, id=f"{thread}-{at}") for at, text in enumerate(texts)]
     memory.history.append(messages, thread_id=thread, user_id="ann")
-
-
-def shown(memory: Memory, question: str, **options: Any) -> list[str | None]:
-    return [hit.message.id for hit in memory.context(question, **NEW, **options).recalled.hits]
 
 
 def size(messages: list[BaseMessage]) -> int:
@@ -81,11 +76,3 @@ def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> No
     memory.history.append(found, thread_id="old", user_id="ann")
     memory.save_turn(found, thread_id="old", user_id="ann")
     assert [str(message.text) for message in memory.history.messages("old")] == [long, "noted"]
-
-
-def test_the_same_text_counts_once_and_the_newest(memory: Memory, trips: Trips) -> None:
-    for at in range(6):
-        say(memory, "my vault is red", "so it is", thread=f"t{at}")
-    say(memory, "my vault is big", thread="other")
-    assert trips.of(lambda: memory.context("my red vault is", **NEW)) == 2
-    assert shown(memory, "my red vault is", message_range=0, top_k=2) == ["t5-0", "other-0"]
