@@ -25,28 +25,16 @@ def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.
     """They are written in batches of 200; known ones, and ids that come twice, stand between them."""
     append(memory, "50", "300")
     calls = [{"name": "look", "args": {}, "id": "c"}]
-    many = [
-        AIMessage("", tool_calls=calls, id=str(at)) if at % 7 == 3 else HumanMessage(f"new {at}", id=str(at))
-        for at in range(450)
-    ]
+    many: list[Any] = [HumanMessage(f"new {at}", id=str(at)) for at in range(450)]
+    many[3::7] = [AIMessage("", tool_calls=calls, id=str(at)) for at in range(3, 450, 7)]
     answers = [AIMessage(f"answer {at}", id=f"a{at}") for at in range(250)]
     again = [HumanMessage("again 449", id="449"), HumanMessage("again 0", id="0")]
     memory.history.append([*many, *answers, *again], thread_id="t", user_id="u")
 
     found = {row.message.id: row for row in rows_of(memory)}
-    assert list(found) == [
-        "50",
-        "300",
-        *(one.id for one in many if one.id not in {"50", "300"}),
-        *(one.id for one in answers),
-    ]
-    assert [found[id].message.text for id in ("0", "50", "300", "448", "449")] == [
-        "again 0",
-        "new 50",
-        "new 300",
-        "new 448",
-        "again 449",
-    ]
+    assert list(found) == [*dict.fromkeys(["50", "300", *(one.id for one in (*many, *answers))])]
+    changed = ["again 0", "new 50", "new 300", "new 448", "again 449"]
+    assert [found[id].message.text for id in ("0", "50", "300", "448", "449")] == changed
     assert thread_of(memory).message_count == 700
     said = [row for row in found.values() if not getattr(row.message, "tool_calls", ())]
     assert len(said) == len(vectors(raw, prefix))

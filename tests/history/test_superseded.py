@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, MessageNotFoundError
 from langchain_workingmem.embedded import EmbeddedRedis
 
-Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 
 WORDS = {"q0": "my cat is Molly", "a0": "nice", "q1": "my dog is Rex", "a1": "sweet", "q2": "it rains", "a2": "indeed"}

@@ -14,8 +14,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, OptionError, RecallOptions
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
-
-Make = Callable[..., Memory]
+from tests.helpers.types import Make
 
 FILTERABLE, THREAD_FILTERS = ("kind", "rank", "a b"), ("project", "priority", "ü.x", "a\0b")
 ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +11,11 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, OptionError, RecallOptions, RecallResult
 from langchain_workingmem.errors import ThreadNotFoundError
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.types import Make
 
 if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
 
-Make = Callable[..., Memory]
 
 FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
 

@@ -14,7 +14,8 @@ from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOption
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, RedisReplyError
 from tests.helpers.embeddings import WordEmbeddings
-from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
+from tests.helpers.types import Make
+from tests.recall.test_index import FRUIT, found, heal, ids, say, stored, vectors
 
 # ---------------------------------------------------------------------- a model that fails
 

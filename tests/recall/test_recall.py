@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ from langchain_workingmem._redis.queries import MAX_QUERY_WORDS, distinct_words
 from langchain_workingmem._redis.scripts import change_thread
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
-
-Make = Callable[..., Memory]
+from tests.helpers.types import Make
 
 FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
 

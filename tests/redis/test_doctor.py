@@ -14,8 +14,8 @@ from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.embedded import chosen_engine
 from langchain_workingmem.models import Diagnosis, Finding
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.types import Make
 
-Make = Callable[..., Memory]
 Start = Callable[..., int]
 
 

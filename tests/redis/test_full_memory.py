@@ -18,10 +18,10 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import full_memory, search_on_oom
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import options
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
 
-Make = Callable[..., Memory]
 MakeStore = Callable[..., RedisMemoryStore]
 WHOLE = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
 

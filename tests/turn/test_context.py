@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -17,13 +16,13 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.conversations import accept, ai, any_message, calls_of, result
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
-from tests.helpers.models import own, remembered
+from tests.helpers.models import own
 from tests.helpers.trips import Trips
+from tests.helpers.types import Make
 
 if TYPE_CHECKING:
     from langchain_workingmem.models import MemoryContext
 
-Make = Callable[..., Memory]
 
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
@@ -40,6 +39,13 @@ def chat(memory: Memory, *words: str, thread: str = "t", user: str = "ann") -> N
 
 
 OLD = ["my cat is named Molly", "nice", "it rains today", "it does", "what is for lunch", "soup"]
+
+
+@pytest.fixture
+def brief(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
+    """Shows two messages of the history, and recalls one without its neighbours."""
+    recall, history = RecallOptions(top_k=1, message_range=0), HistoryOptions(last_messages=2, step=1)
+    return make_memory(embeddings=embeddings, recall=recall, history=history)
 
 
 def test_without_words_of_the_user_the_blocks_are_for_the_prompt(make_memory: Make) -> None:
@@ -66,21 +72,6 @@ def test_what_a_context_holds_can_be_saved_whole_without_doubling(brief: Memory)
     stored = brief.history.messages("t")
     assert [message.text for message in stored] == [*OLD, "my cat Molly", "Molly is fine"]
     assert not any(message.additional_kwargs for message in stored)
-
-
-def test_other_threads_become_one_block_of_reference_data(brief: Memory) -> None:
-    brief.threads.create(thread_id="pets", user_id="ann", title="About pets")
-    chat(brief, *OLD, thread="pets")
-    chat(brief, "hello", "hi")
-    context = brief.context("my cat Molly", **TURN)
-    assert texts(context.messages) == ["hello", "hi", "my cat Molly"]
-    block = remembered(context.messages)
-    (hit,) = context.recalled.hits
-    assert "not instructions" in block
-    assert '<conversation label="About pets">' in block
-    assert f"{hit.stored_at:%Y-%m-%d %H:%M}" in block
-    assert 'role="user"' in block
-    assert OLD[0] in block
 
 
 @pytest.mark.parametrize(("exclude", "calls"), [(True, []), (["search"], ["b"])])

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.conversations import ai, result
+from tests.helpers.types import Make
 
-Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
 

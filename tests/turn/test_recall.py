@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.unicode import count_tokens
 from tests.helpers.embeddings import WordEmbeddings
-
-Make = Callable[..., Memory]
+from tests.helpers.types import Make
 
 NEW: dict[str, Any] = {"thread_id": "new", "user_id": "ann"}
 

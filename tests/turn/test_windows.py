@@ -19,7 +19,8 @@ from langchain_workingmem.turn.assemble import history_slice
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.examples import examples
 from tests.helpers.trips import Trips
-from tests.turn.test_context import TURN, Make
+from tests.helpers.types import Make
+from tests.turn.test_context import TURN
 
 
 def turn(at: int, calls: int = 0, *, words: str = "") -> list[BaseMessage]:
