@@ -89,11 +89,3 @@ def test_a_failing_recall_ends_its_run_with_the_error(
     with pytest.raises(EmbeddingError):
         run(runner, log, lambda: search.search("cat", user_id="u"), lambda: search.asearch("cat", user_id="u"))
     assert [type(error) for error in log.errors] == [EmbeddingError]
-
-
-def test_outside_of_a_chain_nothing_is_traced(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("langchain_core.callbacks.CallbackManager.configure", never)
-    assert memory.recall.search("dog", user_id="u").hits

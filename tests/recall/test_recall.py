@@ -12,7 +12,6 @@ from langchain_workingmem import IdError, IndexOptions, Memory, OptionError, Rec
 from langchain_workingmem._redis.queries import MAX_QUERY_WORDS, distinct_words
 from langchain_workingmem._redis.scripts import change_thread
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 
 FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
@@ -61,20 +60,6 @@ def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
         memory.recall.search("cherry")
     with pytest.raises(IdError, match="thread_id"):
         memory.recall.search("cherry", user_id="ann", scope="thread")
-
-
-def test_times_are_inclusive(memory: Memory) -> None:
-    for text in FRUIT:
-        memory.history.append([HumanMessage(text, id=text)], thread_id="t", user_id="ann")
-    times = [row.stored_at for row in memory.history.page("t").items]
-
-    def found(since: int, until: int) -> set[str | None]:
-        result = memory.recall.search("jam", user_id="ann", since=times[since], until=times[until], top_k=9)
-        return set(ids(result))
-
-    assert found(1, 3) == set(FRUIT[1:4])
-    assert found(2, 2) == {FRUIT[2]}
-    assert found(3, 1) == set()
 
 
 @pytest.mark.parametrize("place", ["additional_kwargs", "metadata", "response_metadata"])
@@ -173,14 +158,6 @@ def test_hybrid_finds_a_rare_word_that_the_vectors_miss(make_memory: Make) -> No
         for query in ("the xk7742", "what about xk7742 _ please"):
             found = memory.recall.search(query, user_id="ann", top_k=5)
             assert ("t-30" in ids(found)) is expected
-
-
-@pytest.mark.parametrize("scope", ["user", "thread"])
-def test_search_is_two_round_trips(either: Memory, trips: Trips, scope: Any) -> None:
-    say(either, *FRUIT, thread="one")
-    say(either, *FRUIT, thread="two")
-    search = either.recall.search
-    assert trips.of(lambda: search("jam", thread_id="one", user_id="ann", scope=scope, top_k=9)) == 2
 
 
 @pytest.mark.parametrize(("window", "before", "after"), [(0, 0, 0), ((0, 2), 0, 2), (9, 2, 2)])

@@ -66,17 +66,6 @@ def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[s
     assert "nothing was changed" in reply
 
 
-def test_edits_change_single_places_and_say_so(markdown: Memory, invoke: Invoke) -> None:
-    edits = [
-        {"find": "- **Name**:", "replace": "- **Name**: Ann"},
-        {"find": "- **City**:", "replace": "- **City**: Ulm"},
-    ]
-    reply = invoke(update_tool(markdown), {"edits": edits})
-    assert markdown.working_memory.get(user_id="ann").text == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-    assert "+ - **Name**: Ann" in reply
-    assert markdown.working_memory.get(user_id="ann").revision == 1
-
-
 @pytest.mark.parametrize(
     ("find", "words"),
     [

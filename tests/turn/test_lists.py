@@ -1,4 +1,4 @@
-"""Lists that clients send: all of a conversation or a part of it, with ids or without, edited, regenerated, on another branch."""
+"""Lists that clients send: all of a conversation or a part of it, with ids or without, edited, regenerated, on another branch, or without words."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.conversations import ai, result
+from tests.helpers.models import Bench, Scripted, agent_of, configured
 from tests.helpers.types import Make
 
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
@@ -89,3 +91,17 @@ def test_the_copy_of_the_question_is_saved_in_the_user_s_words(make_memory: Make
         assert "<working_memory>" in context.messages[-1].text
         save([*context.messages, AIMessage("hi", id="a")], thread)
         assert memory.history.messages(thread) == [HumanMessage("hello", id="q"), AIMessage("hi", id="a")]
+
+
+@pytest.mark.parametrize("content", ["", [{"type": "text", "text": " "}]])
+@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+def test_an_agent_never_calls_its_model_with_nothing(bench: Bench, content: Any, saver: InMemorySaver | None) -> None:
+    memory, model = bench.memory(), Scripted.says("Yes?", "Fine.")
+    agent = agent_of(model, memory, checkpointer=saver)
+    thread = f"t{bool(content)}{bool(saver)}"
+    for asked in (content, "How are you?"):
+        bench.run(agent, {"messages": [HumanMessage(asked)]}, configured(thread, "u"))
+    speech = "" if saver else "<said_by_assistant>\nYes?\n</said_by_assistant>\n\n"  # a state keeps the empty question
+    assert [seen[-1].text for seen in model.seen] == ["(empty message)", f"{speech}How are you?"]
+    assert [one.text for one in memory.history.messages(thread)] == ["Yes?", "How are you?", "Fine."]
+    assert memory.context("", thread_id="new", user_id="u").messages[-1].text == "(empty message)"
