@@ -115,7 +115,8 @@ JSON = {
         }
     },
 }
-DEEP = {"name": "a", "left": {"name": "b", "left": {"name": "c"}}}
+CAT, CITY, ANN = {"kind": "cat", "lives": 9}, {"city": "Ulm"}, {"name": "Ann"}
+LEAF, GAS = {"children": [{"name": "e"}]}, {"fuel": "diesel"}
 
 
 @pytest.mark.parametrize(
@@ -125,17 +126,18 @@ DEEP = {"name": "a", "left": {"name": "b", "left": {"name": "c"}}}
         (Person, {"home": {"city": "Ulm", "street": "x"}}, {"home": {"city": None}}, {"home": {"street": "x"}}),
         (Person, {"second_home": {"city": "Ulm"}, "age": 1}, {"second_home": None}, {"age": 1}),
         (Person, {"friends": [{"city": "Ulm"}]}, {"friends": [{"city": "Bonn"}]}, {"friends": [{"city": "Bonn"}]}),
-        (Person, {"pet": {"kind": "cat", "lives": 9}}, {"pet": {"name": "M"}}, {"pet": {"kind": "cat", "lives": 9, "name": "M"}}),
-        (Person, {"marked": {"kind": "cat", "lives": 9}}, {"marked": {"name": "M"}}, {"marked": {"kind": "cat", "lives": 9, "name": "M"}}),
-        (Person, {"homes": {"a": {"city": "Ulm"}}}, {"homes": {"a": {"street": "x"}}}, {"homes": {"a": {"city": "Ulm", "street": "x"}}}),
+        (Person, {"pet": CAT}, {"pet": {"name": "M"}}, {"pet": {**CAT, "name": "M"}}),
+        (Person, {"marked": CAT}, {"marked": {"name": "M"}}, {"marked": {**CAT, "name": "M"}}),
+        (Person, {"homes": {"a": CITY}}, {"homes": {"a": {"street": "x"}}}, {"homes": {"a": {**CITY, "street": "x"}}}),
         (Person, {"homes": {"a": {"city": "Ulm"}, "b": {}}}, {"homes": {"a": None}}, {"homes": {"b": {}}}),
         (Person, {}, {"mood": Mood.BAD, "born": date(2000, 2, 29)}, {"mood": "bad", "born": "2000-02-29"}),
         (Person, {}, {"seen": "2026-01-01T10:00:00Z"}, {"seen": "2026-01-01T10:00:00Z"}),
         (Person, {"age": 3}, Person(name="Ann"), {"name": "Ann", "age": 3}),  # only the fields that were set
         (Doubtful, {"high": 30}, {"low": 15}, {"high": 30, "low": 15}),
-        (Tree, DEEP, {"left": {"left": {"children": [{"name": "e"}]}}}, {"name": "a", "left": {"name": "b", "left": {"name": "c", "children": [{"name": "e"}]}}}),
-        (Car, {"brand": "Tatra", "engine": {"power": 50}}, {"engine": {"fuel": "diesel"}}, {"brand": "Tatra", "engine": {"power": 50, "fuel": "diesel"}}),
-        (JSON, {"name": "Ann", "home": {"city": "Ulm", "zip": "1"}, "tags": ["a"]}, {"home": {"zip": None}, "tags": ["b"]}, {"name": "Ann", "home": {"city": "Ulm"}, "tags": ["b"]}),
+        (Tree, {"left": {"left": {"name": "c"}}}, {"left": {"left": LEAF}}, {"left": {"left": {"name": "c", **LEAF}}}),
+        (Car, {"brand": "T", "engine": {"power": 5}}, {"engine": GAS}, {"brand": "T", "engine": {"power": 5, **GAS}}),
+        (JSON, {"home": {**CITY, "zip": "1"}, "tags": ["a"], **ANN}, {"home": {"zip": None}}, {"home": CITY, "tags": ["a"], **ANN}),
+        (JSON, {"tags": ["a"], **ANN}, {"tags": ["b"]}, {"tags": ["b"], **ANN}),
     ],
 )  # fmt: skip
 def test_a_merge_into_a_document_gives(schema: Any, current: dict[str, Any], patch: Any, after: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Whose memory a run reaches, through every face: the user's whom a LangGraph server has authenticated, and nobody else's."""
+"""Whose memory a run reaches, through every face: that of the user whom a LangGraph server has authenticated."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def everything(memory: Memory, user: str, *threads: str) -> list[Any]:
 
 @pytest.fixture
 def refused(shared: Memory, invoke: Invoke, caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
-    """Run a face, and return how it refused: the others raise, tools tell the model to go on without memory, and log why."""
+    """Run a face, and return how it refused: tools tell the model to go on, and log why; the others raise."""
 
     def call(name: str, kind: type[WorkingMemError], configurable: dict[str, Any], context: Any = None) -> str:
         graph = graph_of(name, shared)

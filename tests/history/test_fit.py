@@ -26,9 +26,9 @@ def uptos_of(messages: Sequence[BaseMessage]) -> dict[str, int]:
 
 
 def shown(
-    past: Sequence[BaseMessage], limit: int, present: Sequence[BaseMessage] = (), **options: object
+    past: Sequence[BaseMessage], limit: int, present: Sequence[BaseMessage] = (), **options: Any
 ) -> list[BaseMessage]:
-    kept, omitted = fit(past, present, uptos_of(past), HistoryOptions(max_tokens=limit, **options))  # type: ignore[arg-type]
+    kept, omitted = fit(past, present, uptos_of(past), HistoryOptions(max_tokens=limit, **options))
     assert omitted == len(past) - len(kept)
     return kept
 

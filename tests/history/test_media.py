@@ -1,4 +1,4 @@
-"""Long media of messages lie beside the messages of their thread, come back on every way out, and go with their message."""
+"""Long media lie beside the messages of their thread, come back on every way out, and go with their message."""
 
 from __future__ import annotations
 

@@ -150,14 +150,6 @@ def test_a_prompt_that_begins_with_a_result_begins_with_its_stored_call() -> Non
     assert [message.id for message in shown] == ["call", "r", "q"]
 
 
-def test_a_call_without_its_result_keeps_its_words_in_a_copy_that_is_not_saved() -> None:
-    loose = ai("I look it up", "a")
-    (found,) = provider_valid([loose])
-    assert (found.content, calls_of(found)) == ("I look it up", [])
-    assert not is_storable(found)
-    assert calls_of(loose) == ["a"]
-
-
 @pytest.mark.parametrize("key", ["tool_calls", "function_call"])
 def test_what_a_provider_said_in_its_own_form_goes_with_the_calls(key: str) -> None:
     # ChatOpenAI sends additional_kwargs["tool_calls"] when a message has no tool_calls

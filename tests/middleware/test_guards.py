@@ -1,4 +1,4 @@
-"""Guardrails of four shapes: what they refuse is neither shown nor recalled later. Memory stands first, or its last hook is not the last."""
+"""Guardrails of four shapes: what they refuse is neither shown nor recalled later."""
 
 from __future__ import annotations
 

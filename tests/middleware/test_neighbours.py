@@ -28,7 +28,7 @@ pytestmark = pytest.mark.in_turn("face")
 
 
 def beside(model: Scripted, memory: Memory, *others: AgentMiddleware[Any, Any], **options: Any) -> Any:
-    """Make an agent with memory in front of other middleware; tests/applications/test_orders.py looks at both orders."""
+    """Make an agent with memory in front of others; tests/applications/test_orders.py looks at both orders."""
     middleware: list[AgentMiddleware[Any, Any]] = [MemoryMiddleware(memory), *others]
     return create_agent(model, [weather], middleware=middleware, **options)
 

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import Bench, ModelDownError, Scripted, agent_of, ask, calling, remembered, said, weather
+from tests.helpers.models import Bench, ModelDownError, Scripted, agent_of, ask, remembered, said, weather
 from tests.middleware.samples import TURN, UPDATE, seed, stored
 
 
@@ -25,14 +25,6 @@ def test_read_only_shows_and_writes_nothing(bench: Bench) -> None:
     assert model.seen[0] == memory.context([HumanMessage("three", id="q")], **TURN, read_only=True).messages
     assert model.tools == [["search_memory"]]
     assert stored(memory) == ["human: one", "ai: two"]
-
-
-def test_persist_false_stores_no_message_but_working_memory(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
-    model = Scripted.says(calling((UPDATE, {"memory": "lives in Rome"}), id="a"), "noted")
-    bench.run(create_agent(model, [], middleware=[MemoryMiddleware(memory, persist=False)]), ask("I live in Rome"))
-    assert memory.history.messages("t") == []
-    assert memory.working_memory.get(**TURN).text == "lives in Rome"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a model is shown of earlier turns of its agent: memory's own calls, tools, structured answers, and how much of a state."""
+"""What a model is shown of earlier turns: memory's own calls, tools, structured answers, how much of a state."""
 
 from __future__ import annotations
 

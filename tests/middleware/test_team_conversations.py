@@ -1,4 +1,4 @@
-"""Long conversations of teams of six shapes: nothing is lost, doubled or shown to another user, and each model reads a valid list."""
+"""Conversations of teams of six shapes: nothing is lost, doubled or shown to others, and lists are valid."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ WAYS: dict[str, Callable[[Memory], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_title_goes_with_the_message_that_it_was_made_from(bench: Bench, way: str) -> None:
-    """A model of another conversation reads it as a label; the titles of people stay, and so do those of other users."""
+    """Models of other conversations read it as a label; the titles of people and of other users stay."""
     namer = Scripted.says("Zebras of ann", "Zebras of bob", "Zebras again", *["Coats"] * 3)
     recall = RecallOptions(message_range=0)
     memory = bench.memory(embeddings=bench.embeddings, recall=recall, title=TitleOptions(model=namer))

@@ -91,11 +91,6 @@ def seqs(ranked: list[Ranked]) -> list[int]:
 # ---------------------------------------------------------------------- steps
 
 
-def test_the_best_chunk_counts_for_the_message() -> None:
-    ranked = ranked_by([one(1, 0.9), one(1, 0.5), one(2, 0.4)], weights=NOTHING)
-    assert [(found.seq, found.similarity) for found in ranked] == [(1, 0.9), (2, 0.4)]
-
-
 def test_an_answer_is_found_by_its_question() -> None:
     others = [one(STRIDE * 8, 0.1, b"%d" % number) for number in range(120)]
     between = one(STRIDE * 5 + 1, 0.15)  # a call of a tool

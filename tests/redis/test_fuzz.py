@@ -1,4 +1,4 @@
-"""Any message that LangChain can hold, stored and read back, or shown in a prompt; 200 each, 4,000 with `make nightly`."""
+"""Any message that LangChain can hold, stored and read back, or shown in a prompt."""
 
 from __future__ import annotations
 

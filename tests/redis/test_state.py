@@ -1,4 +1,4 @@
-"""What a memory learns while it is used, bounded and safe between threads: authors of a user, what models were shown."""
+"""What a memory learns while it is used, authors and what was shown: bounded, and safe between threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists that clients send: all of a conversation or a part of it, with ids or without, edited, regenerated, on another branch, or without words."""
+"""Lists that clients send: with ids or without, on another branch, or without words."""
 
 from __future__ import annotations
 
@@ -61,11 +61,6 @@ def test_messages_without_ids_get_those_that_are_stored(talked: Memory) -> None:
     saved = talked.save_turn([*lines("one", "two", "three", "four", "five"), AIMessage("six")], **TURN)
     assert [message.id for message in saved[:4]] == ["q0", "a0", "q1", "a1"]
     assert saved[4].id == talked.history.messages("t")[-2].id
-
-
-def test_one_message_is_a_new_question_whatever_it_says(talked: Memory) -> None:
-    assert turn(talked, "again two", "one") == [*WHOLE, "one"]
-    assert stored(talked) == everything(talked) == [*WHOLE, "one", "again two"]
 
 
 def test_what_stands_behind_a_question_is_not_recalled_when_it_is_asked_again(memory: Memory) -> None:

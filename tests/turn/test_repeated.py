@@ -1,4 +1,4 @@
-"""Words that were said before, and ids of answers that repeat as those of caches do: nothing is lost, and nothing comes twice."""
+"""Words and ids of answers that repeat, as those of caches do: nothing is lost, and nothing comes twice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - marks of other scripts
-"""A turn shows nothing where nothing is asked, as in benchmarks/talk; a short question is asked again with what was said before."""
+"""A turn shows nothing where nothing is asked; a short question is asked with what was said before it."""
 
 from __future__ import annotations
 

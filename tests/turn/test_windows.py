@@ -50,13 +50,6 @@ def exactly(last: int, **options: Any) -> HistoryOptions:
     return HistoryOptions(last_messages=last, step=1, **options)
 
 
-def test_a_question_that_is_asked_again_takes_no_place_in_its_history(make_memory: Make) -> None:
-    memory = make_memory(history=exactly(3))
-    talk(memory, turn(0), turn(1), turn(2))
-    context = memory.context([HumanMessage("ask 2", id="q2")], **TURN)
-    assert ids(context.messages) == ["q0", "a0", "q1", "a1", "q2"]
-
-
 def test_by_default_a_window_holds_ten_to_nineteen_messages_and_moves_rarely(make_memory: Make) -> None:
     memory = make_memory()
     begins = []
