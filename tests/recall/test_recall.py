@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_workingmem import IdError, IndexOptions, Memory, OptionError, RecallOptions, RecallResult
 from langchain_workingmem._redis.queries import MAX_QUERY_WORDS, distinct_words
 from langchain_workingmem._redis.scripts import change_thread
+from langchain_workingmem.errors import ThreadOwnershipError
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 
@@ -55,7 +56,12 @@ def test_arguments_that_cannot_work_are_refused(memory: Memory, name: str, value
         memory.recall.search("pear", user_id="ann", **{name: value})
 
 
-def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
+def test_an_id_that_is_missing_is_named_and_a_thread_of_somebody_else_is_refused(memory: Memory) -> None:
+    say(memory, "cherry cake")
+    scopes: tuple[Any, ...] = ("user", "thread")
+    for scope in scopes:
+        with pytest.raises(ThreadOwnershipError):
+            memory.recall.search("cherry", thread_id="t", user_id="bob", scope=scope)
     with pytest.raises(IdError, match="user_id"):
         memory.recall.search("cherry")
     with pytest.raises(IdError, match="thread_id"):
