@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import redis
 
 
-# ---------------------------------------------------------------------- append
-
-
 def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     """They are written in batches of 200; known ones, and ids that come twice, stand between them."""
     append(memory, "50", "300")

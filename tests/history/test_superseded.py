@@ -113,3 +113,9 @@ def test_a_question_edited_by_its_id_supersedes_the_same_with_and_without_a_cont
     assert before.count(saved[0]) == 2  # its older version
     talked.save_turn(turn, **TURN)  # once more, as after a lost reply
     assert (current(talked), whole(talked)) == (left, before)
+
+
+def test_a_question_that_is_edited_while_its_followers_stay_changes_in_place(talked: Memory) -> None:
+    sent = [HumanMessage("my cat is Tom", id="q0"), *said(*WORDS)[1:], *said("q3", "a3")]
+    talked.save_turn(sent, **TURN)
+    assert talked.history.messages("t", superseded=True) == talked.history.messages("t") == sent
