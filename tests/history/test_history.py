@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
@@ -13,9 +14,6 @@ from langchain_workingmem import Memory, MessageNotFoundError, OptionError, Thre
 from langchain_workingmem._text.unicode import split
 from tests.helpers.examples import examples
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
-
-if TYPE_CHECKING:
-    import redis
 
 
 def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -1,20 +1,16 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IdError, Memory
 from tests.helpers.odd_ids import BAD_IDS, NASTY_IDS
 from tests.helpers.threads import append, said, texts, vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import redis
-
-    from tests.helpers.trips import Trips
+from tests.helpers.trips import Trips
 
 
 def test_no_thread_id_reaches_the_messages_of_another(memory: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -17,14 +17,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.proxy import Fault, Proxy
 from tests.helpers.threads import rows_of, said, texts, thread_of, vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from langchain_workingmem.embedded import EmbeddedRedis
-    from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.in_turn("face")
 

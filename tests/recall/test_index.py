@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ThreadNotFoundError
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
-
-if TYPE_CHECKING:
-    from langchain_workingmem.embedded import EmbeddedRedis
-
 
 FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,16 +13,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.models import MemoryContext
 from tests.helpers.conversations import accept, ai, any_message, calls_of, result
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 from tests.helpers.models import own
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
-
-if TYPE_CHECKING:
-    from langchain_workingmem.models import MemoryContext
-
 
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
