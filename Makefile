@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=  # compiled modules are kept, or each program 
 ENGINES_THERE = $(wildcard $(ENGINES_DIR)/*.tar.xz)
 
 # what an engine decides, without what mostly computes or waits for processes
-COMPUTED := recall/test_times.py recall/test_reranker.py recall/test_models.py redis/test_codec.py redis/test_fuzz.py \
+COMPUTED := recall/test_times.py recall/test_reranker.py redis/test_codec.py redis/test_fuzz.py \
 	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_deletion_races.py
 DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/turn/test_recall.py \
 	tests/engine/test_wordings.py tests/engine/test_server_faults.py tests/engine/test_connections.py tests/engine/test_cluster_search.py \
@@ -20,7 +20,7 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 	$(addprefix --ignore=tests/,$(COMPUTED))
 
 # of `make nightly` on each engine, beside these: media
-MEDIA := tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py \
+MEDIA := tests/history/test_media.py tests/turn/test_media.py tests/engine/test_cluster.py \
 	tests/engine/test_cluster_partition.py
 
 .PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks dist wheel bench clean

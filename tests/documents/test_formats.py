@@ -39,11 +39,6 @@ def markdown() -> TextFormat:
 
 
 @pytest.fixture
-def text() -> TextFormat:
-    return TextFormat("")
-
-
-@pytest.fixture
 def person() -> JsonFormat:
     return JsonFormat(schema_of(Person))
 
@@ -52,9 +47,6 @@ def refusal(form: TextFormat | JsonFormat, current: str, content: Any, mode: Mod
     with pytest.raises(WorkingMemoryValidationError) as caught:
         form.apply(current, content, mode)
     return str(caught.value)
-
-
-# ---------------------------------------------------------------------- options
 
 
 @pytest.mark.parametrize(
@@ -102,9 +94,6 @@ def test_a_schema_that_describes_no_object_is_refused_with_the_remedy(schema: An
         WorkingMemoryOptions(schema=schema)
 
 
-# ---------------------------------------------------------------------- text
-
-
 @pytest.mark.parametrize("content", [{"name": "Ann"}, None, 3, b"Ann", ["Ann"]])
 def test_text_takes_nothing_but_text(markdown: TextFormat, content: Any) -> None:
     assert f"of type {type(content).__name__}: pass a str" in refusal(markdown, FILLED, content)
@@ -113,9 +102,6 @@ def test_text_takes_nothing_but_text(markdown: TextFormat, content: Any) -> None
 @given(st.text())
 def test_text_is_stored_byte_for_byte(content: str) -> None:
     assert TextFormat(TEMPLATE).apply(FILLED, content, "replace") == content
-
-
-# ---------------------------------------------------------------------- guards of text
 
 
 @pytest.mark.parametrize(
@@ -133,19 +119,6 @@ def test_a_bare_template_over_data_is_refused(markdown: TextFormat, bare: str) -
     assert "bare template, which would erase" in refusal(markdown, FILLED, bare)
 
 
-# ---------------------------------------------------------------------- edits
-
-
-def test_an_edit_of_what_stands_twice_quotes_the_lines_and_asks_for_more(markdown: TextFormat) -> None:
-    with pytest.raises(WorkingMemoryValidationError) as caught:
-        markdown.edit(FILLED, [("- **", "x")])
-    message = str(caught.value)
-    assert "more than once" in message
-    assert "quote more" in message
-    assert "- **Name**: Ann" in message
-    assert "- **City**: Ulm" in message
-
-
 @given(st.text("ab\n-", max_size=20), st.text("ab\n-", max_size=4), st.text("xy", max_size=3))
 def test_an_edit_changes_one_place_or_nothing(document: str, find: str, replace: str) -> None:
     form = TextFormat("")
@@ -155,9 +128,6 @@ def test_an_edit_changes_one_place_or_nothing(document: str, find: str, replace:
         return
     before, after = document.split(find)
     assert edited == f"{before}{replace}{after}"
-
-
-# ---------------------------------------------------------------------- JSON
 
 
 @pytest.mark.parametrize(
@@ -174,8 +144,6 @@ def test_an_update_that_is_no_object_is_refused(person: JsonFormat, content: Any
     assert words in refusal(person, json.dumps(ANN), content)
 
 
-# ---------------------------------------------------------------------- guards of JSON
-
 NULLS = {"name": None, "home": None, "pets": None}
 
 
@@ -183,9 +151,6 @@ NULLS = {"name": None, "home": None, "pets": None}
 @pytest.mark.parametrize("patch", [NULLS, {**NULLS, "home": {"city": None, "street": None}}])
 def test_a_patch_of_nulls_only_is_refused(person: JsonFormat, patch: dict[str, Any], mode: Mode | None) -> None:
     assert "everything that is known to null" in refusal(person, json.dumps(ANN), patch, mode)
-
-
-# ---------------------------------------------------------------------- clear
 
 
 def test_fields_are_deleted_by_their_dotted_names(person: JsonFormat) -> None:

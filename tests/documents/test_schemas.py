@@ -1,73 +1,72 @@
-"""Schemas of working memory: what a patch becomes, what is refused, and which type comes back."""
+"""Schemas of working memory of every kind: what a patch becomes, what is refused, and which type comes back."""
 
 from __future__ import annotations
 
-from datetime import date
-from typing import Any, Self
+import json
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import Enum
+from typing import Annotated, Any, Literal, Self
 
 import pytest
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tests.documents.samples import Mood, Person, refused, stored
-
-# ---------------------------------------------------------------------- Pydantic: what is kept
+from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.working_memory.document import JsonFormat
+from langchain_workingmem.working_memory.schema import schema_of
 
 
-@pytest.mark.parametrize(
-    ("current", "patch", "after"),
-    [
-        ({"home": {"city": "Ulm"}}, {"home": {"street": "x"}}, {"home": {"city": "Ulm", "street": "x"}}),
-        ({"home": {"city": "Ulm", "street": "x"}}, {"home": {"city": None}}, {"home": {"street": "x"}}),
-        ({"second_home": {"city": "Ulm"}, "age": 1}, {"second_home": None}, {"age": 1}),
-        ({"friends": [{"city": "Ulm"}]}, {"friends": [{"city": "Bonn"}]}, {"friends": [{"city": "Bonn"}]}),
-        ({"pet": {"kind": "cat", "lives": 9}}, {"pet": {"name": "Molly"}}, {"pet": {"kind": "cat", "lives": 9, "name": "Molly"}}),
-        ({"marked": {"kind": "cat", "lives": 9}}, {"marked": {"name": "M"}}, {"marked": {"kind": "cat", "lives": 9, "name": "M"}}),
-        ({"homes": {"a": {"city": "Ulm"}}}, {"homes": {"a": {"street": "x"}}}, {"homes": {"a": {"city": "Ulm", "street": "x"}}}),
-        ({"homes": {"a": {"city": "Ulm"}, "b": {}}}, {"homes": {"a": None}}, {"homes": {"b": {}}}),
-        ({}, {"mood": Mood.BAD}, {"mood": "bad"}),
-        ({}, {"born": "2000-02-29", "seen": "2026-01-01T10:00:00Z"}, {"born": "2000-02-29", "seen": "2026-01-01T10:00:00Z"}),
-        ({}, {"born": date(2000, 2, 29)}, {"born": "2000-02-29"}),
-    ],
-)  # fmt: skip
-def test_a_merge_into_a_pydantic_document_gives(
-    current: dict[str, Any], patch: dict[str, Any], after: dict[str, Any]
-) -> None:
-    assert stored(Person, current, patch) == after
+def stored(schema: Any, current: dict[str, Any], patch: Any) -> Any:
+    """Give what a patch makes of a document, as JSON."""
+    after = JsonFormat(schema_of(schema)).apply(json.dumps(current) if current else "", patch, None)
+    return json.loads(after) if after else {}
 
 
-def test_an_instance_brings_only_the_fields_that_were_set() -> None:
-    assert stored(Person, {"age": 3}, Person(name="Ann")) == {"name": "Ann", "age": 3}
+def value(schema: Any, document: dict[str, Any]) -> Any:
+    return JsonFormat(schema_of(schema)).read(json.dumps(document)).value
 
 
-# ---------------------------------------------------------------------- Pydantic: what is refused
+class Mood(Enum):
+    GOOD = "good"
+    BAD = "bad"
 
 
-@pytest.mark.parametrize(
-    ("patch", "fields"),
-    [
-        ({"name": 3}, {"name"}),
-        ({"home": {"city": 3}}, {"home.city"}),
-        ({"friends": [{}, {"city": 3}]}, {"friends.1.city"}),
-        ({"code": "abc"}, {"code"}),
-        ({"homes": {"a": {"city": 3}}}, {"homes.a.city"}),
-        ({"name": 3, "age": -1}, {"name", "age"}),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_the_name_of_the_field(patch: dict[str, Any], fields: set[str]) -> None:
-    error = refused(Person, {"name": "Ann"}, patch)
-    assert {name for name in fields if any(found.startswith(name) for found in error.fields)} == fields
-    assert all(name in str(error) for name in fields)
-    assert "nothing was changed" in str(error)
+class Home(BaseModel):
+    city: str | None = None
+    street: str | None = None
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int | None = None
+    name: str | None = None
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+    tricks: list[str] = []
+
+
+class Person(BaseModel):
+    name: str | None = None
+    age: Annotated[int, Field(ge=0, le=150)] | None = None
+    home: Home = Home()
+    second_home: Home | None = None
+    friends: list[Home] = []
+    pet: Cat | Dog | None = None
+    marked: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None
+    mood: Mood | None = None
+    born: date | None = None
+    seen: datetime | None = None
+    homes: dict[str, Home] = {}
+    code: Annotated[str, Field(pattern=r"^[A-Z]{2}$")] | None = None
 
 
 class Doubtful(BaseModel):
+    model_config = ConfigDict(extra="forbid")
     low: int = 0
     high: int = 10
-    word: str | None = None
+    inner: Doubtful | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -77,29 +76,109 @@ class Doubtful(BaseModel):
         return self
 
 
-def test_a_model_validator_sees_the_merged_document() -> None:
-    assert "low is above high" in str(refused(Doubtful, {"high": 3}, {"low": 5}))
-    assert stored(Doubtful, {"high": 30}, {"low": 15}) == {"high": 30, "low": 15}
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+class Tree(BaseModel):
     name: str | None = None
-    born: date | None = None
-    mood: Mood | None = None
-    sizes: tuple[int, int] | None = None
-    names: set[str] = set()
+    left: Tree | None = None
+    children: list[Tree] = []
 
 
-# ---------------------------------------------------------------------- Pydantic: extra
+@dataclass
+class Engine:
+    power: int
+    fuel: str = "petrol"
 
 
-class Forbidding(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    name: str | None = None
-    inner: Strict | None = None
+@dataclass
+class Car:
+    brand: str
+    doors: int = 4
+    engine: Engine | None = None
+    owners: list[str] = field(default_factory=list)
 
 
-@pytest.mark.parametrize(("patch", "field"), [({"x": 1}, "x"), ({"inner": {"x": 1}}, "inner.x")])
-def test_unknown_keys_are_refused_where_the_schema_forbids_them(patch: dict[str, Any], field: str) -> None:
-    assert refused(Forbidding, {"name": "Ann"}, patch).fields == (field,)
+JSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "born": {"type": "string", "format": "date"},
+        "mail": {"type": "string", "format": "email"},
+        "home": {"$ref": "#/$defs/home"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+    "$defs": {
+        "home": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "zip": {"type": "string"}},
+            "required": ["city"],
+        }
+    },
+}
+CAT, CITY, ANN = {"kind": "cat", "lives": 9}, {"city": "Ulm"}, {"name": "Ann"}
+LEAF, GAS = {"children": [{"name": "e"}]}, {"fuel": "diesel"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "current", "patch", "after"),
+    [
+        (Person, {"home": {"city": "Ulm"}}, {"home": {"street": "x"}}, {"home": {"city": "Ulm", "street": "x"}}),
+        (Person, {"home": {"city": "Ulm", "street": "x"}}, {"home": {"city": None}}, {"home": {"street": "x"}}),
+        (Person, {"second_home": {"city": "Ulm"}, "age": 1}, {"second_home": None}, {"age": 1}),
+        (Person, {"friends": [{"city": "Ulm"}]}, {"friends": [{"city": "Bonn"}]}, {"friends": [{"city": "Bonn"}]}),
+        (Person, {"pet": CAT}, {"pet": {"name": "M"}}, {"pet": {**CAT, "name": "M"}}),
+        (Person, {"marked": CAT}, {"marked": {"name": "M"}}, {"marked": {**CAT, "name": "M"}}),
+        (Person, {"homes": {"a": CITY}}, {"homes": {"a": {"street": "x"}}}, {"homes": {"a": {**CITY, "street": "x"}}}),
+        (Person, {"homes": {"a": {"city": "Ulm"}, "b": {}}}, {"homes": {"a": None}}, {"homes": {"b": {}}}),
+        (Person, {}, {"mood": Mood.BAD, "born": date(2000, 2, 29)}, {"mood": "bad", "born": "2000-02-29"}),
+        (Person, {}, {"seen": "2026-01-01T10:00:00Z"}, {"seen": "2026-01-01T10:00:00Z"}),
+        (Person, {"age": 3}, Person(name="Ann"), {"name": "Ann", "age": 3}),  # only the fields that were set
+        (Doubtful, {"high": 30}, {"low": 15}, {"high": 30, "low": 15}),
+        (Tree, {"left": {"left": {"name": "c"}}}, {"left": {"left": LEAF}}, {"left": {"left": {"name": "c", **LEAF}}}),
+        (Car, {"brand": "T", "engine": {"power": 5}}, {"engine": GAS}, {"brand": "T", "engine": {"power": 5, **GAS}}),
+        (JSON, {"home": {**CITY, "zip": "1"}, "tags": ["a"], **ANN}, {"home": {"zip": None}}, {"home": CITY, "tags": ["a"], **ANN}),
+        (JSON, {"tags": ["a"], **ANN}, {"tags": ["b"]}, {"tags": ["b"], **ANN}),
+    ],
+)  # fmt: skip
+def test_a_merge_into_a_document_gives(schema: Any, current: dict[str, Any], patch: Any, after: dict[str, Any]) -> None:
+    assert stored(schema, current, patch) == after
+
+
+def test_the_type_of_the_schema_comes_back() -> None:
+    assert value(Tree, {"left": {"children": [{"name": "e"}]}}).left.children[0].name == "e"
+    assert value(Car, {"brand": "Tatra", "engine": {"power": 50}}) == Car("Tatra", engine=Engine(50))
+    assert value(JSON, {"name": "Ann"}) == {"name": "Ann"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "patch", "fields"),
+    [
+        (Person, {"name": 3}, ["name"]),
+        (Person, {"home": {"city": 3}}, ["home.city"]),
+        (Person, {"friends": [{}, {"city": 3}]}, ["friends.1.city"]),
+        (Person, {"code": "abc"}, ["code"]),
+        (Person, {"homes": {"a": {"city": 3}}}, ["homes.a.city"]),
+        (Person, {"name": 3, "age": -1}, ["name", "age"]),
+        (Doubtful, {"x": 1}, ["x"]),
+        (Doubtful, {"inner": {"x": 1}}, ["inner.x"]),
+        (JSON, {"name": None, "tags": []}, ["name"]),
+        (JSON, {"home": {"city": None}}, ["home"]),
+        (JSON, {"home": {"city": 3}}, ["home.city"]),
+        (JSON, {"born": "yesterday"}, ["born"]),
+        (JSON, {"mail": "nobody"}, ["mail"]),
+        (JSON, {"tags": ["a", 1]}, ["tags[1]"]),
+        (JSON, {"x": 1}, ["x"]),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_name_of_the_field(schema: Any, patch: Any, fields: list[str]) -> None:
+    current = {} if schema is Doubtful else {"name": "Ann", "home": {"city": "Ulm"}}
+    with pytest.raises(WorkingMemoryValidationError, match="nothing was changed") as caught:
+        stored(schema, current, patch)
+    assert all(name in str(caught.value) for name in fields)
+    if schema is not JSON:
+        assert all(any(found.startswith(name) for found in caught.value.fields) for name in fields)
+
+
+def test_a_validator_of_a_model_sees_the_merged_document() -> None:
+    with pytest.raises(WorkingMemoryValidationError, match="low is above high"):
+        stored(Doubtful, {"high": 3}, {"low": 5})

@@ -20,7 +20,7 @@ Config = dict[str, Any]
 
 
 class Recording(BaseChatModel):
-    """Answers what it is told to, else "re: <the user's words>"; keeps what it was shown, and is as strict as a provider."""
+    """Answers by its script, else "re: <the user's words>"; keeps what it was shown, as strict as a provider."""
 
     seen: list[list[BaseMessage]] = Field(default_factory=list)
     script: list[AIMessage | Exception] = Field(default_factory=list)

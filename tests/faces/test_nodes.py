@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
@@ -10,8 +11,9 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveM
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import interrupt
 
-from langchain_workingmem import Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import IdError, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
 from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, texts, who
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import remembered
@@ -19,15 +21,6 @@ from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke, Make
 
 pytestmark = pytest.mark.in_turn("face")
-
-
-@pytest.fixture(params=["forgetful", "checkpointed"])
-def saver(request: pytest.FixtureRequest) -> InMemorySaver | None:
-    """Every conversation goes the same with and without a checkpointer."""
-    return InMemorySaver() if request.param == "checkpointed" else None
-
-
-# ---------------------------------------------------------------------- turns
 
 
 def test_the_model_sees_the_conversation_of_earlier_runs(
@@ -78,34 +71,16 @@ def test_placement_system_makes_system_messages_in_front_of_the_conversation(
     assert stored(memory) == ["hello", "re: hello", "who is my dog", "re: who is my dog"]
 
 
-def test_blocks_of_earlier_turns_leave(
-    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(remembering, model, checkpointer=saver)
-    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", user_id="ann")
-    for number in range(4):
-        invoke(graph, say(f"who is my dog {number}"), who())
-    shown = "\n".join(str(message.text) for message in model.seen[-1])
-    assert (shown.count("<working_memory>"), shown.count("<recalled_messages>")) == (1, 1)
-    assert shown.count("Nougat") <= 1
-
-
 def test_a_message_in_the_state_is_not_recalled_beside_itself(
     remembering: Memory, model: Recording, invoke: Invoke
 ) -> None:
     graph = chat(remembering, model, checkpointer=InMemorySaver())
     for text in ("my dog is Nougat", "one", "two", "who is my dog"):
         invoke(graph, say(text), who())
-    assert spoken(model.seen[-2]) == [
-        "one",
-        "re: one",
-        "two",
-    ]  # the state holds all of it, and the limit counts there, too
-    assert spoken(model.seen[-1]) == ["two", "re: two", "who is my dog"]
-    assert remembered(model.seen[-1]).count("my dog is Nougat") == 1
-
-
-# ---------------------------------------------------------------------- another state
+    # the state holds all of it, and the limit counts there, too
+    assert [spoken(seen) for seen in model.seen[2:]] == [["one", "re: one", "two"], ["two", "re: two", "who is my dog"]]
+    shown = str(model.seen[-1])  # in which the blocks of earlier turns are no more
+    assert [shown.count(one) for one in ("<working_memory>", "<recalled_messages>", "my dog is Nougat")] == [1, 1, 1]
 
 
 @dataclass
@@ -151,23 +126,16 @@ def test_another_channel_gets_the_context_and_messages_stay(
     assert stored(remembering) == ["one", "re: one", "two", "re: two"]
 
 
-# ---------------------------------------------------------------------- cost
+def only(node: Any) -> Any:
+    return StateGraph(MessagesState).add_node("only", node).set_entry_point("only").compile()
 
 
 def test_loading_and_saving_cost_what_they_say(
     remembering: Memory, trips: Trips, invoke: Invoke, plain: Memory
 ) -> None:
-    def trips_of(node: Any) -> int:
-        graph = StateGraph(MessagesState)
-        graph.add_node("only", node)
-        graph.add_edge(START, "only")
-        compiled = graph.compile()
-        return trips.of(lambda: invoke(compiled, say("who is my dog"), who("new")))
-
     remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", user_id="ann")
-    assert trips_of(remembering.load_node()) == 2
-    assert trips_of(remembering.save_node()) == 1
-    assert trips_of(plain.load_node()) == 1
+    for node, count in ((remembering.load_node(), 2), (remembering.save_node(), 1), (plain.load_node(), 1)):
+        assert trips.of(partial(invoke, only(node), say("who is my dog"), who("new"))) == count
 
 
 # ---------------------------------------------------------------- run again
@@ -202,3 +170,51 @@ def test_two_nodes_that_save_parts_of_a_turn_supersede_nothing(plain: Memory, in
     graph.add_edge(START, "load")
     invoke(graph.compile(checkpointer=InMemorySaver()), say("one"), who())
     assert stored(plain) == ["one", "first", "second"]
+
+
+def test_a_turn_that_was_left_at_an_interrupt_is_saved_with_the_next(remembering: Memory, invoke: Invoke) -> None:
+    """The tools interrupt, and instead of answering the user says something else."""
+    call: Any = {"name": "book", "args": {}, "id": "1"}
+    answers = iter([AIMessage("Let me book that.", tool_calls=[call]), AIMessage("fine")])
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", remembering.load_node())
+    graph.add_node("answer", lambda _: {"messages": [next(answers)]})
+    graph.add_node("tools", lambda _: interrupt("really?"))
+    graph.add_node("save", remembering.save_node())
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "answer")
+    graph.add_conditional_edges("answer", lambda state: "tools" if state["messages"][-1].tool_calls else "save")
+    app = graph.compile(checkpointer=InMemorySaver())
+    invoke(app, say("Book a hut, my number is 555"), who())
+    invoke(app, say("Never mind, hello"), who())
+    said = ["Book a hut, my number is 555", "Let me book that.", "Never mind, hello", "fine"]
+    assert stored(remembering) == said
+
+
+@dataclass
+class Context:
+    thread_id: str | None = None
+    user_id: str | None = None
+
+
+def test_ids_come_from_the_context_and_a_run_without_them_says_how_to_pass_them(
+    plain: Memory, model: Recording, invoke: Invoke
+) -> None:
+    graph = chat(plain, model, context_schema=Context)
+    invoke(graph, say("one"), {"configurable": {"user_id": "other"}}, context=Context("t", "ann"))
+    assert [(one.id, one.user_id, one.message_count) for one in plain.threads.list()] == [("t", "ann", 2)]
+    for node in (plain.load_node(), plain.save_node()):
+        with pytest.raises(IdError, match=r"thread_id is missing.*config\['configurable'\]"):
+            invoke(only(node), say("one"))
+
+
+def test_a_read_only_node_writes_nothing_and_does_not_tell_the_model_to_update(
+    remembering: Memory, model: Recording, raw: Any, prefix: str, invoke: Invoke
+) -> None:
+    remembering.setup()
+    before = set(raw.keys(f"{prefix}*"))
+    invoke(only(remembering.load_node(read_only=True)), say("one"), who())
+    assert set(raw.keys(f"{prefix}*")) == before
+    invoke(chat(remembering, model, read_only=True), say("one"), who())
+    invoke(chat(remembering, model), say("two"), who())
+    assert ["update_working_memory" in remembered(seen) for seen in model.seen] == [False, True]

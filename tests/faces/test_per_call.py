@@ -8,6 +8,7 @@ import pytest
 from langchain.agents import create_agent
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.faces import limits_of
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.faces.nodes_samples import Recording, chat, say, texts
 from tests.faces.nodes_samples import stored as kept
@@ -81,14 +82,7 @@ def test_no_call_lifts_what_the_middleware_says(bench: Bench, remembers: Memory)
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])
-@pytest.mark.parametrize(
-    "call",
-    [
-        {"last_messages": 11},
-        {"recall": {"top_k": 2}},
-        {"recall": {"user_id": "bob"}},
-    ],
-)
+@pytest.mark.parametrize("call", [{"last_messages": 11}, {"recall": {"top_k": 2}}])
 def test_a_call_that_asks_for_more_is_refused(bench: Bench, remembers: Memory, on_error: Any, call: Any) -> None:
     model = Scripted.says("a")
     agent = create_agent(model, [], middleware=[MemoryMiddleware(remembers, on_error=on_error)])
@@ -98,15 +92,29 @@ def test_a_call_that_asks_for_more_is_refused(bench: Bench, remembers: Memory, o
     assert len(stored(remembers)) == 4
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("yes", "is of type str: use a dict with some of read_only, persist, working_memory, recall, last_messages"),
+        ({"readonly": True}, "unknown keys.*readonly.*read_only, persist, working_memory, recall, last_messages"),
+        ({"read_only": 1}, "read_only.*True or False"),
+        ({"recall": True}, "recall.*use False, or a dict"),
+        ({"recall": {"user_id": "bob"}}, "recall.*unknown keys.*user_id.*top_k"),
+        ({"last_messages": -1}, "last_messages"),
+        ({"last_messages": True}, "last_messages"),
+    ],
+)
+def test_what_is_wrong_is_refused(given: Any, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        limits_of({"configurable": {"memory": given}})
+
+
 def test_a_call_cannot_widen_the_scope_of_recall_and_a_filter_is_checked(bench: Bench) -> None:
     memory, model = bench.recalling(recall=RecallOptions(scope="thread")), Scripted.says("a")
-    for call, words in (({"scope": "user"}, "scope.*use one of 'thread'"), ({"metadata": "kind"}, "metadata")):
+    for call, words in (({"scope": "user"}, r"scope.*use one of 'thread'"), ({"metadata": "kind"}, "metadata")):
         with pytest.raises(OptionError, match=words):
             asked(bench, agent_of(model, memory), model, recall=call)
     assert model.seen == []
-
-
-# ---------------------------------------------------------------------- nodes
 
 
 def test_nodes_follow_a_call(remembering: Memory, model: Recording, invoke: Invoke) -> None:
@@ -118,9 +126,6 @@ def test_nodes_follow_a_call(remembering: Memory, model: Recording, invoke: Invo
     assert ["update_working_memory" in str(seen) for seen in model.seen] == [True, False, True]
     invoke(graph, say("my cat"), told(last_messages=0, recall=False, persist=False))
     assert "Molly" not in "\n".join(texts(model.seen[-1]))
-
-
-# ---------------------------------------------------------------------- context
 
 
 def test_a_context_refuses_what_contradicts_itself(memory: Memory, plain: Memory) -> None:

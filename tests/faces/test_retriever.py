@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, ThreadOwnershipError
+from langchain_workingmem import IdError, Memory, OptionError, ThreadOwnershipError
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import configured
+from tests.helpers.types import Invoke
 
 pytestmark = pytest.mark.in_turn("face")
 
-Invoke = Callable[..., Any]
 
 OLD = ["my cat is Molly", "what a name", "my dog is Nougat", "sweet", "it rains", "it does"]
 
 
-# ---------------------------------------------------------------------- LangChain's own tests
-
-
-class _Standard(RetrieversIntegrationTests):
+class TestByTheMemory(RetrieversIntegrationTests):
     """What LangChain asks of a retriever; ids are bound, because its tests pass no config."""
 
     memory: ClassVar[Memory]
@@ -33,26 +29,11 @@ class _Standard(RetrieversIntegrationTests):
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def _build(cls, server: EmbeddedRedis) -> Iterator[None]:
-        with Memory(
-            server.url, embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=cls.__name__
-        ) as cls.memory:
-            cls.memory.history.append(
-                [HumanMessage(text) for text in ("my cat Molly", "my cat Felix", "my cat Tom")],
-                thread_id="t",
-                user_id="ann",
-            )
+        with Memory(server.url, embeddings=WordEmbeddings(), key_prefix=cls.__name__) as cls.memory:
+            cats = [HumanMessage(f"my cat {name}") for name in ("Molly", "Felix", "Tom")]
+            cls.memory.history.append(cats, thread_id="t", user_id="ann")
             yield
 
-    @property
-    def retriever_query_example(self) -> str:
-        return "my cat"
-
-    @property
-    def num_results_arg_name(self) -> str:
-        return "top_k"
-
-
-class TestByTheMemory(_Standard):
     @property
     def retriever_constructor(self) -> Any:
         return self.memory.as_retriever
@@ -61,8 +42,13 @@ class TestByTheMemory(_Standard):
     def retriever_constructor_params(self) -> dict[str, Any]:
         return {"user_id": "ann"}
 
+    @property
+    def retriever_query_example(self) -> str:
+        return "my cat"
 
-# ---------------------------------------------------------------------- what comes back
+    @property
+    def num_results_arg_name(self) -> str:
+        return "top_k"
 
 
 @pytest.fixture
@@ -75,28 +61,11 @@ def filled(memory: Memory) -> Memory:
     return memory
 
 
-def who(thread_id: str | None = None, user_id: str | None = None) -> RunnableConfig:
-    ids = {"thread_id": thread_id, "user_id": user_id}
-    return {"configurable": {name: value for name, value in ids.items() if value is not None}}
-
-
-def contents(documents: list[Document]) -> list[str]:
-    return [document.page_content for document in documents]
-
-
-def said(*texts: str) -> list[str]:
-    return [f"user: {text}" for text in texts]
-
-
-def test_a_hit_is_a_document_with_its_window(filled: Memory, invoke: Invoke) -> None:
-    (document,) = invoke(filled.as_retriever(user_id="ann", top_k=1), "dog Nougat")
-    assert document.page_content == "assistant: what a name\nuser: my dog is Nougat\nassistant: sweet"
-    assert document.id == "m2"
-
-
-def test_the_metadata_says_where_a_hit_comes_from(filled: Memory, invoke: Invoke) -> None:
+def test_a_hit_is_a_document_with_its_window_that_says_where_it_comes_from(filled: Memory, invoke: Invoke) -> None:
     (document,) = invoke(filled.as_retriever(user_id="ann", top_k=1), "dog Nougat")
     (hit,) = filled.recall.search("dog Nougat", user_id="ann", top_k=1).hits
+    assert document.page_content == "assistant: what a name\nuser: my dog is Nougat\nassistant: sweet"
+    assert document.id == "m2"
     assert document.metadata == {
         "thread_id": "pets",
         "thread_title": "Pets",
@@ -135,24 +104,19 @@ def test_what_is_bound_narrows_the_search(
     assert {document.id for document in invoke(retriever, "my dog is what")} == found
 
 
-def test_a_memory_without_recall_has_no_retriever(plain: Memory, invoke: Invoke) -> None:
+def test_a_memory_without_recall_and_a_run_without_ids_say_what_to_pass(
+    filled: Memory, plain: Memory, invoke: Invoke
+) -> None:
     with pytest.raises(OptionError, match="recall"):
         invoke(plain.as_retriever(user_id="ann"), "my dog")
-
-
-# ---------------------------------------------------------------------- ids
-
-
-def test_a_bound_user_is_searched_from_within_somebody_elses_conversation(filled: Memory, invoke: Invoke) -> None:
-    retriever = filled.as_retriever(user_id="ann", scope="user", message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", who("b", "bob"))) == said("my dog is Nougat")
-
-
-def test_a_thread_of_somebody_else_is_no_scope(filled: Memory, invoke: Invoke) -> None:
-    with pytest.raises(ThreadOwnershipError):
-        invoke(filled.as_retriever(scope="thread"), "my dog is", who("b", "ann"))
-
-
-def test_without_ids_it_says_how_to_pass_them(filled: Memory, invoke: Invoke) -> None:
     with pytest.raises(IdError, match=r"user_id.*config\['configurable'\]"):
         invoke(filled.as_retriever(), "my dog")
+
+
+def test_whose_messages_are_searched_from_within_somebody_elses_conversation(filled: Memory, invoke: Invoke) -> None:
+    bound = filled.as_retriever(user_id="ann", scope="user", message_range=0, top_k=1)
+    assert [one.page_content for one in invoke(bound, "my dog is", configured("b", "bob"))] == [
+        "user: my dog is Nougat"
+    ]
+    with pytest.raises(ThreadOwnershipError):
+        invoke(filled.as_retriever(scope="thread"), "my dog is", configured("b", "ann"))

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.models import CONFIG, Scripted
+from tests.helpers.models import CONFIG, Scripted, ask, calling, configured
 from tests.helpers.types import Invoke
 
 pytestmark = pytest.mark.in_turn("face")
@@ -31,23 +30,18 @@ def indexed(make_store: Make, embeddings: WordEmbeddings, face: str) -> Any:
     return store if face == "sync" else store._target
 
 
-def call(name: str, **arguments: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{len(str(arguments))}"}])
-
-
 def test_the_tools_of_langmem_remember_and_find_per_user(indexed: Any, invoke: Invoke) -> None:
     tools = [create_manage_memory_tool(("memories", "{user_id}")), create_search_memory_tool(("memories", "{user_id}"))]
     model = Scripted.says(
-        call("manage_memory", content="the dog is called Nougat", action="create"),
+        calling(("manage_memory", {"content": "the dog is called Nougat", "action": "create"}), id="a"),
         "noted",
-        call("search_memory", query="dog called"),
+        calling(("search_memory", {"query": "dog called"}), id="b"),
         "Nougat",
-        call("search_memory", query="dog called"),
+        calling(("search_memory", {"query": "dog called"}), id="c"),
         "no idea",
     )
     agent: Any = create_agent(model, tools, store=indexed)
-    tom = {"configurable": {"thread_id": "t", "user_id": "tom"}}
-    invoke(agent, {"messages": [HumanMessage("my dog is called Nougat")]}, CONFIG)
-    found = invoke(agent, {"messages": [HumanMessage("which dog?")]}, CONFIG)["messages"][-2].text
+    invoke(agent, ask("my dog is called Nougat"), CONFIG)
+    found = invoke(agent, ask("which dog?"), CONFIG)["messages"][-2].text
     assert "the dog is called Nougat" in found
-    assert "Nougat" not in invoke(agent, {"messages": [HumanMessage("which dog?")]}, tom)["messages"][-2].text
+    assert "Nougat" not in invoke(agent, ask("which dog?"), configured("t", "tom"))["messages"][-2].text

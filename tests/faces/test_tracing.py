@@ -10,11 +10,10 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 
-from langchain_workingmem import EmbeddingError, Memory, RecallOptions
-from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.embeddings import WordEmbeddings
+from langchain_workingmem import EmbeddingError, Memory
+from tests.helpers.models import Bench
 
 pytestmark = pytest.mark.both_faces
 
@@ -49,63 +48,44 @@ class Log(BaseCallbackHandler):
 
 
 @pytest.fixture
-def memory(server: EmbeddedRedis, prefix: str, embeddings: WordEmbeddings) -> Memory:
-    memory = Memory(server.url, key_prefix=prefix, embeddings=embeddings, recall=RecallOptions(top_k=1))
+def memory(bench: Bench) -> Memory:
+    memory = bench.recalling()
     memory.save_turn([HumanMessage("my dog is Nougat"), AIMessage("nice")], thread_id="old", user_id="u")
     return memory
 
 
-def run(memory: Memory, face: str, log: Log, call: str, *args: Any, **kwargs: Any) -> None:
+def run(runner: asyncio.Runner | None, log: Log, call: Any, acall: Any) -> None:
     """Call memory from inside of a chain that has callbacks."""
 
-    def step(_: Any, config: RunnableConfig) -> None:
-        part, _, name = call.rpartition(".")
-        getattr(getattr(memory, part) if part else memory, name)(*args, **kwargs)
+    async def astep(_: Any) -> None:
+        await acall()
 
-    async def astep(_: Any, config: RunnableConfig) -> None:
-        part, _, name = call.rpartition(".")
-        await getattr(getattr(memory, part) if part else memory, f"a{name}")(*args, **kwargs)
-
-    chain = RunnableLambda(step, astep, name="chain")
-    if face == "sync":
+    chain = RunnableLambda(lambda _: call(), astep, name="chain")
+    if runner is None:
         chain.invoke(None, {"callbacks": [log]})
     else:
-
-        async def main() -> None:
-            await chain.ainvoke(None, {"callbacks": [log]})
-            await memory.aclose()
-
-        asyncio.run(main())
-    memory.close()
+        runner.run(chain.ainvoke(None, {"callbacks": [log]}))
 
 
-def test_recall_is_a_retriever_run_with_its_hits(memory: Memory, face: str) -> None:
-    log = Log()
-    run(memory, face, log, "recall.search", "dog", user_id="u")
-    assert log.paths == ["chain", "chain > semantic_recall(dog)"]
-    assert log.documents[0].metadata["thread_id"] == "old"
+def test_recall_is_a_retriever_run_with_its_hits(memory: Memory, runner: asyncio.Runner | None) -> None:
+    who: Any = {"thread_id": "new", "user_id": "u"}
+    calls: list[tuple[Any, Any]] = [
+        (lambda: memory.recall.search("dog", user_id="u"), lambda: memory.recall.asearch("dog", user_id="u")),
+        (lambda: memory.context("dog", **who), lambda: memory.acontext("dog", **who)),
+    ]
+    for call, acall in calls:
+        log = Log()
+        run(runner, log, call, acall)
+        assert log.paths == ["chain", "chain > semantic_recall(dog)"]
+        assert log.documents[0].metadata["thread_id"] == "old"
+        assert "my dog is Nougat" in log.documents[0].page_content
 
 
-def test_the_recall_of_a_context_is_a_retriever_run(memory: Memory, face: str) -> None:
-    log = Log()
-    run(memory, face, log, "context", "dog", thread_id="new", user_id="u")
-    assert log.paths == ["chain", "chain > semantic_recall(dog)"]
-    assert "my dog is Nougat" in log.documents[0].page_content
-
-
-def test_a_failing_recall_ends_its_run_with_the_error(memory: Memory, face: str, embeddings: WordEmbeddings) -> None:
-    embeddings.broken = RuntimeError("down")
-    log = Log()
+def test_a_failing_recall_ends_its_run_with_the_error(
+    memory: Memory, runner: asyncio.Runner | None, bench: Bench
+) -> None:
+    bench.embeddings.broken = RuntimeError("down")
+    log, search = Log(), memory.recall
     with pytest.raises(EmbeddingError):
-        run(memory, face, log, "recall.search", "cat", user_id="u")
+        run(runner, log, lambda: search.search("cat", user_id="u"), lambda: search.asearch("cat", user_id="u"))
     assert [type(error) for error in log.errors] == [EmbeddingError]
-    memory.close()
-
-
-def test_outside_of_a_chain_nothing_is_traced(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("langchain_core.callbacks.CallbackManager.configure", never)
-    assert memory.recall.search("dog", user_id="u").hits
-    memory.close()

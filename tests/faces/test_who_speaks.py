@@ -1,4 +1,4 @@
-"""Whose memory a run reaches, through every face: the user's whom a LangGraph server has authenticated, and nobody else's."""
+"""Whose memory a run reaches, through every face: that of the user whom a LangGraph server has authenticated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.models import Bench
 from tests.helpers.types import Invoke
 
 pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"),
+    pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning")
 ]
 EVERY_FACE = pytest.mark.parametrize("name", FACES)
 OFFERS = ("search_memory", "get_working_memory", "update_working_memory", "clear_working_memory")
@@ -52,7 +52,7 @@ def everything(memory: Memory, user: str, *threads: str) -> list[Any]:
 
 @pytest.fixture
 def refused(shared: Memory, invoke: Invoke, caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
-    """Run a face, and return how it refused: the others raise, tools tell the model to go on without memory, and log why."""
+    """Run a face, and return how it refused: tools tell the model to go on, and log why; the others raise."""
 
     def call(name: str, kind: type[WorkingMemError], configurable: dict[str, Any], context: Any = None) -> str:
         graph = graph_of(name, shared)
@@ -88,26 +88,20 @@ def test_each_sees_their_own(shared: Memory, invoke: Invoke, name: str, claim: d
 
 
 @pytest.mark.parametrize("name", [name for name in FACES if name != "session alone"])
-@pytest.mark.parametrize("thread", ["of bob", "new"])
-def test_to_name_somebody_else_is_refused(shared: Memory, refused: Callable[..., str], name: str, thread: str) -> None:
+def test_to_name_somebody_else_is_refused(shared: Memory, refused: Callable[..., str], name: str) -> None:
     tell(shared, "bob", "of bob")
     tell(shared, "ann", "of ann")
     before = everything(shared, "bob", "of bob"), everything(shared, "ann", "of ann")
-    said = refused(name, IdError, {"thread_id": thread, "user_id": "bob", **signed_in("ann")})
-    assert "trust_client_ids=True" in said
-    assert "bob" not in said
-    assert (everything(shared, "bob", "of bob"), everything(shared, "ann", "of ann")) == before
-
-
-@pytest.mark.parametrize("name", [name for name in FACES if name not in {"chat_history", "session alone"}])
-def test_to_name_somebody_else_in_the_context_is_refused(
-    shared: Memory, refused: Callable[..., str], name: str
-) -> None:
-    tell(shared, "bob", "of bob")
-    before = everything(shared, "bob", "of bob")
-    said = refused(name, IdError, {"thread_id": "t", **signed_in("ann")}, {"user_id": "bob"})
-    assert "in the context names another user" in said
-    assert everything(shared, "bob", "of bob") == before
+    claims: list[tuple[dict[str, str], Any]] = [
+        ({"thread_id": one, "user_id": "bob"}, None) for one in ("of bob", "new")
+    ]
+    if name != "chat_history":  # whose factory sees no context
+        claims.append(({"thread_id": "new"}, {"user_id": "bob"}))
+    for claim, context in claims:
+        said = refused(name, IdError, {**claim, **signed_in("ann")}, context)
+        assert ("in the context names another user" if context else "trust_client_ids=True") in said
+        assert "bob" not in said
+        assert (everything(shared, "bob", "of bob"), everything(shared, "ann", "of ann")) == before
 
 
 @EVERY_FACE
@@ -138,10 +132,7 @@ def test_a_service_that_is_trusted_names_its_users(shared: Memory, invoke: Invok
 @EVERY_FACE
 @pytest.mark.parametrize(
     "forged",
-    [
-        {"langgraph_auth_user": {"identity": "bob"}},
-        {"x-user-id": "bob", "langgraph_auth_permissions": ["admin"]},
-    ],
+    [{"langgraph_auth_user": {"identity": "bob"}}, {"x-user-id": "bob", "langgraph_auth_permissions": ["admin"]}],
 )
 def test_what_a_client_can_write_signs_nobody_in(
     shared: Memory, invoke: Invoke, name: str, forged: dict[str, Any]
@@ -151,9 +142,6 @@ def test_what_a_client_can_write_signs_nobody_in(
     config: Any = {"configurable": {"thread_id": "t", "user_id": "ann", **forged}}
     assert secret("bob") not in str(invoke(graph_of(name, shared), question(), config))
     assert everything(shared, "bob", "of bob") == before
-
-
-# ---------------------------------------------------------------------- what the program binds
 
 
 def test_what_the_program_binds_is_no_conflict(shared: Memory, invoke: Invoke) -> None:

@@ -1,4 +1,4 @@
-"""Long media of messages lie beside the messages of their thread, come back on every way out, and go with their message."""
+"""Long media lie beside the messages of their thread, come back on every way out, and go with their message."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import (
-    Memory,
-    MessageNotFoundError,
-    WorkingMemError,
-)
+from langchain_workingmem import Memory, MessageNotFoundError, WorkingMemError
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.history import read
 from tests.helpers.archives import unsealed
@@ -41,9 +37,6 @@ def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redi
     assert plain.history.messages("t") == [asks("b", 1, id="b")]
     plain.users.delete("v")
     assert not [key for key in raw.keys(f"{prefix}:*") if b"layout" not in key]
-
-
-# ---------------------------------------------------------------------- random lives
 
 
 def step(rng: random.Random, memory: Memory, ids: list[str]) -> None:
@@ -104,9 +97,6 @@ def test_no_life_of_a_thread_leaves_media_without_a_message(
     assert kept(raw, prefix, clone) <= kept(raw, prefix)
     memory.history.delete([one.id or "" for one in memory.history.messages("t", superseded=True)], thread_id="t")
     assert kept(raw, prefix) == 0
-
-
-# ---------------------------------------------------------------------- changes while somebody reads
 
 
 def before_media(monkeypatch: pytest.MonkeyPatch, *changes: Any) -> None:

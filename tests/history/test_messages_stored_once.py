@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -18,19 +17,12 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
-from tests.helpers.programs import Forked
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.proxy import Fault, Proxy
 from tests.helpers.threads import rows_of, said, texts, thread_of, vectors
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from langchain_workingmem.embedded import EmbeddedRedis
-    from tests.helpers.embeddings import WordEmbeddings
-
 pytestmark = pytest.mark.in_turn("face")
-
-# ---------------------------------------------------------------------- a lost reply
 
 
 def test_append_again_after_a_lost_reply_stores_once(
@@ -54,46 +46,6 @@ def test_append_again_after_a_lost_reply_stores_once(
         loop_runner.run(async_client.aclose())
     assert plain.history.messages("t")[1:] == mine
     assert [row.seq for row in rows_of(plain)] == [0, 1, 2]
-
-
-# ---------------------------------------------------------------------- many writers
-
-
-WORKER = """
-import asyncio, sys
-from langchain_core.messages import HumanMessage
-from langchain_workingmem import Memory
-
-url, prefix, face, worker = sys.argv[1:]
-batches = [[HumanMessage("x", id=f"{worker}-{number}")] for number in range(100)]
-
-async def run():
-    async with Memory(url, key_prefix=prefix) as memory:
-        for batch in batches:
-            await memory.history.aappend(batch, thread_id="t", user_id="u")
-
-if face == "async":
-    asyncio.run(run())
-else:
-    with Memory(url, key_prefix=prefix) as memory:
-        for batch in batches:
-            memory.history.append(batch, thread_id="t", user_id="u")
-"""
-
-
-def test_appends_of_many_processes_lose_nothing_and_keep_one_order(
-    plain: Memory, server: EmbeddedRedis, prefix: str, face: str
-) -> None:
-    command = [sys.executable, "-W", "error", "-c", WORKER, server.url, prefix, face]
-    workers = [Forked([*command, str(worker)], of="library") for worker in range(4)]
-    assert [process.wait() for process in workers] == [0] * 4
-    rows = rows_of(plain)
-    assert [row.seq for row in rows] == list(range(400))
-    assert [row.stored_at for row in rows] == sorted({row.stored_at for row in rows})
-    for worker in range(4):
-        mine = [row.message.id for row in rows if str(row.message.id).startswith(f"{worker}-")]
-        assert mine == [f"{worker}-{number}" for number in range(100)]
-    assert thread_of(plain).message_count == 400
 
 
 def test_the_same_messages_appended_by_many_threads_at_once_are_stored_once(
@@ -132,6 +84,7 @@ async def test_appends_of_many_tasks_lose_nothing(server: EmbeddedRedis, prefix:
         await asyncio.gather(*(memory.history.aappend(batch, thread_id="t", user_id="u") for batch in batches))
         rows = (await memory.history.apage("t", limit=1000)).items
     assert [row.seq for row in rows] == list(range(120))
+    assert [row.stored_at for row in rows] == sorted({row.stored_at for row in rows})
     order = [str(row.message.id) for row in rows]
     assert sorted(order) == sorted(str(message.id) for batch in batches for message in batch)
     assert all(order[at][:-1] == order[at + 1][:-1] for at in range(0, 120, 2))  # a batch is one step

@@ -6,27 +6,20 @@ import logging
 import math
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    HumanMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_workingmem import Memory, OptionError
 from tests.helpers.examples import examples
 from tests.helpers.threads import rows_of, said, texts
 
-if TYPE_CHECKING:
-    pass
+EXTRAS = ("additional_kwargs", "response_metadata")
 
 
 def through(memory: Memory, *messages: BaseMessage) -> list[BaseMessage]:
@@ -39,16 +32,6 @@ def exactly(message: BaseMessage) -> tuple[type[BaseMessage], dict[str, Any]]:
 
 
 MESSAGES: dict[str, BaseMessage] = {
-    "content blocks": HumanMessage(
-        [
-            "plain",
-            {"type": "text", "text": "see", "annotations": [{"type": "citation", "url": "http://x"}]},
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}},
-            {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png", "extras": {"k": [None, 1.5]}},
-            {"type": "file", "file_id": "f-1"},
-        ],
-        id="1",
-    ),
     "unknown fields": HumanMessage("x", id="1", mood="good", tags=["a", {"b": 1}]),
     "numbers": HumanMessage(
         "x",
@@ -103,9 +86,6 @@ def test_any_json_in_a_message_comes_back(
     assert [exactly(message) for message in memory.history.messages(thread)] == before
 
 
-# ---------------------------------------------------------------------- chunks and subclasses
-
-
 def test_a_streamed_answer_is_stored_as_a_whole_message(plain: Memory) -> None:
     parts = [
         AIMessageChunk(content="Let me", id="run-1", response_metadata={"model_name": "m"}),
@@ -128,39 +108,27 @@ def test_a_streamed_answer_is_stored_as_a_whole_message(plain: Memory) -> None:
     assert back.response_metadata == {"model_name": "m"}
 
 
-class Odd(BaseMessage):
-    """A kind of message that LangChain does not know."""
-
-    type: str = "odd"
-
-
 def test_a_message_of_an_unknown_kind_never_makes_a_thread_unreadable(plain: Memory) -> None:
     through(plain, *said("a"))
     with suppress(OptionError):
-        plain.history.append([Odd(content="x", id="odd")], thread_id="t", user_id="u")
+        plain.history.append([BaseMessage(content="x", id="odd", type="odd")], thread_id="t", user_id="u")
     assert "a" in texts(plain.history.messages("t"))
 
 
-# ---------------------------------------------------------------------- what is not JSON
-
-
-@pytest.mark.parametrize("artifact", [object(), {"a": {1, 2}}, np.arange(3)])
-def test_an_artifact_that_is_not_json_is_left_out_and_said(
-    plain: Memory, caplog: pytest.LogCaptureFixture, artifact: Any
+@pytest.mark.parametrize(
+    ("place", "given", "kept"),
+    [
+        *(("artifact", bad, None) for bad in (object(), {"a": {1, 2}}, np.arange(3))),
+        *((place, {"good": [1], "bad": {"deep": [b"x"]}}, {"good": [1]}) for place in EXTRAS),
+        *((place, {"good": [1], (1, 2): "x"}, {"good": [1]}) for place in EXTRAS),
+    ],
+)
+def test_what_is_not_json_beside_the_content_is_left_out_and_said(
+    plain: Memory, caplog: pytest.LogCaptureFixture, place: str, given: Any, kept: Any
 ) -> None:
     with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-        (back,) = through(plain, ToolMessage("42", id="m", tool_call_id="c", artifact=artifact))
-    assert back == ToolMessage("42", id="m", tool_call_id="c")
-    assert "message m: what is not JSON in its artifact was not stored" in caplog.text
-
-
-@pytest.mark.parametrize("place", ["additional_kwargs", "response_metadata"])
-@pytest.mark.parametrize("bad", [{"bad": {"deep": [b"x"]}}, {(1, 2): "x"}])
-def test_extras_that_are_not_json_are_left_out_and_said(
-    plain: Memory, caplog: pytest.LogCaptureFixture, place: str, bad: dict[Any, Any]
-) -> None:
-    (back,) = through(plain, AIMessage("x", id="m", **{place: {"good": [1], **bad}}))
-    assert getattr(back, place) == {"good": [1]}
+        (back,) = through(plain, ToolMessage("42", id="m", tool_call_id="c", **{place: given}))
+    assert back == ToolMessage("42", id="m", tool_call_id="c", **{place: kept})
     assert f"message m: what is not JSON in its {place} was not stored" in caplog.text
 
 

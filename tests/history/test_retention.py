@@ -137,14 +137,7 @@ def test_calls_that_are_mistakes(plain: Memory) -> None:
 
 @pytest.mark.parametrize("kept", [2, 4])  # how many of its messages the client has trimmed off in front
 def test_a_list_without_ids_that_repeats_itself_brings_nothing_back(plain: Memory, kept: int) -> None:
-    talk = [
-        HumanMessage("yes"),
-        AIMessage("ok"),
-        HumanMessage("yes"),
-        AIMessage("ok"),
-        HumanMessage("no"),
-        AIMessage("ok"),
-    ]
+    talk = [kind(text) for text in ("yes", "yes", "no") for kind, text in ((HumanMessage, text), (AIMessage, "ok"))]
     ids: Any = {"thread_id": "t", "user_id": "u"}
     for end in (2, 4, 6):
         plain.save_turn([one.model_copy() for one in talk[:end]], **ids)

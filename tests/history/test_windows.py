@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,6 @@ from langchain_workingmem._text.sending import headed_groups, provider_valid
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, history_slice
 from tests.helpers.conversations import (
-    RefusedError,
     accept,
     ai,
     any_messages,
@@ -28,32 +27,7 @@ from tests.helpers.conversations import (
 )
 from tests.helpers.examples import examples
 
-if TYPE_CHECKING:
-    pass
-
-
-# ---------------------------------------------------------------------- the validator itself
-
-
 TURN = Memory("redis://localhost:1")._turn  # never connects
-
-REFUSED: dict[str, list[BaseMessage]] = {
-    "a result first": [result("a")],
-    "an open call": [ai("", "a")],
-    "an open call in between": [ai("", "a"), HumanMessage("x"), result("a")],
-    "half of the results": [ai("", "a", "b"), result("a"), HumanMessage("x")],
-    "a result twice": [ai("", "a"), result("a"), result("a")],
-    "an id twice": [HumanMessage("x", id="1"), AIMessage("y", id="1")],
-    "empty": [HumanMessage(" ")],
-    "a call id twice": [ai("", "a", "a"), result("a"), result("a")],
-}
-
-
-@pytest.mark.parametrize("messages", REFUSED.values(), ids=REFUSED)
-def test_what_providers_refuse_becomes_acceptable(messages: list[BaseMessage]) -> None:
-    with pytest.raises(RefusedError):
-        accept(messages)
-    accept(provider_valid(messages))
 
 
 # ---------------------------------------------------------------------- properties
@@ -174,34 +148,6 @@ def test_a_prompt_that_begins_with_a_result_begins_with_its_stored_call() -> Non
     new: list[BaseMessage] = [result("a", "r"), HumanMessage("go on", id="q")]
     shown = assemble(TURN.core.state, TURN.history, gathered, new, Shown(read_only=True, for_model=True)).messages
     assert [message.id for message in shown] == ["call", "r", "q"]
-
-
-def test_excluded_tools_take_their_calls_and_results_along() -> None:
-    turn = [HumanMessage("x"), ai("words", "a", "b", names=["search", "bake"]), result("a"), result("b")]
-    kept = history_slice(turn, HistoryOptions(exclude_tools=["search"]))
-    assert [message.type for message in kept] == ["human", "ai", "tool"]
-    assert calls_of(kept[1]) == ["b"]
-    bare = history_slice(turn, HistoryOptions(exclude_tools=True))
-    assert [message.content for message in bare] == ["x", "words"]
-    assert calls_of(bare[1]) == []
-
-
-def test_excluded_calls_leave_no_trace_in_content_blocks() -> None:
-    blocks: list[str | dict[str, Any]] = [
-        {"type": "text", "text": "words"},
-        {"type": "tool_use", "id": "a", "name": "search", "input": {}},
-    ]
-    call = AIMessage(blocks, tool_calls=[{"name": "search", "args": {}, "id": "a"}])
-    (found,) = history_slice([call, result("a")], HistoryOptions(exclude_tools=True))
-    assert found.content == "words"
-
-
-def test_a_call_without_its_result_keeps_its_words_in_a_copy_that_is_not_saved() -> None:
-    loose = ai("I look it up", "a")
-    (found,) = provider_valid([loose])
-    assert (found.content, calls_of(found)) == ("I look it up", [])
-    assert not is_storable(found)
-    assert calls_of(loose) == ["a"]
 
 
 @pytest.mark.parametrize("key", ["tool_calls", "function_call"])

@@ -1,4 +1,4 @@
-"""Guardrails of four shapes: what they refuse is neither shown nor recalled later. Memory stands first, or its last hook is not the last."""
+"""Guardrails of four shapes: what they refuse is neither shown nor recalled later."""
 
 from __future__ import annotations
 
@@ -69,41 +69,27 @@ class Wraps(Guard):
         return ModelResponse(result=[AIMessage(GOOD)]) if bad else response
 
 
-SHAPES = [Removes, Rewrites, Withdraws, Wraps]
 # an `after_agent` hook in front of memory runs behind memory's last one
-ORDERS = [
-    (one, in_front, checkpointed)
-    for one, in_front, checkpointed in product(SHAPES, (False, True), (False, True))
-    if not in_front or one not in {Rewrites, Withdraws}
-]
+ORDERS = [*product([Removes, Wraps], [1, -1], [False, True]), *product([Rewrites, Withdraws], [1], [False, True])]
 
 
-@pytest.mark.parametrize(("shape", "in_front", "checkpointed"), ORDERS)  # as one, so that each combination runs
+@pytest.mark.parametrize(("shape", "order", "checkpointed"), ORDERS)  # as one, so that each combination runs
 def test_what_a_guard_refused_is_not_shown_and_not_recalled(
-    bench: Bench, shape: type[Guard], in_front: bool, checkpointed: bool
+    bench: Bench, shape: type[Guard], order: int, checkpointed: bool
 ) -> None:
     memory = bench.recalling()
     model = Scripted.says(BAD, "fine", "hello", "no idea")
-    middleware: list[Any] = [MemoryMiddleware(memory), shape()]
-    agent = create_agent(
-        model,
-        middleware=middleware[::-1] if in_front else middleware,
-        checkpointer=InMemorySaver() if checkpointed else None,
-    )
+    saver, middleware = InMemorySaver() if checkpointed else None, [MemoryMiddleware(memory), shape()]
+    agent: Any = create_agent(model, middleware=middleware[::order], checkpointer=saver)
     # the checkpoint is written before a guard changes anything
     at_once: Any = {"durability": "sync"} if checkpointed else {}
     answer = bench.run(agent, ask("open the vault"), **at_once)["messages"][-1]
     assert answer.text == GOOD
     if checkpointed:
         assert "Nougat" not in str(agent.get_state(configured("t", "ann")).values)
-    for thread, user, text in (
-        ("u", "bob", "hello"),
-        ("t", "ann", "thanks"),
-        ("v", "ann", "the password of the vault"),
-    ):
+    later = (("u", "bob", "hello"), ("t", "ann", "thanks"), ("v", "ann", "the password of the vault"))
+    for thread, user, text in later:
         bench.run(agent, ask(text), configured(thread, user))
-    later = [message.text for messages in model.seen[1:] for message in messages]
-    assert not [text for text in later if "Nougat" in text]
+    assert "Nougat" not in str([message.text for messages in model.seen[1:] for message in messages])
     assert stored(memory)[:3] == ["human: open the vault", f"ai: {GOOD}", "human: thanks"]
-    found = memory.recall.search(BAD, user_id="ann")
-    assert not [hit for hit in found.hits if "Nougat" in hit.message.text]
+    assert "Nougat" not in str(memory.recall.search(BAD, user_id="ann").messages)

@@ -7,32 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import WorkingMemoryOptions
-from langchain_workingmem.errors import ThreadOwnershipError
-from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.examples import sample
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, own, remembered
 from tests.helpers.odd_ids import NAMES, secret, secrets_in
-from tests.middleware.samples import seed, stored
+from tests.middleware.samples import stored
 
 pytestmark = pytest.mark.in_turn("face")
-
-# ---------------------------------------------------------------------- ids
-
-
-@pytest.mark.parametrize("on_error", ["raise", "log"])
-def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(bench: Bench, on_error: Any) -> None:
-    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
-    seed(memory, "one", "two")
-    model = Scripted.says("four")
-    agent = create_agent(model, [], middleware=[MemoryMiddleware(memory, on_error=on_error)])
-    with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
-        bench.run(agent, ask("my cat"), configured("t"))
-    assert model.seen == []
-    assert stored(memory) == ["human: one", "ai: two"]
 
 
 USERS = [f"user{at}" for at in range(8)]

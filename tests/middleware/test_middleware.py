@@ -9,14 +9,12 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import RecallOptions, WorkingMemoryOptions
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, remembered, said, weather
 from tests.helpers.trips import Trips
-from tests.middleware.samples import PROMPT, TURN, UPDATE, seed, stored
+from tests.middleware.samples import PROMPT, TURN, seed
 
 pytestmark = pytest.mark.both_faces
-
-# ---------------------------------------------------------------------- what the model is shown
 
 
 ASKED = "how is my cat named"
@@ -51,91 +49,42 @@ def test_the_user_s_content_blocks_stay_behind_those_of_memory(bench: Bench) -> 
     assert result["messages"][0] == memory.history.messages("t")[0] == HumanMessage(blocks, id="q")
 
 
-def in_the_prompt(bench: Bench) -> Memory:
-    """A memory that is shown after the system prompt."""
-    return bench.recalling(
+def test_placement_system_puts_recall_and_then_working_memory_after_the_prompt(bench: Bench) -> None:
+    memory = bench.recalling(
         recall=RecallOptions(top_k=1, message_range=0, placement="system"),
         working_memory=WorkingMemoryOptions(template="", placement="system"),
     )
-
-
-def test_placement_system_puts_recall_and_then_working_memory_after_the_prompt(bench: Bench) -> None:
-    memory = in_the_prompt(bench)
     memory.working_memory.update("Ann has a cat", **TURN)
     seed(memory, "my cat is named Molly", thread="pets")
-    model = Scripted.says("Molly")
+    model = Scripted.says("Molly", "hi")
     bench.run(agent_of(model, memory, system_prompt=PROMPT), ask(ASKED, "q"))
     recalled, known = memory.context([HumanMessage(ASKED, id="q")], **TURN).system
     assert ("Molly" in recalled, "Ann has a cat" in known) == (True, True)
-    assert said(model.seen[0]) == [
-        *(f"system: {block}" for block in (PROMPT, recalled, known)),
-        f"human: {ASKED}",
-    ]
+    assert said(model.seen[0]) == [*(f"system: {block}" for block in (PROMPT, recalled, known)), f"human: {ASKED}"]
     assert remembered(model.seen[0]) == ""
+    blocks: list[Any] = [{"type": "text", "text": one} for one in memory.context("hello", **NEW).system]
+    bench.run(agent_of(model, memory), ask("hello"), {"configurable": NEW})  # without a prompt memory is the prompt
+    assert model.seen[1][0] == SystemMessage(blocks)
 
 
-def test_without_a_prompt_memory_is_the_prompt(bench: Bench) -> None:
-    memory = in_the_prompt(bench)
-    model = Scripted.says("hi")
-    bench.run(agent_of(model, memory), ask("hello"))
-    (known,) = memory.context("hello", **TURN).system
-    assert model.seen[0][0] == SystemMessage([{"type": "text", "text": known}])
-    assert said(model.seen[0][1:]) == ["human: hello"]
-
-
-def test_working_memory_that_a_tool_changed_is_seen_by_the_next_call(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
-    model = Scripted.says(calling((UPDATE, {"memory": "lives in Rome"}), id="a"), "noted")
-    bench.run(agent_of(model, memory), ask("I live in Rome"))
-    first, second = (remembered(messages) for messages in model.seen)
-    assert "lives in Rome" not in first
-    assert "<data>\nlives in Rome\n</data>" in second
-
-
-# ---------------------------------------------------------------------- with and without a checkpointer
-
-
-def test_each_turn_sees_the_turns_before_once(bench: Bench, saver: InMemorySaver | None) -> None:
-    memory = bench.memory()
-    model = Scripted.says("two", "four", "six")
-    agent = agent_of(model, memory, checkpointer=saver)
-    for text in ("one", "three", "five"):
-        bench.run(agent, ask(text))
-    assert said(model.seen[2]) == ["human: one", "ai: two", "human: three", "ai: four", "human: five"]
-    assert stored(memory) == [*said(model.seen[2]), "ai: six"]
-
-
+NEW: Any = {"thread_id": "new", "user_id": "ann"}
 SECRETS = ("Molly", "Rome", "Ann has")
 
 
-def with_secrets(bench: Bench) -> Memory:
-    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
+def test_nothing_of_ours_is_in_state_or_result(bench: Bench) -> None:
+    memory, saver = bench.recalling(working_memory=WorkingMemoryOptions(template="")), InMemorySaver()
     seed(memory, "my cat is named Molly", thread="pets")
     seed(memory, "I live in Rome", "fine")
     memory.working_memory.update("Ann has a dog", **TURN)
-    return memory
-
-
-def no_secret_in(text: str) -> bool:
-    return not any(secret in text for secret in SECRETS) and "memory_turn" not in text
-
-
-def test_nothing_of_ours_is_in_state_or_result(bench: Bench) -> None:
-    memory, saver = with_secrets(bench), InMemorySaver()
     model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "yes")
     agent = agent_of(model, memory, tools=[weather], checkpointer=saver)
     result = bench.run(agent, ask("is my cat named so", "q"))
     assert all(secret in str(model.seen[0]) for secret in SECRETS)
     assert list(result) == ["messages"]
-    assert no_secret_in(str(result))
-    values = agent.get_state(CONFIG).values
-    assert values == result
-    checkpoints = repr((saver.storage, saver.writes, saver.blobs))
-    assert "sunny in Oslo" in checkpoints
-    assert not any(secret in checkpoints for secret in SECRETS)
-
-
-# ---------------------------------------------------------------------- cost
+    assert agent.get_state(CONFIG).values == result
+    seen = repr((result, saver.storage, saver.writes, saver.blobs))
+    assert "sunny in Oslo" in seen
+    assert not any(secret in seen for secret in (*SECRETS, "memory_turn"))
 
 
 def test_a_turn_asks_recall_once_and_embeds_each_text_once(bench: Bench) -> None:

@@ -5,81 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import IdError, RecallOptions, ThreadOwnershipError, WorkingMemoryOptions
-from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem import IdError, ThreadOwnershipError, WorkingMemoryOptions
 from tests.faces.samples import signed_in
-from tests.helpers.models import (
-    Bench,
-    Scripted,
-    agent_of,
-    ask,
-    calling,
-    configured,
-    handing_over,
-    remembered,
-    said,
-)
-from tests.middleware.samples import TURN, UPDATE, stored
+from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, handing_over, remembered, said
+from tests.middleware.samples import TURN, UPDATE, seed, stored
 
 pytestmark = pytest.mark.in_turn("face")
 
-# ---------------------------------------------------------------------- inside of other graphs and tools
 
-
-def test_two_agents_of_one_graph_share_the_thread_in_order(bench: Bench, saver: InMemorySaver | None) -> None:
-    memory = bench.memory()
-    first, second = Scripted.says("a", "c"), Scripted.says("b", "d")
-    graph = StateGraph(MessagesState)
-    graph.add_node("first", agent_of(first, memory))
-    graph.add_node("second", agent_of(second, memory))
-    graph.add_edge(START, "first")
-    graph.add_edge("first", "second")
-    app = graph.compile(checkpointer=saver)
-    bench.run(app, ask("one"))
-    bench.run(app, ask("two"))
-    assert said(second.seen[1]) == ["human: one", "ai: a", "ai: b", "human: two", "ai: c"]
-    assert stored(memory) == [*said(second.seen[1]), "ai: d"]
-
-
-# ---------------------------------------------------------------------- agents inside of tools
-
-
-@pytest.mark.parametrize("saver", [True, False], ids=["checkpointer", "no checkpointer"])
-def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: bool) -> None:
-    recall = RecallOptions(top_k=1, message_range=0)
-    memory = bench.recalling(recall=recall, working_memory=WorkingMemoryOptions(template=""))
-    memory.history.append([HumanMessage("my cat is Molly", id="1")], thread_id="pets", user_id="ann")
-    memory.history.append([HumanMessage("hello", id="2"), AIMessage("hi", id="3")], **TURN)
+def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
+    seed(memory, "my cat is Molly", thread="pets")
+    seed(memory, "hello", "hi")
     memory.working_memory.update("Ann has a dog", **TURN)
     inside = Scripted.says("Molly", "Molly")
-    inner = create_agent(inside, [], middleware=[MemoryMiddleware(memory)])
     both = calling(("expert", {"question": "cat"}), ("expert", {"question": "my cat"}), id="a")
     outside = Scripted.says(both, "it is Molly")
-    checkpointer = InMemorySaver() if saver else None
-    agent = create_agent(
-        outside, [handing_over(bench.face, inner)], middleware=[MemoryMiddleware(memory)], checkpointer=checkpointer
-    )
+    expert = handing_over(bench.face, agent_of(inside, memory))
+    agent = agent_of(outside, memory, tools=[expert], checkpointer=saver)
     bench.run(agent, ask("which cat"))
     for messages in inside.seen:
         known = remembered(messages)
         assert ("my cat is Molly" in known, "Ann has a dog" in known) == (True, True)
         assert said(messages) in (["human: cat"], ["human: my cat"])
-    assert stored(memory) == [
-        "human: hello",
-        "ai: hi",
-        "human: which cat",
-        "ai: expert#a-0 expert#a-1",
-        "tool: Molly",
-        "tool: Molly",
-        "ai: it is Molly",
-    ]
+    turn = ["human: which cat", "ai: expert#a-0 expert#a-1", "tool: Molly", "tool: Molly", "ai: it is Molly"]
+    assert stored(memory) == ["human: hello", "ai: hi", *turn]
     assert memory.threads.list(user_id="ann").total == 2
 
 
@@ -90,9 +44,6 @@ def test_an_agent_in_a_tool_writes_no_more_than_its_caller_may(bench: Bench) -> 
     agent = agent_of(outer, memory, tools=[handing_over(bench.face, inner)])
     bench.run(agent, ask("which cat"), configured("t", "ann", memory={"read_only": True}))
     assert memory.threads.list(user_id="ann").total == 0
-
-
-# ---------------------------------------------------------------------- whose memory an agent in a tool has
 
 
 def asking(face: str, inner: Any, thread: str = "of {user}") -> Any:
@@ -135,10 +86,9 @@ def test_an_agent_in_a_tool_with_its_own_thread_has_the_user_of_the_outer_run(be
     assert [("ann has a dog" in text, "bob has a dog" in text) for text in shown] == [(True, False), (False, True)]
     for user in ("ann", "bob"):
         assert f"{user} has a cat" in memory.working_memory.get(user_id=user).text
-        thread = memory.threads.get(f"of {user}")
-        assert thread is not None
-        assert thread.user_id == user
-    assert {thread.user_id for thread in memory.threads.list()} == {"ann", "bob"}
+    owners = {thread.id: thread.user_id for thread in memory.threads.list()}
+    assert {*owners.values()} == {"ann", "bob"}
+    assert (owners["of ann"], owners["of bob"]) == ("ann", "bob")
 
 
 def test_an_inner_thread_of_another_user_is_refused(bench: Bench) -> None:

@@ -6,23 +6,11 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import OptionError, WorkingMemoryOptions
+from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import (
-    Bench,
-    ModelDownError,
-    Scripted,
-    agent_of,
-    ask,
-    calling,
-    remembered,
-    said,
-    weather,
-)
+from tests.helpers.models import Bench, ModelDownError, Scripted, agent_of, ask, remembered, said, weather
 from tests.middleware.samples import TURN, UPDATE, seed, stored
-
-# ---------------------------------------------------------------------- options
 
 
 def test_read_only_shows_and_writes_nothing(bench: Bench) -> None:
@@ -39,17 +27,8 @@ def test_read_only_shows_and_writes_nothing(bench: Bench) -> None:
     assert stored(memory) == ["human: one", "ai: two"]
 
 
-def test_persist_false_stores_no_message_but_working_memory(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
-    model = Scripted.says(calling((UPDATE, {"memory": "lives in Rome"}), id="a"), "noted")
-    bench.run(create_agent(model, [], middleware=[MemoryMiddleware(memory, persist=False)]), ask("I live in Rome"))
-    assert memory.history.messages("t") == []
-    assert memory.working_memory.get(**TURN).text == "lives in Rome"
-
-
 @pytest.mark.parametrize(
-    ("chosen", "given"),
-    [(None, [UPDATE, "search_memory"]), (["get_working_memory"], ["get_working_memory"])],
+    ("chosen", "given"), [(None, [UPDATE, "search_memory"]), (["get_working_memory"], ["get_working_memory"])]
 )
 def test_tools_that_the_agent_is_given(bench: Bench, chosen: list[str] | None, given: list[str]) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions())
@@ -57,11 +36,6 @@ def test_tools_that_the_agent_is_given(bench: Bench, chosen: list[str] | None, g
     agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory, tools=chosen)])
     bench.run(agent, ask("hello"))
     assert sorted(model.tools[0]) == sorted([*given, "weather"])
-
-
-def test_an_unknown_tool_is_refused(bench: Bench) -> None:
-    with pytest.raises(OptionError, match="no tool 'remember'"):
-        MemoryMiddleware(bench.memory(), tools=["remember"])
 
 
 DEAD = "redis://localhost:1"

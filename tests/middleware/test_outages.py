@@ -15,9 +15,9 @@ from langchain_core.tools import tool
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.run import COOL_DOWN, FEW
-from tests.faces.nodes_samples import Recording, chat
 from tests.helpers.embedded import free_port
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
+from tests.tools.samples import looping
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
@@ -26,42 +26,35 @@ PATIENT = timedelta(seconds=5)  # with one that answers
 REFUSED = 1 + FEW  # attempts of the one call that is made: it may have met a connection that had been closed
 
 
-class Attempts:
-    """Counts how often a connection is asked for: each may be waited for."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def of(self, call: Callable[[], Any]) -> int:
-        before = self.count
-        call()
-        return self.count - before
-
-
 @pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
-    counter = Attempts()
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
+    """Count how often a call asks for a connection: each may be waited for."""
+    made: list[object] = []
     connect: Any = redis.connection.Connection._connect
     aconnect: Any = redis.asyncio.connection.Connection._connect
 
     def counted(self: Any) -> Any:
-        counter.count += 1
+        made.append(self)
         return connect(self)
 
     async def acounted(self: Any) -> Any:
-        counter.count += 1
+        made.append(self)
         return await aconnect(self)
+
+    def attempts(call: Callable[[], Any]) -> int:
+        made.clear()
+        call()
+        return len(made)
 
     monkeypatch.setattr(redis.connection.Connection, "_connect", counted)
     monkeypatch.setattr(redis.asyncio.connection.Connection, "_connect", acounted)
-    return counter
+    return attempts
 
 
 class Clock:
     """A clock that goes when it is told to."""
 
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now
@@ -82,19 +75,19 @@ def dead(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
         yield f"redis://127.0.0.1:{mute.getsockname()[1]}", 1
 
 
-def without_redis(bench: Bench, clock: Clock, url: str, **options: Any) -> Memory:
-    settings = {"working_memory": WorkingMemoryOptions(tools=("get", "update")), "timeout": WAIT, "on_error": "log"}
-    memory = bench.recalling(redis_url=url, **(settings | options))
+def without_redis(bench: Bench, clock: Clock, url: str, timeout: timedelta = WAIT) -> Memory:
+    options = WorkingMemoryOptions(tools=("get", "update"))
+    memory = bench.recalling(redis_url=url, working_memory=options, timeout=timeout, on_error="log")
     memory._core.runner.link.clock = clock
     return memory
 
 
 def busy() -> list[Any]:
     """A turn of four model calls and seven tools, five of them of memory."""
-    look: tuple[str, dict[str, Any]] = ("search_memory", {"query": "dogs"})
-    read: tuple[str, dict[str, Any]] = ("get_working_memory", {})
-    write: tuple[str, dict[str, Any]] = ("update_working_memory", {"memory": "Ann has a dog"})
-    elsewhere: tuple[str, dict[str, Any]] = ("weather", {"city": "Oslo"})
+    look: Any = ("search_memory", {"query": "dogs"})
+    read: Any = ("get_working_memory", {})
+    write: Any = ("update_working_memory", {"memory": "Ann has a dog"})
+    elsewhere: Any = ("weather", {"city": "Oslo"})
     return [
         calling(look, read, elsewhere, id="a"),
         calling(write, elsewhere, id="b"),
@@ -103,31 +96,28 @@ def busy() -> list[Any]:
     ]
 
 
-# ------------------------------------------------------------------ a turn
-
-
+@pytest.mark.parametrize("kind", ["agent", "graph"])
 def test_a_turn_waits_once_and_the_next_one_not_at_all(
-    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
+    bench: Bench, attempts: Any, clock: Clock, dead: tuple[str, int], caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     url, once = dead
-    memory = without_redis(bench, clock, url)
-    model = Scripted.says(*busy(), *busy(), *busy())
-    agent = agent_of(model, memory, tools=[weather])
-    assert attempts.of(lambda: bench.run(agent, ask("pears"))) == once
-    assert attempts.of(lambda: bench.run(agent, ask("pears"))) == 0
+    memory, model = without_redis(bench, clock, url), Scripted.says(*busy(), *busy(), *busy())
+    app = agent_of(model, memory, tools=[weather]) if kind == "agent" else looping(memory, model, weather)
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        assert attempts(lambda: bench.run(app, ask("pears"))) == once
+    assert f"the {kind} {'answers' if kind == 'agent' else 'goes on'} without memory" in caplog.text
+    assert "the turn is not saved" in caplog.text
+    assert attempts(lambda: bench.run(app, ask("pears"))) == 0
     clock.now += COOL_DOWN
-    assert attempts.of(lambda: bench.run(agent, ask("pears"))) == once
+    assert attempts(lambda: bench.run(app, ask("pears"))) == once
     assert len(bench.embeddings.calls) == 1  # what is remembered is not asked for, and nothing else is embedded
     assert said(model.seen[0]) == ["human: pears"]
-
-
-# ------------------------------------------------------------------ memory goes and comes back
 
 
 @pytest.fixture
 def present(bench: Bench, clock: Clock) -> Memory:
     """A memory on a server that works."""
-    return without_redis(bench, clock, bench.url, timeout=PATIENT)
+    return without_redis(bench, clock, bench.url, PATIENT)
 
 
 def fail(memory: Memory) -> None:
@@ -166,22 +156,3 @@ def test_a_turn_that_began_without_memory_is_saved_when_redis_is_back_at_its_end
     agent = agent_of(Scripted.says(calling(("repair", {}), id="a"), "hi"), present, tools=[repair])
     bench.run(agent, ask("hello"))
     assert stored(present) == ["human: hello", "ai: repair#a-0", "tool: done", "ai: hi"]
-
-
-# ------------------------------------------------------------------ graphs and bare tools
-
-
-def test_nodes_go_without_memory_as_well(
-    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int], caplog: pytest.LogCaptureFixture
-) -> None:
-    url, once = dead
-    memory = without_redis(bench, clock, url)
-    model = Recording()
-    graph = chat(memory, model)
-    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-        assert attempts.of(lambda: bench.run(graph, ask("hello"))) == once
-    assert "the graph goes on without memory" in caplog.text
-    assert "the turn is not saved" in caplog.text
-    clock.now += COOL_DOWN
-    assert attempts.of(lambda: bench.run(graph, ask("hello"))) == once
-    assert [said(seen) for seen in model.seen] == [["human: hello"]] * 2

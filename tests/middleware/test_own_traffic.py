@@ -1,35 +1,25 @@
-"""What a model is shown of earlier turns of its agent: memory's own calls, tools, structured answers, and how much of a state."""
+"""What a model is shown of earlier turns: memory's own calls, tools, structured answers, how much of a state."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import HistoryOptions, WorkingMemoryOptions
+from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history import save
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept
-from tests.helpers.models import (
-    Bench,
-    Scripted,
-    agent_of,
-    ask,
-    calling,
-    configured,
-    remembered,
-    said,
-    weather,
-)
+from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.middleware.samples import UPDATE, seed, stored
+from tests.tools.samples import looping
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -52,7 +42,8 @@ def test_each_version_of_working_memory_is_shown_in_its_own_turn_only(
     for city in cities:
         bench.run(agent, ask(f"I moved to {city[0]}."))
     bench.run(agent, ask("where do I live?"))
-    assert "lives in Bonn" in everything(model, 1)  # in its own turn the model sees what it did
+    assert "lives in Bonn" in everything(model, 1).replace(remembered(model.seen[1]), "")  # it sees what it did
+    assert "<data>\nlives in Bonn\n</data>" in remembered(model.seen[1])
     last = everything(model, -1)
     assert [city for city in cities if city in last] == ["Kyiv"]
     assert (UPDATE in last.replace(remembered(model.seen[-1]), ""), "search_memory" in last) == (False, False)
@@ -84,9 +75,6 @@ def test_mixed_calls_keep_the_other_tools_and_the_text(bench: Bench, saver: InMe
     accept(model.seen[-1])
 
 
-# ---------------------------------------------------------------------- how much of a state
-
-
 def test_what_the_store_does_not_hold_is_never_cut_from_a_state(bench: Bench) -> None:
     memory = bench.memory(history=HistoryOptions(last_messages=2, step=1))
     saver = InMemorySaver()
@@ -99,9 +87,6 @@ def test_what_the_store_does_not_hold_is_never_cut_from_a_state(bench: Bench) ->
     model = Scripted.says("f")
     bench.run(agent_of(model, memory, checkpointer=saver), ask("e"))
     assert said(model.seen[0])[-5:] == ["human: a", "ai: b", "human: c", "ai: d", "human: e"]
-
-
-# ---------------------------------------------------------------------- structured answers
 
 
 class Trip(BaseModel):
@@ -131,9 +116,6 @@ def test_a_structured_answer_is_an_answer(bench: Bench, saver: InMemorySaver | N
     assert memory.history.messages("t")[5] == trip  # stored as it was given
 
 
-# ---------------------------------------------------------------------- a thread that memory meets
-
-
 def test_a_conversation_that_is_new_to_memory_is_stored_whole_and_in_order(bench: Bench) -> None:
     saver = InMemorySaver()
     bare = create_agent(Scripted.says(*(f"a{at}" for at in range(60))), checkpointer=saver)
@@ -149,24 +131,11 @@ def test_a_conversation_that_is_new_to_memory_is_stored_whole_and_in_order(bench
     assert "q7" in remembered(model.seen[1])
 
 
-# ---------------------------------------------------------------------- what an attacker and a fresh user met
-
-
 def test_nodes_with_a_checkpointer_lose_no_tool_call(bench: Bench, saver: InMemorySaver | None) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     mixed = calling(("weather", {"city": "Rome"}), (UPDATE, {"memory": "is in Rome"}), id="m")
     model = Scripted.says(mixed, "sunny", "b", "c", "d")
-    tools = [weather, *memory.tools()]
-
-    def answer(state: MessagesState) -> Any:
-        return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", memory.load_node()).add_node("answer", answer).add_node("tools", ToolNode(tools))
-    graph.add_node("save", memory.save_node()).add_edge(START, "load").add_edge("load", "answer")
-    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
-    graph.add_edge("tools", "answer")
-    app = graph.compile(checkpointer=saver)
+    app = looping(memory, model, weather, checkpointer=saver)
     for text in ("weather?", "and now", "thanks", "bye"):
         bench.run(app, ask(text))
     assert len(memory.history.messages("t")) == len(memory.history.messages("t", superseded=True)) == 11
@@ -205,3 +174,24 @@ def test_a_conversation_that_is_new_to_memory_has_no_hole_after_a_failure(
     agent = agent_of(Scripted.says("one"), memory)
     bench.run(agent, {"messages": [*older, *ask("now")["messages"]]})
     assert stored(memory) == [*said(older), "human: now", "ai: one"]
+
+
+MONDAY, FRIDAY = configured("monday", "ann"), configured("friday", "ann")
+
+
+def shown(messages: list[BaseMessage]) -> list[str]:
+    """Return the lines of the recalled messages, without their times."""
+    found = re.findall(r'<message role="(\w+)"[^>]*>(.*?)</message>', remembered(messages), re.DOTALL)
+    return [": ".join(one) for one in found]
+
+
+@pytest.mark.parametrize("calls", [1, 12])
+def test_a_recalled_question_of_an_agent_with_tools_comes_with_its_answer(bench: Bench, calls: int) -> None:
+    memory = bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=1))
+    looks = [calling(("weather", {"city": f"Oslo {at}"}), id=f"c{at}") for at in range(calls)]
+    model = Scripted.says("hello", *looks, "bring a coat", "welcome", "as before")
+    agent = agent_of(model, memory, tools=[weather])
+    for text in ("hi", "what should I wear in Oslo?", "thanks"):
+        bench.run(agent, ask(text), MONDAY)
+    bench.run(agent, ask("Oslo again: what should I wear?"), FRIDAY)
+    assert shown(model.seen[-1]) == ["assistant: hello", "user: what should I wear in Oslo?", "assistant: bring a coat"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -18,7 +16,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept
 from tests.helpers.examples import examples
@@ -97,13 +94,6 @@ scripts = st.builds(
         exclude_tools=st.sampled_from([False, False, True, ["weather"]]),
     ),
 )
-
-
-@pytest.fixture
-def bench(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner) -> Iterator[Bench]:
-    bench = Bench(server.url, prefix, face, loop_runner)
-    yield bench
-    bench.close()
 
 
 def lines_of(script: Script, at: int, turn: Turn) -> tuple[list[Any], list[str]]:

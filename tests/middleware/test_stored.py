@@ -12,34 +12,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import (
-    CONFIG,
-    Bench,
-    Scripted,
-    agent_of,
-    ask,
-    calling,
-    configured,
-    final,
-    said,
-    weather,
-)
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, final, said
 from tests.middleware.samples import stored
 
 pytestmark = pytest.mark.in_turn("face")
-
-# ---------------------------------------------------------------------- what is stored
-
-
-def test_streamed_answers_are_stored_whole(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), AIMessage("it is sunny", id="b"))
-    bench.stream(agent_of(model, memory, tools=[weather]), ask("weather?"), stream_mode="messages")
-    found = memory.history.messages("t")
-    assert said(found) == ["human: weather?", "ai: weather#a-0", "tool: sunny in Oslo", "ai: it is sunny "]
-    assert [type(message) for message in found][3] is AIMessage
-    assert isinstance(found[1], AIMessage)
-    assert found[1].tool_calls[0]["args"] == {"city": "Oslo"}
 
 
 def test_the_result_of_a_tool_that_answers_directly_is_stored(bench: Bench, saver: InMemorySaver | None) -> None:

@@ -1,4 +1,4 @@
-"""Long conversations of teams on one memory: nothing is lost, doubled or shown to another user, and each model reads a valid list."""
+"""Conversations of teams of six shapes: nothing is lost, doubled or shown to others, and lists are valid."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send
 
-from langchain_workingmem import Memory
+from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.conversations import accept
 from tests.helpers.models import Bench, Scripted, ask, configured, own, said, weather
 
-TURNS = 6
-ORDER = {0: 1}  # 1: memory stands first in the list of middleware, -1: last
+TURNS = 4
 Calls = Callable[[int], Sequence[str]]  # the tools that a member calls in a turn, one after the other
+Member = Callable[..., Any]  # makes an agent with memory: its name, its calls, its tools
 
 
-def member(memory: Memory, name: str, calls: Calls, *tools: BaseTool) -> tuple[Scripted, Any]:
-    """An agent with memory that calls tools and then repeats the question."""
+def scripted(name: str, calls: Calls) -> Scripted:
+    """A model that calls tools and then repeats the question."""
     numbers = itertools.count()
 
     def answer(messages: list[BaseMessage]) -> AIMessage:
@@ -40,9 +41,15 @@ def member(memory: Memory, name: str, calls: Calls, *tools: BaseTool) -> tuple[S
         call: Any = {"name": wanted[0], "args": arguments, "id": f"{name}-{next(numbers)}"}
         return AIMessage("", tool_calls=[call])
 
-    model = Scripted.says(*[answer] * 200)
-    middleware = [MemoryMiddleware(memory), TodoListMiddleware()]
-    return model, create_agent(model, [*tools], name=name, middleware=middleware[:: ORDER[0]])
+    return Scripted.says(*[answer] * 200)
+
+
+def never(_: int) -> list[str]:
+    return []
+
+
+def sometimes(name: str) -> Calls:
+    return lambda turn: [name] * (turn % 2)
 
 
 def transfer(to: str) -> BaseTool:
@@ -64,105 +71,90 @@ def graph_of(members: dict[str, Any], *edges: tuple[str, str]) -> StateGraph[Any
     return graph
 
 
-def with_handoffs(memory: Memory) -> tuple[list[Scripted], Any]:
-    """A supervisor and two members, who report to it."""
-    hands = [transfer("ann"), transfer("ben")]
-    lead, leader = member(memory, "lead", lambda n: ["transfer_to_ann", "transfer_to_ben"][: n % 3], *hands)
-    first, ann = member(memory, "ann", lambda n: ["weather"] * (n % 2), weather)
-    second, ben = member(memory, "ben", lambda _: [])
-    edges = ((START, "lead"), ("ann", "lead"), ("ben", "lead"))
-    return [lead, first, second], graph_of({"lead": leader, "ann": ann, "ben": ben}, *edges)
+def with_handoffs(member: Member) -> Any:
+    """A lead and two members, who report to it."""
+    lead = member("lead", lambda n: ["transfer_to_ann", "transfer_to_ben"][: n % 3], transfer("ann"), transfer("ben"))
+    team = {"lead": lead, "ann": member("ann", sometimes("weather"), weather), "ben": member("ben", never)}
+    return graph_of(team, (START, "lead"), ("ann", "lead"), ("ben", "lead"))
 
 
-def side_by_side(memory: Memory) -> tuple[list[Scripted], Any]:
-    """Two members answer at once, and a third sums up."""
-    first, ann = member(memory, "ann", lambda n: ["weather"] * (n % 2), weather)
-    second, ben = member(memory, "ben", lambda _: [])
-    last, lead = member(memory, "lead", lambda _: [])
-    edges = ((START, "ann"), (START, "ben"), ("ann", "lead"), ("ben", "lead"))
-    return [first, second, last], graph_of({"ann": ann, "ben": ben, "lead": lead}, *edges)
-
-
-def in_tools(memory: Memory) -> tuple[list[Scripted], Any]:
+def with_a_supervisor(member: Member) -> Any:
     """A member that the lead calls as a tool."""
-    inner, agent = member(memory, "inner", lambda n: ["weather"] * (n % 2), weather)
+    inner = member("inner", sometimes("weather"), weather)
 
     @tool
     def expert(query: str) -> str:
         """Ask the expert."""
-        return str(agent.invoke({"messages": [HumanMessage(query)]})["messages"][-1].text)
+        return str(inner.invoke({"messages": [HumanMessage(query)]})["messages"][-1].text)
 
-    lead, leader = member(memory, "lead", lambda n: ["expert"] * (n % 2), expert)
-    return [inner, lead], graph_of({"lead": leader}, (START, "lead"))
+    return graph_of({"lead": member("lead", sometimes("expert"), expert)}, (START, "lead"))
 
 
-def as_swarm(memory: Memory) -> tuple[list[Scripted], Any]:
+def as_swarm(member: Member) -> Any:
     """Two members, of whom the first may hand the user over to the second."""
-    first, ann = member(memory, "ann", lambda n: ["transfer_to_ben"] * (n % 2), transfer("ben"))
-    second, ben = member(memory, "ben", lambda n: ["weather"] * (n % 3), weather)
-    return [first, second], graph_of({"ann": ann, "ben": ben}, (START, "ann"))
+    ann = member("ann", sometimes("transfer_to_ben"), transfer("ben"))
+    ben = member("ben", lambda n: ["weather"] * (n % 3), weather)
+    return graph_of({"ann": ann, "ben": ben}, (START, "ann"))
 
 
-def by_send(memory: Memory) -> tuple[list[Scripted], Any]:
-    """Two members to whom the state is sent, and a third that sums up."""
-    first, ann = member(memory, "ann", lambda n: ["weather"] * (n % 2), weather)
-    second, ben = member(memory, "ben", lambda _: [])
-    last, lead = member(memory, "lead", lambda _: [])
-    graph = graph_of({"ann": ann, "ben": ben, "lead": lead}, ("ann", "lead"), ("ben", "lead"))
-    graph.add_conditional_edges(START, lambda state: [Send(name, state) for name in ("ann", "ben")])
-    return [first, second, last], graph
+def by_send(member: Member) -> Any:
+    """Two members to whom the state is sent at once, and a third that sums up."""
+    team = {"ann": member("ann", sometimes("weather"), weather), "ben": member("ben", never)}
+    graph = graph_of({**team, "lead": member("lead", never)}, ("ann", "lead"), ("ben", "lead"))
+    graph.add_conditional_edges(START, lambda state: [Send(name, state) for name in team])
+    return graph
 
 
-def in_a_subgraph(memory: Memory) -> tuple[list[Scripted], Any]:
+def in_a_subgraph(member: Member) -> Any:
     """A member in a graph of its own, and one behind it."""
-    first, ann = member(memory, "ann", lambda n: ["weather"] * (n % 2), weather)
-    last, lead = member(memory, "lead", lambda _: [])
-    inner = graph_of({"ann": ann}, (START, "ann")).compile()
-    return [first, last], graph_of({"inner": inner, "lead": lead}, (START, "inner"), ("inner", "lead"))
+    inner = graph_of({"ann": member("ann", sometimes("weather"), weather)}, (START, "ann")).compile()
+    return graph_of({"inner": inner, "lead": member("lead", never)}, (START, "inner"), ("inner", "lead"))
 
 
-TEAMS = [with_handoffs, side_by_side, in_tools, as_swarm, by_send, in_a_subgraph]
+def with_two_memories(member: Member) -> Any:
+    """Two members one behind the other, each with both memories."""
+    team = {"ann": member("ann", sometimes("weather"), weather), "ben": member("ben", never)}
+    return graph_of(team, (START, "ann"), ("ann", "ben"))
 
 
-def check_valid(messages: list[BaseMessage]) -> None:
-    """Check that calls and results stand together, and that nothing is there twice."""
-    ids = [one.id for one in messages if one.id]
-    assert len(ids) == len({*ids})
-    asked = [one for one in said(messages) if one.startswith("human")]
-    assert len(asked) == len({*asked})
-    open_calls: set[str] = set()
-    for one in messages:
-        if isinstance(one, ToolMessage):
-            open_calls.remove(one.tool_call_id)
-        else:
-            assert not open_calls
-            open_calls = {str(call["id"]) for call in one.tool_calls} if isinstance(one, AIMessage) else set()
-    assert not open_calls
+TEAMS = [with_handoffs, with_a_supervisor, as_swarm, by_send, in_a_subgraph, with_two_memories]
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["memory first", "memory last"])
 @pytest.mark.parametrize("is_checkpointed", [True, False])
 @pytest.mark.parametrize("team", TEAMS)
-def test_a_team_loses_nothing_and_doubles_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, team: Any, is_checkpointed: bool, order: int
+def test_a_team_loses_nothing_doubles_nothing_and_streams_nothing_of_memory(
+    bench: Bench, team: Any, is_checkpointed: bool, order: int
 ) -> None:
-    monkeypatch.setitem(ORDER, 0, order)
-    memory = bench.recalling()
-    models, graph = team(memory)
-    app = graph.compile(checkpointer=InMemorySaver() if is_checkpointed else None)
+    names = ["", "team"] if team is with_two_memories else [""]
+    knows = WorkingMemoryOptions(template="")
+    memories = {name: bench.recalling(key_prefix=f"{bench.prefix}{name}", working_memory=knows) for name in names}
+    models: list[Scripted] = []
+
+    def member(name: str, calls: Calls, *tools: BaseTool) -> Any:
+        models.append(scripted(name, calls))
+        both = [MemoryMiddleware(memory, name=name or None) for name, memory in memories.items()]
+        middleware: list[Any] = [*both, TodoListMiddleware()]
+        return create_agent(models[-1], [*tools], name=name, middleware=middleware[::order])
+
+    app = team(member).compile(checkpointer=InMemorySaver() if is_checkpointed else None)
     ends: dict[str, list[BaseMessage]] = {"maya": [], "omar": []}
     for turn, user in itertools.product(range(1, TURNS + 1), ends):
-        new = bench.run(app, ask(f"question {turn} of {user}"), configured(f"of {user}", user))["messages"]
+        given, config = ask(f"question {turn} of {user}"), configured(f"of {user}", user)
+        parts = bench.stream(app, given, config, stream_mode=["messages", "values"])
+        assert not [one for kind, one in parts if kind == "messages" and "<" in str(one[0].text)]
+        new = [one for kind, one in parts if kind == "values"][-1]["messages"]
         ends[user] = new if is_checkpointed else [*ends[user], *new]
-    for user, other in (("maya", "omar"), ("omar", "maya")):
+    for memory, (user, other) in itertools.product(memories.values(), (("maya", "omar"), ("omar", "maya"))):
         stored = memory.history.messages(f"of {user}", user_id=user, superseded=True)
         assert sorted(said(stored)) == sorted(said(ends[user]))
-        assert [one for one in said(stored) if one.startswith("human")] == [
-            f"human: question {turn} of {user}" for turn in range(1, TURNS + 1)
-        ]
+        asked = [f"human: question {turn} of {user}" for turn in range(1, TURNS + 1)]
+        assert [one for one in said(stored) if one.startswith("human")] == asked
         assert f"of {other}" not in str(said(stored))
-    for model in models:
-        assert model.seen
-        for messages in model.seen:
-            check_valid(messages)
-            assert sum(f"of {user}" in str(messages) for user in ends) == 1
+    assert all(model.seen for model in models)
+    for messages in itertools.chain.from_iterable(model.seen for model in models):
+        accept(messages)
+        asked = [one for one in said(messages) if one.startswith("human")]
+        assert len(asked) == len({*asked})
+        assert str(messages).count("<working_memory") == len(memories)
+        assert sum(f"of {user}" in str(messages) for user in ends) == 1

@@ -44,10 +44,7 @@ def test_an_agent_with_two_memories_shares_the_one_of_the_team(bench: Bench, own
     assert "the goal needs ten huts" in answers[3].text
     assert team.working_memory.get(user_id="maya").is_empty
     assert [thread.id for thread in team.threads.list()] == ["meeting"]
-    assert [(thread.id, thread.user_id) for thread in own.threads.list()] == [
-        ("of jonas", "jonas"),
-        ("of maya", "maya"),
-    ]
+    assert {thread.id: thread.user_id for thread in own.threads.list()} == {"of jonas": "jonas", "of maya": "maya"}
     if owner is team_of:
         bench.run(agent, ask("and ours?"), configured("of tom", "tom"))
         assert "ten huts" not in str(model.seen[4])
@@ -57,28 +54,21 @@ def test_an_agent_with_two_memories_shares_the_one_of_the_team(bench: Bench, own
 def test_nodes_tools_and_retriever_take_the_owner_from_the_same_function(bench: Bench) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     model = Scripted.says("noted", "ten", "who knows")
-    graph = StateGraph(MessagesState)
-    nodes: list[tuple[str, Any]] = [
+    nodes: Any = [
         ("load", memory.load_node(user_id=team_of)),
         ("answer", lambda state: {"messages": [model.invoke(state["messages"])]}),
         ("save", memory.save_node(user_id=team_of)),
     ]
-    graph.add_sequence(nodes).set_entry_point("load")
-    app = graph.compile()
+    app = StateGraph(MessagesState).add_sequence(nodes).set_entry_point("load").compile()
     (search,) = memory.tools(user_id=team_of, include=["search_memory"])
     for user, question in (("maya", "our goal is ten huts"), ("jonas", "what is our goal"), ("tom", "and our goal")):
         bench.run(app, ask(question), configured(f"of {user}", user))
-        for found in (
-            search.invoke({"query": "goal huts"}, configured("new", user)),
-            str(memory.as_retriever(user_id=team_of).invoke("goal huts", configured("new", user))),
-        ):
+        documents = memory.as_retriever(user_id=team_of).invoke("goal huts", configured("new", user))
+        for found in (search.invoke({"query": "goal huts"}, configured("new", user)), str(documents)):
             assert ("ten huts" in found) == (user != "tom")
     assert ["ten huts" in remembered(messages) for messages in model.seen] == [False, True, False]
-    assert [thread.user_id for thread in memory.threads.list(order_by="created_at", descending=False)] == [
-        "huts",
-        "huts",
-        "maps",
-    ]
+    owners = {thread.id: thread.user_id for thread in memory.threads.list()}
+    assert owners == {"of maya": "huts", "of jonas": "huts", "of tom": "maps"}
 
 
 def faces(bench: Bench, owner: Any) -> list[Any]:

@@ -17,19 +17,12 @@ from tests.helpers.types import Make
 pytestmark = pytest.mark.in_turn("face")
 
 
-def finish(bench: Bench, memory: Any) -> None:
-    """Wait for what runs in the background."""
-    bench.runner.run(memory.asettled())
-
-
 def test_the_agents_own_model_makes_the_title(bench: Bench) -> None:
     memory = bench.memory(title=TitleOptions())
     model = Scripted.says("sunny", "Weather in Oslo")
     bench.run(agent_of(model, memory), ask("how is the weather in Oslo?"))
-    finish(bench, memory)
-    thread = memory.threads.get("t")
-    assert thread is not None
-    assert thread.title == "Weather in Oslo"
+    bench.runner.run(memory.asettled())
+    assert [thread.title for thread in memory.threads.list()] == ["Weather in Oslo"]
     assert [message.text for message in model.seen[1][1:]] == ["how is the weather in Oslo?"]
     assert model.tools[1] == []
 
@@ -49,16 +42,12 @@ WAYS: dict[str, Callable[[Memory], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_title_goes_with_the_message_that_it_was_made_from(bench: Bench, way: str) -> None:
-    """A model of another conversation reads it as a label; the titles of people stay, and so do those of other users."""
+    """Models of other conversations read it as a label; the titles of people and of other users stay."""
     namer = Scripted.says("Zebras of ann", "Zebras of bob", "Zebras again", *["Coats"] * 3)
     recall = RecallOptions(message_range=0)
     memory = bench.memory(embeddings=bench.embeddings, recall=recall, title=TitleOptions(model=namer))
-    told = [
-        AIMessage("Welcome", id="w"),
-        HumanMessage("my zebra has a red coat", id="q"),
-        AIMessage("I see", id="a"),
-        HumanMessage("a red coat is warm", id="q2"),
-    ]
+    told: list[Any] = [AIMessage("Welcome", id="w"), HumanMessage("my zebra has a red coat", id="q")]
+    told += [AIMessage("I see", id="a"), HumanMessage("a red coat is warm", id="q2")]
     for thread, user in (("t", "ann"), ("of bob", "bob"), ("named", "ann")):
         memory.save_turn(told, thread_id=thread, user_id=user)
         memory.settled()
@@ -67,14 +56,14 @@ def test_a_title_goes_with_the_message_that_it_was_made_from(bench: Bench, way: 
     agent = agent_of(model, memory)
     memory.history.delete(["a"], thread_id="t")  # the title was not made from it
     bench.run(agent, ask("a red coat"), configured("new", "ann"))
-    finish(bench, memory)
+    bench.runner.run(memory.asettled())
     assert 'label="Zebras of ann"' in remembered(model.seen[-1])
     WAYS[way](memory)
     memory.history.delete(["q"], thread_id="named")
     bench.run(agent, ask("a red coat"), configured("other", "ann"))
     assert "Zebra" not in remembered(model.seen[-1])
     assert 'label="Mine"' in remembered(model.seen[-1])
-    finish(bench, memory)
+    bench.runner.run(memory.asettled())
     titles = {one.id: one.title for one in memory.threads.list(user_id="ann")}
     remade = "Coats" if way == "edited in a turn" else None  # each turn of an untitled thread makes a title
     assert (titles["t"], titles["named"]) == (remade, "Mine")
@@ -106,6 +95,4 @@ def test_of_two_processes_that_ask_a_model_the_first_title_stays(make_memory: Ma
     other.settled()
     held.released.set()
     one.settled()
-    thread = other.threads.get("t")
-    assert thread is not None
-    assert thread.title == "Second"
+    assert [thread.title for thread in other.threads.list()] == ["Second"]

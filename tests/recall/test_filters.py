@@ -14,8 +14,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, OptionError, RecallOptions
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
-
-Make = Callable[..., Memory]
+from tests.helpers.types import Make
 
 FILTERABLE, THREAD_FILTERS = ("kind", "rank", "a b"), ("project", "priority", "ü.x", "a\0b")
 ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
@@ -211,17 +210,21 @@ def test_a_condition_that_mixes_keys_of_threads_and_messages_is_refused(projects
         projects.recall.search("jam", user_id="u", metadata=wanted)
 
 
-def test_a_key_that_is_not_declared_names_the_remedy(projects: Memory, make_memory: Make) -> None:
-    calls: list[Callable[[], object]] = [
-        lambda: projects.recall.search("jam", user_id="u", metadata={"owner": 1}),
-        lambda: projects.context("jam", thread_id="t", user_id="u", metadata={"$not": {"owner": 1}}),
-        lambda: projects.threads.list(metadata={"owner": {"$gt": 1}}),
-        lambda: projects.tools(metadata={"owner": 1}),
-        lambda: projects.as_retriever(user_id="u", metadata={"owner": 1}).invoke("jam"),
+def test_a_key_that_is_not_declared_or_an_operator_that_is_unknown_is_refused_by_every_face(
+    projects: Memory, make_memory: Make
+) -> None:
+    calls: list[Callable[[dict[str, Any]], object]] = [
+        lambda wanted: projects.recall.search("jam", user_id="u", metadata=wanted),
+        lambda wanted: projects.context("jam", thread_id="t", user_id="u", metadata=wanted),
+        lambda wanted: projects.threads.list(metadata=wanted),
+        lambda wanted: projects.tools(metadata=wanted),
+        lambda wanted: projects.as_retriever(user_id="u", metadata=wanted).invoke("jam"),
     ]
     for call in calls:
         with pytest.raises(OptionError, match=r"'owner'.*thread_filters=\.\.\."):
-            call()
+            call({"$not": {"owner": {"$gt": 1}}})
+        with pytest.raises(OptionError, match=r"metadata.*unknown operator.* here: use one of \$"):
+            call({"priority": {"$regex": "a"}})
     assert projects.threads.list(metadata={"owner": 1}).total == 0
     with pytest.raises(OptionError, match=r"both name \['topic'\]: name each key once"):
         make_memory(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ThreadNotFoundError
 from tests.helpers.embeddings import WordEmbeddings
-
-if TYPE_CHECKING:
-    from langchain_workingmem.embedded import EmbeddedRedis
-
-Make = Callable[..., Memory]
+from tests.helpers.types import Make
 
 FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
 
@@ -47,44 +43,31 @@ def heal(memory: Memory, **only: Any) -> int:
     return memory.recall.reindex(progress=False, **only)
 
 
-# ---------------------------------------------------------------------- recall off
-
-
-def test_without_recall_there_is_no_vector_index(plain: Memory, raw: Any, prefix: str) -> None:
-    plain.setup()
-    say(plain, *FRUIT)
+@pytest.mark.parametrize("model", [None, WordEmbeddings()])
+def test_without_recall_there_is_no_vector_index_and_what_needs_it_names_the_remedy(
+    make_memory: Make, raw: Any, prefix: str, model: Any
+) -> None:
+    memory = make_memory(embeddings=model, recall=False)
+    memory.setup()
+    say(memory, *FRUIT)
     assert f"{prefix}:threads".encode() in raw.execute_command("FT._LIST")
     assert f"{prefix}:vectors".encode() not in raw.execute_command("FT._LIST")
     assert vectors(raw, prefix) == []
+    for call in (lambda: memory.recall.search("cherry", user_id="ann"), lambda: heal(memory)):
+        with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
+            call()
 
 
-@pytest.mark.parametrize("model", [None, WordEmbeddings()])
-def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, model: Any) -> None:
-    memory = make_memory(embeddings=model, recall=False)
-    say(memory, *FRUIT)
-    with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
-        memory.recall.search("cherry", user_id="ann")
-    with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
-        heal(memory)
-
-
-# ---------------------------------------------------------------------- reindex
-
-
-def test_reindex_of_an_unknown_thread_is_refused(memory: Memory) -> None:
-    with pytest.raises(ThreadNotFoundError):
-        heal(memory, thread_id="nowhere")
-
-
-@pytest.mark.parametrize(("only", "wanted"), [({"thread_id": "b"}, {"b-0"}), ({"user_id": "bob"}, {"c-0"})])
-def test_reindex_of_a_part_touches_only_that(
-    plain: Memory, memory: Memory, only: dict[str, Any], wanted: set[str]
-) -> None:
+def test_reindex_of_a_part_touches_only_that_and_there_must_be_one(plain: Memory, memory: Memory) -> None:
     say(plain, "cherry", thread="a")
     say(plain, "cherry", thread="b")
     say(plain, "cherry", thread="c", user="bob")
-    assert heal(memory, **only) == 1
-    assert found(memory) | ids(memory.recall.search("cherry", user_id="bob")) == wanted
+    with pytest.raises(ThreadNotFoundError):
+        heal(memory, thread_id="nowhere")
+    parts: list[tuple[dict[str, str], set[str]]] = [({"thread_id": "b"}, {"b-0"}), ({"user_id": "bob"}, {"b-0", "c-0"})]
+    for only, wanted in parts:
+        assert heal(memory, **only) == 1
+        assert found(memory) | ids(memory.recall.search("cherry", user_id="bob")) == wanted
 
 
 def test_reindex_beside_writers_loses_nothing(
@@ -93,34 +76,26 @@ def test_reindex_beside_writers_loses_nothing(
     say(plain, *[f"cherry {at}" for at in range(300)])
     edited = [f"t-{at}" for at in range(0, 300, 3)]
     deleted = [f"t-{at}" for at in range(1, 300, 3)]
-    errors: list[BaseException] = []
 
     def write() -> None:
-        try:
-            with Memory(server.url, embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=prefix) as other:
-                for at, (edit, delete) in enumerate(zip(edited, deleted, strict=True)):
-                    other.history.update([HumanMessage(f"plum {at}", id=edit)], thread_id="t")
-                    other.history.delete([delete], thread_id="t")
-                    other.history.append([HumanMessage(f"quince {at}", id=f"n-{at}")], thread_id="t", user_id="ann")
-        except BaseException as error:  # noqa: BLE001  # shown by the test
-            errors.append(error)
+        with Memory(server.url, embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=prefix) as other:
+            for at, (edit, delete) in enumerate(zip(edited, deleted, strict=True)):
+                other.history.update([HumanMessage(f"plum {at}", id=edit)], thread_id="t")
+                other.history.delete([delete], thread_id="t")
+                other.history.append([HumanMessage(f"quince {at}", id=f"n-{at}")], thread_id="t", user_id="ann")
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    while writer.is_alive():
-        heal(memory)
-    writer.join()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        while not writing.done():
+            heal(memory)
+        writing.result()
     heal(memory)
-    assert errors == []
     assert heal(memory) == 0
     left = {message.id: message.content for message in plain.history.messages("t")}
     assert len(left) == 300
     hits = memory.recall.search("plum quince", user_id="ann", top_k=400, message_range=0).hits
     assert {hit.message.id: hit.message.content for hit in hits} == left
     assert len(vectors(raw, prefix)) == 300
-
-
-# ---------------------------------------------------------------------- an index that goes away
 
 
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])
@@ -135,26 +110,20 @@ def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, 
     assert len(context.recalled) == 4
 
 
-# ---------------------------------------------------------------------- cost
-
-
 def test_recall_that_is_new_says_once_that_older_messages_have_no_vectors(
-    make_memory: Make, caplog: pytest.LogCaptureFixture
+    make_memory: Make, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     say(make_memory(), *FRUIT)
     recalling = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    assert found(recalling) == set()
-    assert found(recalling) == set()
+    for _ in range(2):
+        assert found(recalling) == set()
     assert [record.message for record in caplog.records] == [
         "recall is new, and older messages have no vectors: memory.recall.reindex() adds them"
     ]
     assert recalling.recall.reindex(progress=False) == len(FRUIT)
     assert "t-2" in found(recalling)
-
-
-def test_recall_from_the_beginning_warns_of_nothing(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
-    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    memory.threads.create(thread_id="empty", user_id="u")
-    say(memory, *FRUIT)
-    assert "t-2" in found(memory)
+    caplog.clear()
+    fresh = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}x")
+    say(fresh, *FRUIT)  # from the beginning there is nothing to say
+    assert "t-2" in found(fresh)
     assert caplog.records == []

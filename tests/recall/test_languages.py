@@ -71,13 +71,7 @@ def test_words_are_found_inside_a_text(worded: Memory, language: str, question: 
     ],
 )
 def test_accents_capitals_and_digits_of_other_scripts_match(worded: Memory, said: str, question: str) -> None:
-    others = [
-        "Der Zug war zu spät.",
-        "Le train est en retard.",
-        "Tren yine gecikti.",
-        "Поезд опять опоздал.",
-        "0815",
-        "火车又晚点了。",
-    ]
+    others = ["Der Zug war zu spät.", "Le train est en retard.", "Tren yine gecikti."]
+    others += ["Поезд опять опоздал.", "0815", "火车又晚点了。"]
     worded.history.append([*others, said, *others], thread_id="t", user_id="maya")
     assert worded.recall.search(question, user_id="maya").hits[0].message.text == said

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem import IdError, IndexOptions, Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem._redis.queries import MAX_QUERY_WORDS, distinct_words
+from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.errors import ThreadOwnershipError
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.trips import Trips
-
-Make = Callable[..., Memory]
+from tests.helpers.types import Make
 
 FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
 
@@ -37,9 +36,6 @@ def either(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEm
     return make_memory(embeddings=embeddings, recall=RecallOptions(search=request.param))
 
 
-# ---------------------------------------------------------------------- what is found
-
-
 @pytest.mark.parametrize("count", [25, 1500])
 def test_more_hits_than_any_default_of_the_server(either: Memory, count: int) -> None:
     texts = [f"pear number {at}" for at in range(count + 10)]
@@ -60,78 +56,33 @@ def test_arguments_that_cannot_work_are_refused(memory: Memory, name: str, value
         memory.recall.search("pear", user_id="ann", **{name: value})
 
 
-# ---------------------------------------------------------------------- scope
-
-
-def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
+def test_an_id_that_is_missing_is_named_and_a_thread_of_somebody_else_is_refused(memory: Memory) -> None:
+    say(memory, "cherry cake")
+    scopes: tuple[Any, ...] = ("user", "thread")
+    for scope in scopes:
+        with pytest.raises(ThreadOwnershipError):
+            memory.recall.search("cherry", thread_id="t", user_id="bob", scope=scope)
     with pytest.raises(IdError, match="user_id"):
         memory.recall.search("cherry")
     with pytest.raises(IdError, match="thread_id"):
         memory.recall.search("cherry", user_id="ann", scope="thread")
 
 
-@pytest.mark.parametrize("scope", ["user", "thread"])
-def test_a_thread_of_somebody_else_is_refused(memory: Memory, scope: Any) -> None:
-    say(memory, "cherry cake")
-    with pytest.raises(ThreadOwnershipError):
-        memory.recall.search("cherry", thread_id="t", user_id="bob", scope=scope)
-
-
-# ---------------------------------------------------------------------- filters
-
-
-def test_times_are_inclusive(memory: Memory) -> None:
-    for text in FRUIT:
-        memory.history.append([HumanMessage(text, id=text)], thread_id="t", user_id="ann")
-    times = [row.stored_at for row in memory.history.page("t").items]
-
-    def found(since: int, until: int) -> set[str | None]:
-        result = memory.recall.search("jam", user_id="ann", since=times[since], until=times[until], top_k=9)
-        return set(ids(result))
-
-    assert found(1, 3) == set(FRUIT[1:4])
-    assert found(2, 2) == {FRUIT[2]}
-    assert found(3, 1) == set()
-
-
 @pytest.mark.parametrize("place", ["additional_kwargs", "metadata", "response_metadata"])
-@pytest.mark.parametrize("value", ["a, b|c", 7, None, {"y": 1}])
-def test_metadata_filters_by_value_and_type(
-    make_memory: Make, embeddings: WordEmbeddings, place: str, value: Any
+def test_metadata_is_found_wherever_it_stands_in_a_message(
+    make_memory: Make, embeddings: WordEmbeddings, place: str
 ) -> None:
     memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
 
     def tasting(id: str, value: Any) -> BaseMessage:
-        if place == "response_metadata":
-            return AIMessage("jam", id=id, response_metadata={"taste": value})
         data = {"taste": value}
-        return AIMessage("jam", id=id, additional_kwargs={"metadata": data} if place == "metadata" else data)
+        where = "response_metadata" if place == "response_metadata" else "additional_kwargs"
+        return AIMessage("jam", id=id, **{where: {"metadata": data} if place == "metadata" else data})
 
-    messages = [tasting("yes", value), tasting("no", "sour"), tasting("other", "7"), AIMessage("jam jar", id="none")]
+    messages = [tasting("yes", 7), tasting("no", "sour"), tasting("other", "7"), AIMessage("jam jar", id="none")]
     memory.history.append(messages, thread_id="t", user_id="ann")
-    found = ids(memory.recall.search("jam", user_id="ann", metadata={"taste": value}))
-    assert {*found} == ({"none", "yes"} if value is None else {"yes"})  # a missing key is None, as in the store
-
-
-@pytest.mark.parametrize(
-    "where", [{"taste": {"$regex": "a"}}, {"taste": {"a": 1, "$gt": 2}}, {"$nor": [{"taste": 1}]}], ids=str
-)
-def test_a_filter_that_memory_cannot_evaluate_is_refused_by_every_face(
-    make_memory: Make, embeddings: WordEmbeddings, where: dict[str, Any]
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
-    calls: list[Callable[[], object]] = [
-        lambda: memory.recall.search("jam", user_id="ann", metadata=where),
-        lambda: memory.context("jam", thread_id="t", user_id="ann", metadata=where),
-        lambda: memory.as_retriever(user_id="ann", metadata=where).invoke("jam"),
-        lambda: memory.threads.list(user_id="ann", metadata=where),
-    ]
-    for call in calls:
-        with pytest.raises(OptionError, match=r"metadata.*unknown operator.* here: use one of \$"):
-            call()
-
-
-# ---------------------------------------------------------------------- long messages
+    for value, expected in ((7, ["yes"]), (None, ["none"])):  # a missing key is None, as in the store
+        assert ids(memory.recall.search("jam", user_id="ann", metadata={"taste": value})) == expected
 
 
 def test_excluding_hundreds_of_messages_still_fills_top_k(either: Memory) -> None:
@@ -153,9 +104,6 @@ def test_the_pieces_of_one_message_do_not_push_others_out(chunky: Memory) -> Non
     found = chunky.recall.search("cherry cake", user_id="ann", top_k=5)
     assert len(set(ids(found))) == 5
     assert ids(found)[0] == "t-0"
-
-
-# ---------------------------------------------------------------------- questions of every kind
 
 
 @pytest.mark.parametrize("query", ["", "\n\t\u3000"])
@@ -192,33 +140,95 @@ def test_any_text_is_a_question(either: Memory, query: str) -> None:
     assert len(found) == 5  # each message has a vector, and all vectors have a distance
 
 
-RARE = ["the xk7742", "what about xk7742 _ please"]
+def test_a_question_at_either_end_of_a_long_text_is_looked_for() -> None:
+    for lines in (200, 100_000):
+        log = "\n".join(f"line{at} of the log" for at in range(lines))
+        words = distinct_words(f"Why does the gearbox stop?\n{log}\nWhich bearing is it?")
+        assert len(words) == MAX_QUERY_WORDS
+        assert {"gearbox", "bearing"} <= set(words)
 
 
-@pytest.mark.parametrize("query", RARE)
-@pytest.mark.parametrize(("search", "is_found"), [("semantic", False), ("hybrid", True)])
-def test_hybrid_finds_a_rare_word_that_the_vectors_miss(
-    make_memory: Make, search: Any, is_found: bool, query: str
-) -> None:
-    class Blind(WordEmbeddings):
-        """All texts look the same to it."""
+class Blind(WordEmbeddings):
+    """All texts look the same to it."""
 
-        def _vector(self, text: str) -> list[float]:
-            return super()._vector("anything")
+    def _vector(self, text: str) -> list[float]:
+        return super()._vector("anything")
 
-    memory = make_memory(embeddings=Blind(), recall=RecallOptions(search=search))
+
+def test_hybrid_finds_a_rare_word_that_the_vectors_miss(make_memory: Make) -> None:
     pears = [f"pear {at}" for at in range(60)]
-    say(memory, *pears[:30], "ticket XK7742 was filed", *pears[30:])
-    found = memory.recall.search(query, user_id="ann", top_k=5)
-    assert ("t-30" in ids(found)) is is_found
+    searches: list[tuple[Any, bool]] = [("semantic", False), ("hybrid", True)]
+    for search, expected in searches:
+        memory = make_memory(embeddings=Blind(), recall=RecallOptions(search=search))
+        say(memory, *pears[:30], "ticket XK7742 was filed", *pears[30:])
+        for query in ("the xk7742", "what about xk7742 _ please"):
+            found = memory.recall.search(query, user_id="ann", top_k=5)
+            assert ("t-30" in ids(found)) is expected
 
 
-# ---------------------------------------------------------------------- cost
+@pytest.mark.parametrize(("window", "before", "after"), [(0, 0, 0), ((0, 2), 0, 2), (9, 2, 2)])
+def test_a_hit_comes_with_its_neighbours_in_order(memory: Memory, window: Any, before: int, after: int) -> None:
+    say(memory, *FRUIT)
+    (hit,) = memory.recall.search("cherry cake", user_id="ann", top_k=1, message_range=window)
+    assert [message.id for message in hit.before] == [f"t-{at}" for at in range(2 - before, 2)]
+    assert [message.id for message in hit.after] == [f"t-{at}" for at in range(3, 3 + after)]
 
 
-@pytest.mark.parametrize("scope", ["user", "thread"])
-def test_search_is_two_round_trips(either: Memory, trips: Trips, scope: Any) -> None:
-    say(either, *FRUIT, thread="one")
-    say(either, *FRUIT, thread="two")
-    search = either.recall.search
-    assert trips.of(lambda: search("jam", thread_id="one", user_id="ann", scope=scope, top_k=9)) == 2
+def traffic(at: int, calls: int = 2, text: str = "") -> list[BaseMessage]:
+    """Give calls of a tool, each with its result, as they stand between a question and its answer."""
+    found: list[BaseMessage] = []
+    for number in range(calls):
+        id = f"{at}-{number}"
+        found.append(AIMessage(text, id=f"call{id}", tool_calls=[{"name": "look", "args": {"n": number}, "id": id}]))
+        found.append(ToolMessage("seen", id=f"result{id}", tool_call_id=id))
+    return found
+
+
+def talk(*said: str, calls: int = 2) -> list[BaseMessage]:
+    """Give questions and answers, the answers after calls of tools."""
+    found: list[BaseMessage] = []
+    for at, text in enumerate(said):
+        if at % 2:
+            found += traffic(at, calls)
+        found.append((HumanMessage, AIMessage)[at % 2](text, id=str(at)))
+    return found
+
+
+@pytest.mark.parametrize("calls", [1, 40])
+@pytest.mark.parametrize(
+    ("question", "before", "after"), [("cherry", ["1"], ["3"]), ("plum", ["2"], ["4"]), ("apple", [], ["1"])]
+)
+def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str, before: Any, after: Any) -> None:
+    said = talk("apple?", "a pie", "cherry?", "plum!", "thanks", "welcome", calls=calls)
+    memory.history.append(said, thread_id="t", user_id="ann")
+    found = memory.recall.search(question, user_id="ann", top_k=1, message_range=1)
+    (hit,) = found.hits
+    assert [message.id for message in hit.before] == before
+    assert [message.id for message in hit.after] == after
+    ((window,),) = found.windows().values()  # no gap is marked where only tool traffic is left out
+    assert [row.message.id for row in window] == [*before, hit.message.id, *after]
+
+
+def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> None:
+    say(memory, *FRUIT)
+    memory.history.append([HumanMessage("two plums", id="new")], thread_id="t", user_id="ann")
+    memory.history.truncate("t", after="t-3")
+    (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
+    assert [message.id for message in (*hit.before, *hit.after)] == ["t-2"]
+    memory._core.run(change_thread(memory._core.state, "t", "ann", "refuse", refused=["t-2"]))
+    (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
+    assert [message.id for message in (*hit.before, *hit.after)] == []
+
+
+@pytest.mark.parametrize("algorithm", ["flat", "hnsw"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("distance", ["cosine", "ip", "l2"])
+def test_similarities_are_between_0_and_1(make_memory: Make, distance: Any, dtype: Any, algorithm: Any) -> None:
+    index = IndexOptions(algorithm=algorithm, distance=distance, dtype=dtype)
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=index))
+    say(memory, *FRUIT, "cherry cake slice and more words")
+    found = memory.recall.search("cherry cake slice", user_id="ann", top_k=6)
+    assert len(found) == 6
+    assert ids(found)[:2] == ["t-2", "t-5"]
+    assert found.hits[0].similarity == pytest.approx(1, abs=0.01)
+    assert all(0 <= hit.similarity <= 1 for hit in found)

@@ -10,55 +10,51 @@ import pytest
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import AIMessage, HumanMessage
-from pydantic import Field
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions, RecallResult
 from langchain_workingmem.errors import ModelError
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
-
-Make = Callable[..., Memory]
 
 NEW: dict[str, Any] = {"thread_id": "new", "user_id": "ann"}
 
 
-def number(text: str) -> int:
-    found = re.findall(r"\d+", text)
-    return int(found[-1]) if found else -1
+class Returns(BaseDocumentCompressor):
+    """Returns what a function makes of the documents."""
 
-
-class Highest(BaseDocumentCompressor):
-    """Prefers high numbers, and copies documents without their ids, as some compressors do."""
-
-    most: int = 1000
-    scores: bool = True
-    seen: list[list[str]] = Field(default_factory=list)
+    call: Callable[[Sequence[Document]], Any]
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        self.seen.append([query, *(document.page_content for document in documents)])
-        best = sorted(documents, key=lambda document: -number(document.page_content))
-        return [self._copy(document) for document in best[: self.most]]
+        return self.call(documents)  # type: ignore[no-any-return]
 
-    def _copy(self, document: Document) -> Document:
-        more = {"relevance_score": number(document.page_content) / 100} if self.scores else {}
-        return Document(page_content="other words", metadata={**document.metadata, **more})
+
+def highest(documents: Sequence[Document]) -> list[Document]:
+    """Prefer high numbers, and copy documents without their ids, as some compressors do."""
+
+    def number(document: Document) -> int:
+        return int(re.findall(r"\d+", document.page_content)[-1])
+
+    best = sorted(documents, key=number, reverse=True)
+    return [Document("other words", metadata={**one.metadata, "relevance_score": number(one) / 100}) for one in best]
+
+
+def overloaded(_: Any) -> Any:
+    raise ConnectionError("overloaded")
 
 
 @pytest.fixture
 def make(make_memory: Make, embeddings: WordEmbeddings) -> Make:
     """Make a memory with 60 messages in 3 threads, all about the fox."""
 
-    def made(reranker: Any = None, *, model: Any = embeddings, on_error: str = "raise", **options: Any) -> Memory:
-        memory = make_memory(
-            embeddings=model,
-            recall=RecallOptions(reranker=reranker, **options),
-            history=HistoryOptions(last_messages=2),
-            on_error=on_error,
-        )
+    def made(call: Any = None, *, on_error: str = "raise", **options: Any) -> Memory:
+        recall = RecallOptions(reranker=call and Returns(call=call), **options)
+        history = HistoryOptions(last_messages=2)
+        memory = make_memory(embeddings=embeddings, recall=recall, history=history, on_error=on_error)
         for thread in range(3):
             said = [f"red fox {thread * 20 + at:02}" for at in range(20)]
             kinds = (HumanMessage, AIMessage)
@@ -73,32 +69,15 @@ def ids(found: RecallResult) -> list[str | None]:
     return [hit.message.id for hit in found.hits]
 
 
-# ---------------------------------------------------------------------- order
-
-
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])
 def test_its_order_decides(make: Make, trips: Trips, search: str) -> None:
-    memory = make(Highest(), search=search)
+    memory = make(highest, search=search)
     seen = ids(make(search=search).recall.search("red fox", user_id="ann", top_k=20))
     expected = sorted(seen, key=str, reverse=True)[:4]
     memory.setup()
     assert trips.of(lambda: memory.recall.search("red fox", user_id="ann")) == 2
     assert ids(memory.recall.search("red fox", user_id="ann")) == expected
     assert ids(memory.context("red fox", **NEW).recalled) == expected
-
-
-# ---------------------------------------------------------------------- what is taken
-
-
-class Returns(BaseDocumentCompressor):
-    """Returns what a function makes of the documents."""
-
-    call: Callable[[Sequence[Document]], Any]
-
-    def compress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
-    ) -> Sequence[Document]:
-        return self.call(documents)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
@@ -110,24 +89,13 @@ class Returns(BaseDocumentCompressor):
     ],
 )
 def test_what_it_was_not_given_is_refused(make: Make, returned: Any, words: str) -> None:
-    memory = make(Returns(call=returned))
     with pytest.raises(ModelError, match=words) as error:
-        memory.recall.search("red fox", user_id="ann")
+        make(returned).recall.search("red fox", user_id="ann")
     assert error.value.remedy
 
 
-# ---------------------------------------------------------------------- failures
-
-
-def overloaded(_: Any) -> Any:
-    raise ConnectionError("overloaded")
-
-
-fails = Returns(call=overloaded)
-
-
 def test_a_turn_may_go_on_without_it(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    memory = make(fails, on_error="log")
+    memory = make(overloaded, on_error="log")
     expected = ids(make().context("red fox 11", **NEW).recalled)
     assert ids(memory.context("red fox 11", **NEW).recalled) == expected
     assert len(expected) == 4

@@ -15,7 +15,6 @@ from langchain_workingmem._redis.queries import numbers
 from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.ranking import Candidates, Ranked, Ranking, Span, rank
-from langchain_workingmem.recall.search import _bar
 
 Candidate: TypeAlias = tuple[
     bytes, int, int, bytes, float, bytes, int
@@ -92,11 +91,6 @@ def seqs(ranked: list[Ranked]) -> list[int]:
 # ---------------------------------------------------------------------- steps
 
 
-def test_the_best_chunk_counts_for_the_message() -> None:
-    ranked = ranked_by([one(1, 0.9), one(1, 0.5), one(2, 0.4)], weights=NOTHING)
-    assert [(found.seq, found.similarity) for found in ranked] == [(1, 0.9), (2, 0.4)]
-
-
 def test_an_answer_is_found_by_its_question() -> None:
     others = [one(STRIDE * 8, 0.1, b"%d" % number) for number in range(120)]
     between = one(STRIDE * 5 + 1, 0.15)  # a call of a tool
@@ -104,13 +98,6 @@ def test_an_answer_is_found_by_its_question() -> None:
     weights = HybridWeights(dense=1, neighbours=0.2, length=0)
     assert seqs(ranked_by(dense, weights=weights))[:2] == [STRIDE * 5, STRIDE * 6]
     assert seqs(ranked_by(dense, weights=NOTHING))[:2] == [STRIDE * 5, STRIDE * 9]
-
-
-def test_where_the_question_has_a_number_words_count_twice() -> None:
-    dense, words = [one(1, 1.0), one(5, 0.5)], [one(5, 9.0)]
-    assert seqs(ranked_by(dense, words)) == [1, 5]
-    assert seqs(ranked_by(dense, words, numbered=True)) == [5, 1]
-    assert seqs(ranked_by(dense, words, numbered=True, weights=NOTHING)) == [1, 5]  # without words none count
 
 
 # ---------------------------------------------------------------------- what always holds
@@ -151,19 +138,6 @@ def test_a_threshold_leaves_out_what_is_less_similar(
     expected = [found for found in ranked_by(dense, words, hybrid=hybrid) if found.similarity >= threshold]
     assert ranked_by(dense, words, threshold=threshold, hybrid=hybrid) == expected
 
-
-# ---------------------------------------------------------------------- what is near enough
-
-
-def test_the_bar_is_the_floor_unless_most_messages_are_as_near() -> None:
-    near = [one(at, 0.6 - at / 1000) for at in range(40)]
-    assert _bar(ranking_of(near[:19]), 0.4) == 0.4  # too few to tell what is ordinary
-    assert _bar(ranking_of(near), 1.3) == 1.3
-    twentieth = near[19][4]
-    assert _bar(ranking_of(near), 0.4) == pytest.approx(twentieth + 0.25 * (1 - twentieth))
-
-
-# ---------------------------------------------------------------------- from replies to columns
 
 KEYS = st.tuples(
     st.sampled_from(["a|b,{c}*", "t", "é:~\n"]),

@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage, message_to_dict
 
-from langchain_workingmem import LocalEmbeddings, RecallOptions
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS
 from langchain_workingmem._text.unicode import keep_ends
-from langchain_workingmem._text.values import to_micros
-from langchain_workingmem.importers import header
+from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.recall.question import MOST_TIMES, named_times
 from langchain_workingmem.recall.ranking import Span
 from langchain_workingmem.recall.ranking import nearness as nearness_of
-from tests.helpers.types import Make
 
 NOW = datetime(2024, 1, 12, 13, 55, tzinfo=UTC)  # a Friday
 
@@ -45,15 +41,6 @@ def named(question: str, now: datetime = NOW) -> list[str]:
         ("What did I buy in february?", "2023-02-01..2023-02-28"),
         ("Who called in the third week of April?", "2023-04-01..2023-04-30"),
         ("What happened in 2022?", "2022-01-01..2022-12-31"),
-    ],
-)
-def test_dates_months_and_years_are_as_long_as_they_are(question: str, expected: str) -> None:
-    assert named(question) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
         ("What did we do yesterday?", "2024-01-11"),
         ("Who called two weeks ago?", "2023-12-25..2023-12-31"),
         ("What happened last week?", "2024-01-01..2024-01-07"),
@@ -62,57 +49,47 @@ def test_dates_months_and_years_are_as_long_as_they_are(question: str, expected:
         ("last year", "2023-01-01..2023-12-31"),
         ("What did I say on Monday?", "2024-01-08"),
         ("since May", "2023-05-01..2024-01-12"),
+        *((other, "") for other in ("May I go?", "in 5 minutes", "version 0.5.2023 or 2023-00-05", "next May")),
+        *((other, "") for other in ("this may last a day", "¿Qué hice ayer?")),
     ],
 )
-def test_relative_times_are_before_now(question: str, expected: str) -> None:
-    assert named(question) == [expected]
+def test_a_question_names_times_before_now_as_long_as_they_are_or_none(question: str, expected: str) -> None:
+    assert named(question) == ([expected] if expected else [])
+
+
+AUCKLAND, ANGELES, KATHMANDU = "Pacific/Auckland", "America/Los_Angeles", "Asia/Kathmandu"
+SANTIAGO = "America/Santiago"  # clocks change at midnight
+
+
+def at_utc(zone: str, local: str) -> str:
+    return from_micros(to_micros(datetime.fromisoformat(local).replace(tzinfo=ZoneInfo(zone)))).isoformat()
 
 
 @pytest.mark.parametrize(
-    "question",
+    ("zone", "now", "question", "since", "until"),
     [
-        "May I go?",
-        "in 5 minutes",
-        "version 0.5.2023 or 2023-00-05",
-        "next May",
-        "this may last a day",
-        "¿Qué hice ayer?",
+        # just after midnight, and just before: UTC has another day
+        (AUCKLAND, "2026-11-23T23:59", "What did I say yesterday?", "2026-11-22", "2026-11-23"),
+        (ANGELES, "2026-11-24T00:01", "What did I say last night?", "2026-11-23", "2026-11-24"),
+        (KATHMANDU, "2026-11-24T05:44", "What did I say last night?", "2026-11-23", "2026-11-24"),
+        (ANGELES, "2026-11-23T23:59", "What did I say on Monday?", "2026-11-16", "2026-11-17"),
+        (AUCKLAND, "2027-01-01T08:00", "What did we do last year?", "2026-01-01", "2027-01-01"),
+        # days of 23 and of 25 hours
+        (ANGELES, "2026-03-09T09:00", "What did I say yesterday?", "2026-03-08", "2026-03-09"),
+        (ANGELES, "2026-11-02T09:00", "What did I say yesterday?", "2026-11-01", "2026-11-02"),
+        (ANGELES, "2026-11-04T09:00", "What did we talk about last week?", "2026-10-26", "2026-11-02"),
+        (SANTIAGO, "2026-09-07T10:00", "What did I say yesterday?", "2026-09-06T01:00", "2026-09-07"),
+        (SANTIAGO, "2026-04-05T10:00", "What did I say yesterday?", "2026-04-04", "2026-04-05"),
     ],
 )
-def test_other_questions_name_no_time(question: str) -> None:
-    assert named(question) == []
-
-
-def test_of_equal_texts_the_one_of_the_named_time_counts(make_memory: Make, local_model: LocalEmbeddings) -> None:
-    memory = make_memory(embeddings=local_model, recall=RecallOptions(message_range=0))
-    now = datetime.now(UTC)
-    lines = [
-        {
-            "kind": "message",
-            "thread_id": "runs",
-            "message": message_to_dict(HumanMessage("Went for a run.", id=str(at))),
-            "stored_at": (now - timedelta(days=days)).isoformat(),
-        }
-        for at, days in enumerate((3, 1))
-    ]
-    memory.users.load([header("u"), {"kind": "thread", "id": "runs"}, *lines])
-    day = f"{now - timedelta(days=3):%Y-%m-%d}"
-    (then,) = memory.recall.search(f"Did I run on {day}?", user_id="u").hits
-    (newest,) = memory.recall.search("Did I run?", user_id="u").hits
-    assert (then.message.id, newest.message.id) == ("0", "1")
-
-
-# ---------------------------------------------------------------------- any text
+def test_a_phrase_means_the_time_of_the_place(zone: str, now: str, question: str, since: str, until: str) -> None:
+    asked = datetime.fromisoformat(at_utc(zone, now)).astimezone(ZoneInfo(zone))
+    (span,) = named_times(question, asked)
+    assert [from_micros(one).isoformat() for one in span] == [at_utc(zone, since), at_utc(zone, until)]
 
 
 @pytest.mark.parametrize(
-    "question",
-    [
-        "on 7 May " * 100_000,
-        "1" * 1_000_000,
-        "\ud800 yesterday \ud800",
-    ],
-    ids=lambda question: ascii(question[:10]),
+    "question", ["on 7 May " * 100_000, "1" * 1_000_000, "\ud800 yesterday \ud800"], ids=lambda one: ascii(one[:10])
 )
 def test_any_text_names_few_times_and_takes_little(question: str) -> None:
     question = keep_ends(question, MAX_QUERY_CHARACTERS)
@@ -142,9 +119,6 @@ def test_spans_begin_before_now_whatever_is_asked(words: list[str], gap: str, no
     for since, until in named_times(gap.join(words), now):
         assert since <= until
         assert since < to_micros(now)
-
-
-# ---------------------------------------------------------------------- near to a time
 
 
 def nearness(created_at: int, spans: list[Span]) -> float:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem import Memory
 from langchain_workingmem._engine.clients import refused as read_refusal
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
@@ -17,8 +16,8 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.helpers.rights import RULES, rules
+from tests.helpers.types import Make
 
-Make = Callable[..., Memory]
 MakeStore = Callable[..., RedisMemoryStore]
 Grant = Callable[[str], str]
 

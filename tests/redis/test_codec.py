@@ -1,24 +1,23 @@
+"""What is stored of times, of metadata and of messages, whose long media lie beside them, is read back as it was."""
+
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import OptionError
-from langchain_workingmem._redis.codec import body_of, drafts, is_storable
-from langchain_workingmem._redis.filters import canonical_json, check_key, label
+from langchain_workingmem._redis.codec import LONG, body_of, put_media
+from langchain_workingmem._redis.filters import canonical_json, label
 from langchain_workingmem._text.values import from_micros, to_micros
+from langchain_workingmem.models import StoredMessage
+from tests.helpers.media import forms
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-# ---------------------------------------------------------------------- times
 
 
 @given(st.integers(0, 4_102_444_800_000_000))
@@ -44,8 +43,6 @@ def test_a_time_becomes_exact_microseconds(at: datetime) -> None:
     assert to_micros(at) == (at - EPOCH) // timedelta(microseconds=1)
 
 
-# ---------------------------------------------------------------------- metadata
-
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -68,36 +65,31 @@ def test_labels_of_different_values_differ(one: str, other: str) -> None:
     assert (label("k", one) == label("k", other)) is (one == other)
 
 
-@pytest.mark.parametrize("value", [object(), {(1, 2): 3}, math.nan, [-math.inf]])
-def test_a_value_that_is_not_json_is_refused_by_name(value: object) -> None:
-    with pytest.raises(OptionError, match=r"metadata 'k' is not JSON .*use strings, numbers, booleans"):
-        canonical_json(value, "k")
+FORMS = forms()
 
 
-@pytest.mark.parametrize("key", [1, "\ud800"])
-def test_a_key_that_is_no_valid_text_is_refused(key: object) -> None:
-    with pytest.raises(OptionError, match=r"metadata key .*use a str of valid Unicode"):
-        check_key(key)
+def round_trip(message: Any) -> tuple[bytes, int, BaseMessage]:
+    """Return what is stored of a message beside its media, how many these are, and the message that is read."""
+    body, media = body_of(message, "q")
+    row = StoredMessage.of(b'{"at":1,"number":0,' + body, "t", 0)
+    assert len(row.record.get("media", ())) == len(media)
+    if media:
+        put_media(row.record, [one.encode("utf-8", "surrogatepass") for one in media])
+    return body, len(media), row.message
 
 
-# ---------------------------------------------------------------------- messages in
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_comes_back(form: str) -> None:
+    assert round_trip(FORMS[form])[2] == FORMS[form]
 
 
-@pytest.mark.parametrize(
-    ("message", "kept"),
-    [
-        (AIMessage(""), True),
-        (HumanMessage("x", additional_kwargs={"lc_source": "summarization"}), False),
-        (ToolMessage("x", tool_call_id="c", additional_kwargs={"lc_source": "hitl_interrupt_decision"}), True),
-        (SystemMessage("x"), False),
-    ],
-)
-def test_what_is_part_of_the_conversation_is_kept(message: BaseMessage, kept: bool) -> None:
-    assert is_storable(message) is kept
-    assert len(drafts([message], None, lambda: "new")) == kept
-
-
-def test_a_tool_call_that_is_not_json_is_refused_with_the_remedy() -> None:
-    message = AIMessage("", id="m", tool_calls=[{"name": "f", "args": {"x": object()}, "id": "c"}])
-    with pytest.raises(OptionError, match=r"message 'm' cannot be stored .*: use JSON values"):
-        body_of(message, "")
+@given(st.text(min_size=1), st.sampled_from(["base64", "data", "url", ',"media":["', "\0", "7"]))
+def test_any_text_comes_back_as_it_was(text: str, key: str) -> None:
+    long = (text * (LONG // len(text) + 1))[:LONG]
+    for value, count in ((long, 1), (long[:-1], 0)):
+        message = HumanMessage([{"type": "image", key: value, "mime_type": "image/png"}], id="1")
+        body, found, back = round_trip(message)
+        assert (found, back) == (count, message)
+        assert (len(body) < LONG) is bool(count)
+        artifact = ToolMessage("x", id="1", tool_call_id="c", artifact={"a": [1, {key: value}, None]})
+        assert round_trip(artifact)[1:] == (count, artifact)

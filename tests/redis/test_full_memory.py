@@ -18,10 +18,10 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import full_memory, search_on_oom
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import options
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
 
-Make = Callable[..., Memory]
 MakeStore = Callable[..., RedisMemoryStore]
 WHOLE = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
 
@@ -82,9 +82,6 @@ def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: A
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 
 
-# ---------------------------------------------------------------------- a server that would hide what it holds
-
-
 @pytest.mark.usefixtures("hiding")
 def test_a_server_that_would_hide_what_it_holds_is_refused(
     make_memory: Make, make_store: MakeStore, server: EmbeddedRedis, raw: Any
@@ -106,15 +103,11 @@ def test_a_server_that_would_hide_what_it_holds_is_refused(
         ([b"search-on-oom", b"return", b"maxmemory", b"100"], True),
         ({b"search-on-oom": b"return", b"maxmemory": b"100"}, False),
         ([b"search-on-oom", b"return", b"maxmemory", b"0"], False),
-        ([b"search-on-oom", b"ignore", b"maxmemory", b"100"], False),
         (RedisReplyError("NOPERM User u has no permissions"), False),
     ],
 )
 def test_what_a_server_says_of_the_setting(reply: Any, hides: bool) -> None:
     assert hides_when_full(reply) == hides
-
-
-# ---------------------------------------------------------------------- by hand: what a single server does not do
 
 
 OOM = b"One or more shards failed to execute the query due to insufficient memory"

@@ -1,4 +1,4 @@
-"""Any message that LangChain can hold, stored and read back, or shown in a prompt; 200 each, 4,000 with `make nightly`."""
+"""Any message that LangChain can hold, stored and read back, or shown in a prompt."""
 
 from __future__ import annotations
 
@@ -61,11 +61,7 @@ messages: st.SearchStrategy[BaseMessage] = st.one_of(
     st.builds(HumanMessage, **common),
     st.builds(AIMessage, **common, tool_calls=st.lists(calls, max_size=2), usage_metadata=usage),
     st.builds(
-        ToolMessage,
-        **common,
-        tool_call_id=texts,
-        artifact=json_values,
-        status=st.sampled_from(["success", "error"]),
+        ToolMessage, **common, tool_call_id=texts, artifact=json_values, status=st.sampled_from(["success", "error"])
     ),
     st.builds(FunctionMessage, **(common | {"name": texts})),
     st.builds(ChatMessage, **common, role=texts),

@@ -9,15 +9,13 @@ import pytest
 import redis
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, OptionError
+from langchain_workingmem import OptionError
 from langchain_workingmem._redis.indexes import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
-
-Make = Callable[..., Memory]
-MakeStore = Callable[..., RedisMemoryStore]
 
 
 @pytest.fixture
@@ -28,10 +26,6 @@ def layout(raw: redis.Redis, prefix: str) -> str:
     return key
 
 
-def dumped(raw: redis.Redis, prefix: str) -> dict[bytes, object]:
-    return {key: raw.dump(key) for key in raw.scan_iter(f"{prefix}:*")}
-
-
 def test_a_new_database_is_given_the_version(make_memory: Make, layout: str, raw: redis.Redis) -> None:
     memory = make_memory()
     assert memory.history.messages("t") == []
@@ -40,11 +34,15 @@ def test_a_new_database_is_given_the_version(make_memory: Make, layout: str, raw
 
 
 def test_data_of_another_version_is_refused_and_left_untouched(
-    make_memory: Make, make_store: MakeStore, layout: str, raw: redis.Redis, prefix: str
+    make_memory: Make, make_store: Callable[..., RedisMemoryStore], layout: str, raw: redis.Redis, prefix: str
 ) -> None:
     make_memory().history.append([HumanMessage("Hello", id="1")], thread_id="t", user_id="u")
     raw.hset(layout, "version", "99")
-    before = dumped(raw, prefix)
+
+    def dumped() -> dict[bytes, object]:
+        return {key: raw.dump(key) for key in raw.scan_iter(f"{prefix}:*")}
+
+    before = dumped()
     memory, store = make_memory(), make_store()
     (found,) = [one for one in memory.doctor() if one.check == "layout"]
     assert (found.level, "storage layout 99" in found.message) == ("error", True)
@@ -60,7 +58,7 @@ def test_data_of_another_version_is_refused_and_left_untouched(
         with pytest.raises(OptionError, match="storage layout 99, this version uses") as caught:
             call()
         assert "export with the version that wrote them" in str(caught.value)
-    assert dumped(raw, prefix) == before
+    assert dumped() == before
 
 
 def test_a_user_who_may_only_read_writes_no_version(

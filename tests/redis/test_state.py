@@ -1,4 +1,4 @@
-"""What a memory learns while it is used: the authors of a user, bounded and safe between threads."""
+"""What a memory learns while it is used, authors and what was shown: bounded, and safe between threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem.recall.question import Authors
 
 
@@ -27,3 +28,18 @@ def test_no_author_is_lost_when_threads_learn_at_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: authors.note("u", {name}), names))
     assert authors.note("u", set()) == {*names}
+
+
+def test_many_threads_lose_nothing_and_only_what_was_used_last_is_kept() -> None:
+    recent: Recent[str | int, int] = Recent(10)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: recent.change("a", lambda before: (before or 0) + 1), range(2000)))
+        assert recent.get("a") == 2000
+        list(pool.map(lambda at: recent.change(at, lambda _: at), range(2000)))
+    assert sum(recent.get(at) is not None for at in range(2000)) == 10
+    assert recent.get("a") is None
+    for at in range(10):
+        recent.put(at, at)
+    recent.get(0)
+    recent.put("new", 1)
+    assert (recent.get(0), recent.get(1)) == (0, None)

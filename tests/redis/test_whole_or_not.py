@@ -15,9 +15,9 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.history.save import save_turn
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.types import Make
 from tests.users.samples import HEADER, THREAD, message
 
-Make = Callable[..., Memory]
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 SAID = [HumanMessage("one", id="q"), AIMessage("two", id="a"), HumanMessage("three", id="b")]
 

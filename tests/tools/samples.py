@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from langchain_core.language_models import FakeMessagesListChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.helpers.models import Scripted, calling
 from tests.helpers.types import Make
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
@@ -32,18 +33,9 @@ class Person(BaseModel):
     places: list[Home] = []
 
 
-class Scripted(FakeMessagesListChatModel):
-    """A chat model that says what it is told, and takes tools as every real one does."""
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        return self.bind(tools=tools, **kwargs)
-
-
-def calls(*arguments: dict[str, Any], name: str = UPDATE) -> AIMessage:
-    """One message of a model with these tool calls."""
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": one, "id": f"call{at}"} for at, one in enumerate(arguments)]
-    )
+def calls(*arguments: dict[str, Any]) -> AIMessage:
+    """One message of a model that updates working memory with each of these."""
+    return calling(*((UPDATE, one) for one in arguments), id="call")
 
 
 def results(messages: list[AnyMessage]) -> list[ToolMessage]:
@@ -61,3 +53,14 @@ def update_tool(memory: Memory, **ids: Any) -> BaseTool:
 
 def known(memory: Memory, user_id: str = "ann") -> Any:
     return json.loads(memory.working_memory.get(user_id=user_id).text or "{}")
+
+
+def looping(memory: Memory, model: Scripted, *others: BaseTool, include: Any = None, **options: Any) -> Any:
+    """A graph that loads once, then answers and calls tools in turns, and saves."""
+    tools = [*others, *memory.tools(include=include)]
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", memory.load_node()).add_node("tools", ToolNode(tools)).add_node("save", memory.save_node())
+    graph.add_node("answer", lambda state: {"messages": [model.bind_tools(tools).invoke(state["messages"])]})
+    graph.add_edge(START, "load").add_edge("load", "answer").add_edge("tools", "answer")
+    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
+    return graph.compile(**options)

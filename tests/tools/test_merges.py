@@ -7,40 +7,17 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.models import Bench, Line, Scripted, agent_of, ask, calling
 from tests.helpers.types import Invoke, Make
-from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results
+from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, looping, results
 
 RUN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
 
 def text_of(memory: Memory) -> str:
     return memory.working_memory.get(user_id="ann").text
-
-
-def looping(memory: Memory, model: Scripted) -> Any:
-    """Load once, then answer and call tools in turns."""
-    tools = memory.tools(include=[UPDATE, GET, CLEAR])
-
-    def answer(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", memory.load_node())
-    graph.add_node("answer", answer)
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "answer")
-    graph.add_conditional_edges("answer", tools_condition)
-    graph.add_edge("tools", "answer")
-    return graph.compile()
-
-
-# ---------------------------------------------------------------------- what the model saw
 
 
 def test_a_line_that_somebody_else_changed_comes_back_as_a_conflict(bench: Bench) -> None:
@@ -76,7 +53,7 @@ def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: st
     lines: list[Line] = [meanwhile, calling((GET, {}), id="a2"), calling((UPDATE, {"memory": known}), id="a3")]
     more = [calling((CLEAR, {}), id="a4"), calling((UPDATE, said("Bob")), id="a5")]
     model = Scripted.says(*lines, *more, "Noted.")
-    app = agent_of(model, memory) if kind == "agent" else looping(memory, model)
+    app = agent_of(model, memory) if kind == "agent" else looping(memory, model, include=[UPDATE, GET, CLEAR])
     found = results(bench.run(app, ask("I am Ann"))["messages"])
     assert [one.status for one in found] == ["success"] * 6, found
     assert "+ - **City**: Bonn" in str(found[3].content)

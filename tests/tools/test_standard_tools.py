@@ -10,23 +10,11 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
-from pydantic import BaseModel
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
-
-
-class Home(BaseModel):
-    city: str | None = None
-
-
-class Person(BaseModel):
-    name: str | None = None
-    home: Home | None = None
-
-
-PERSON = {"memory": {"name": "Ann", "home": {"city": "Ulm"}}}
+from tests.tools.samples import Person
 
 
 class _Tool:
@@ -60,49 +48,39 @@ class _Tool:
         return self.example
 
 
-class _Unit(_Tool, ToolsUnitTests):
-    pass
-
-
 class _Integration(_Tool, ToolsIntegrationTests):
     def test_the_example_is_no_error(self, tool: BaseTool) -> None:
         message = tool.invoke({"type": "tool_call", "id": "1", "name": tool.name, "args": self.example})
         assert message.status == "success"
 
 
-class _UpdateTemplate:
+class _UpdateTemplate(_Tool):
     example: ClassVar[dict[str, Any]] = {"memory": "# User information\n- **First name**: Ann"}
 
 
-class TestUpdateTemplateUnit(_UpdateTemplate, _Unit):
-    pass
+class TestUpdateTemplateUnit(_UpdateTemplate, ToolsUnitTests): ...
 
 
-class TestUpdateTemplate(_UpdateTemplate, _Integration):
-    pass
+class TestUpdateTemplate(_UpdateTemplate, _Integration): ...
 
 
-class _UpdatePydantic:
+class _UpdatePydantic(_Tool):
     options: ClassVar[dict[str, Any]] = {"schema": Person}
-    example: ClassVar[dict[str, Any]] = PERSON
+    example: ClassVar[dict[str, Any]] = {"memory": {"name": "Ann", "home": {"city": "Ulm"}}}
 
 
-class TestUpdatePydanticUnit(_UpdatePydantic, _Unit):
-    pass
+class TestUpdatePydanticUnit(_UpdatePydantic, ToolsUnitTests): ...
 
 
-class TestUpdatePydantic(_UpdatePydantic, _Integration):
-    pass
+class TestUpdatePydantic(_UpdatePydantic, _Integration): ...
 
 
-class _Search:
+class _Search(_Tool):
     name: ClassVar[str] = "search_memory"
     example: ClassVar[dict[str, Any]] = {"query": "cat"}
 
 
-class TestSearchUnit(_Search, _Unit):
-    pass
+class TestSearchUnit(_Search, ToolsUnitTests): ...
 
 
-class TestSearch(_Search, _Integration):
-    pass
+class TestSearch(_Search, _Integration): ...

@@ -1,4 +1,4 @@
-"""The tools of working memory, as models and graphs call them."""
+"""The tools of working memory, by which names models and graphs call them, and what these are told."""
 
 from __future__ import annotations
 
@@ -6,29 +6,19 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.faces.tools import AWAY
+from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import Bench, Scripted, ask
 from tests.helpers.types import Invoke, Make
-from tests.tools.samples import (
-    CLEAR,
-    GET,
-    SEARCH,
-    TEMPLATE,
-    UPDATE,
-    Person,
-    Scripted,
-    calls,
-    known,
-    results,
-    with_memory,
-)
+from tests.tools.samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Person, calls, known, results, with_memory
 
 pytestmark = pytest.mark.in_turn("face")
-
-# ---------------------------------------------------------------------- which tools there are
 
 
 @pytest.mark.parametrize(
@@ -67,9 +57,6 @@ def test_a_tool_of_a_part_that_is_off_says_how_to_turn_it_on(person: Memory, pla
     assert plain.tools() == []
 
 
-# ---------------------------------------------------------------------- ways to call
-
-
 FORGED: dict[str, Any] = {
     "user_id": "bob",
     "thread_id": "t",
@@ -85,7 +72,7 @@ def test_arguments_that_a_model_makes_up_reach_no_other_memory(
 ) -> None:
     memory = with_memory(make_memory, schema=schema)
     arguments = {"memory": {"name": "Eve"}, name: FORGED[name]}
-    model = Scripted(responses=[calls(arguments), AIMessage("noted")])
+    model = Scripted.says(calls(arguments), "noted")
     config = {"configurable": {"user_id": "ann"}}
     found = invoke(create_agent(model, memory.tools()), {"messages": [HumanMessage("hi")]}, config)
     assert found["messages"][-1].content == "noted"
@@ -99,9 +86,6 @@ def test_a_run_without_ids_tells_the_log_how_to_pass_them(
     (tool,) = person.tools()
     assert "cannot be used in this conversation" in invoke(tool, {"memory": {"name": "Ann"}})
     assert "pass user_id=" in caplog.text
-
-
-# ---------------------------------------------------------------------- errors are words
 
 
 def too_deep(depth: int) -> Any:
@@ -131,7 +115,7 @@ def test_what_is_refused_is_told_to_the_model_and_the_graph_goes_on(
 ) -> None:
     options = {"schema": schema} if schema else {"template": TEMPLATE}
     memory = with_memory(make_memory, max_bytes=1000, **options)
-    model = Scripted(responses=[calls(arguments), AIMessage("sorry")])
+    model = Scripted.says(calls(arguments), "sorry")
     found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("hi")]})
     (result,) = results(found["messages"])
     assert result.status == "error"
@@ -164,3 +148,44 @@ def test_a_server_that_is_gone_is_told_to_the_model_and_its_address_to_the_log(
     assert "127.0.0.1" in caplog.text
     assert name in caplog.text
     assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("tools", "word", "absent"),
+    [
+        (None, "call update_working_memory\n", "read it, not change"),
+        ([f"{UPDATE}_team"], "call update_working_memory_team\n", "read it, not change"),
+        ([GET, SEARCH], "read it, not change", UPDATE),
+    ],
+)
+def test_the_block_orders_only_tools_that_there_are(
+    make_memory: Make, tools: list[str] | None, word: str, absent: str
+) -> None:
+    memory = with_memory(make_memory, template=TEMPLATE)
+    state = memory.working_memory.get(user_id="ann")
+    block = rendered(memory._core.state.remembering, state, tools=tools)
+    assert word in block
+    assert absent not in block
+
+
+@pytest.mark.parametrize("name", ["", "my team", "x" * 41, 5])
+def test_a_name_that_no_tool_can_carry_is_refused(make_memory: Make, bench: Bench, name: Any) -> None:
+    with pytest.raises(OptionError, match="letters, digits"):
+        with_memory(make_memory).tools(name=name)
+    with pytest.raises(OptionError, match="letters, digits"):
+        MemoryMiddleware(bench.memory(), name=name)
+
+
+def test_another_tool_of_the_same_name_is_refused_with_the_remedy(bench: Bench) -> None:
+    @tool
+    def search_memory(query: str) -> str:
+        """Look it up elsewhere."""
+        return query
+
+    memory = bench.recalling()
+    with pytest.raises(OptionError, match="another tool named 'search_memory'"):
+        bench.run(create_agent(Scripted.says("x"), [search_memory], middleware=[MemoryMiddleware(memory)]), ask("hi"))
+    others: list[dict[str, Any]] = [{"name": "team"}, {"tools": []}]
+    for options in others:
+        agent = create_agent(Scripted.says("Hello."), [search_memory], middleware=[MemoryMiddleware(memory, **options)])
+        assert bench.run(agent, ask("hi"))["messages"][-1].text == "Hello."

@@ -9,33 +9,13 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import Scripted
 from tests.helpers.types import Invoke, Make
-from tests.tools.samples import (
-    CLEAR,
-    TEMPLATE,
-    Person,
-    Scripted,
-    calls,
-    known,
-    results,
-    update_tool,
-    with_memory,
-)
-
-# ---------------------------------------------------------------------- parallel calls
-
-
-def test_ten_parallel_calls_of_one_message_keep_ten_facts(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema={"type": "object"})
-    model = Scripted(responses=[calls(*({"memory": {f"fact{at}": at}} for at in range(10))), AIMessage("noted")])
-    found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("many things")]})
-    assert [message.status for message in results(found["messages"])] == ["success"] * 10
-    assert known(memory) == {f"fact{at}": at for at in range(10)}
-    assert memory.working_memory.get(user_id="ann").revision == 10
+from tests.tools.samples import CLEAR, TEMPLATE, Person, calls, known, results, update_tool, with_memory
 
 
 def test_calls_of_one_answer_take_effect_in_the_order_of_the_answer(make_memory: Make, invoke: Invoke) -> None:
@@ -54,7 +34,7 @@ def test_calls_of_one_answer_take_effect_in_the_order_of_the_answer(make_memory:
 
     memory = with_memory(make_memory, schema={"type": "object"})
     words = [{"memory": {"city": city}} for city in ("first", "second", "third")]
-    model = Scripted(responses=[calls(*words), AIMessage("noted")])
+    model = Scripted.says(calls(*words), "noted")
     agent = create_agent(model, [], middleware=[MemoryMiddleware(memory, user_id="ann"), Slow()])
     config = {"configurable": {"thread_id": "t"}}
     found = invoke(agent, {"messages": [HumanMessage("I move a lot")]}, config)
@@ -62,8 +42,6 @@ def test_calls_of_one_answer_take_effect_in_the_order_of_the_answer(make_memory:
     assert known(memory) == {"city": "third"}
     assert memory.working_memory.get(user_id="ann").revision == 3
 
-
-# ---------------------------------------------------------------------- nothing is wiped by accident
 
 FULL = {"name": "Ann", "age": 3, "home": {"city": "Ulm", "street": "x"}, "pets": ["cat"], "places": [{"city": "Rome"}]}
 NULLS = {"name": None, "age": None, "home": None, "work": None, "pets": None, "places": None}
@@ -86,20 +64,6 @@ def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[s
     assert known(person) == FULL
     assert person.working_memory.get(user_id="ann") == before
     assert "nothing was changed" in reply
-
-
-# ---------------------------------------------------------------------- edits
-
-
-def test_edits_change_single_places_and_say_so(markdown: Memory, invoke: Invoke) -> None:
-    edits = [
-        {"find": "- **Name**:", "replace": "- **Name**: Ann"},
-        {"find": "- **City**:", "replace": "- **City**: Ulm"},
-    ]
-    reply = invoke(update_tool(markdown), {"edits": edits})
-    assert markdown.working_memory.get(user_id="ann").text == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-    assert "+ - **Name**: Ann" in reply
-    assert markdown.working_memory.get(user_id="ann").revision == 1
 
 
 @pytest.mark.parametrize(
@@ -128,8 +92,6 @@ def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -
     assert markdown.working_memory.get(user_id="ann").revision == 0
 
 
-# ---------------------------------------------------------------------- a text that takes most of it away
-
 FACTS = [f"- **Fact {at}**: it is {at}" for at in range(6)]
 
 
@@ -153,9 +115,6 @@ def test_half_of_the_lines_and_new_values_may_go_at_once(make_memory: Make, invo
     memory = with_memory(make_memory, template="# Facts")
     memory.working_memory.update("\n".join(["# Facts", *FACTS]), user_id="ann")
     assert "Working memory is updated" in invoke(update_tool(memory), {"memory": text})
-
-
-# ---------------------------------------------------------------------- replies
 
 
 @pytest.mark.parametrize("options", [{"schema": Person}, {"template": TEMPLATE}])

@@ -44,9 +44,6 @@ def talked(plain: Memory) -> Memory:
     return plain
 
 
-# ---------------------------------------------------------------------- two turns at once
-
-
 @pytest.mark.both_faces
 @pytest.mark.parametrize("has_ids", [True, False])
 @pytest.mark.parametrize("is_new", [True, False])
@@ -61,23 +58,6 @@ def test_two_turns_at_once_keep_each_other(plain: Memory, *, has_ids: bool, is_n
     assert stored(plain) == everything(plain) == [*begin, "q2", "a2", "q3", "a3"]
     plain.save_turn([*second.messages, AIMessage("a3")], **TURN)  # once more, as after a lost reply
     assert stored(plain)[: len(begin) + 3] == [*begin, "q2", "a2", "q3"]
-
-
-# ---------------------------------------------------------------------- what was deleted
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize("deleted", [["a0"], ["q0", "a0"], ["a0", "q1"]])
-def test_a_list_that_is_sent_again_brings_back_nothing(talked: Memory, deleted: list[str]) -> None:
-    talked.save_turn(said("q2", "a2"), **TURN)
-    assert talked.history.delete(deleted, thread_id="t") == len(deleted)
-    left = [name for name in (*TWO, "q2", "a2") if name not in deleted]
-    sent = said(*TWO, "q2", "a2", "q3", "a3")
-    for number in (7, 8):  # the question is new, then the turn is sent again
-        shown = texts(talked.context([one.model_copy() for one in sent[:7]], **TURN).messages)
-        assert shown == [*left, "q3"]
-        talked.save_turn(sent[:number] if number == 8 else sent, **TURN)
-        assert stored(talked) == everything(talked) == [*left, "q3", "a3"]
 
 
 @pytest.mark.parametrize("deleted", [[], ["q1"], ["q0", "a0"], ["c1", "r1", "a1"]])
@@ -128,9 +108,6 @@ def test_a_program_may_store_again_what_was_deleted(make_memory: Make, talked: M
     copy = make_memory(key_prefix=f"{prefix}x")
     copy.users.load(talked.users.export("ann"))
     assert stored(copy) == ["q0", "a0", "a1", "q1"]
-
-
-# ---------------------------------------------------------------------- any order
 
 
 @dataclass(frozen=True)

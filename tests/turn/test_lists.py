@@ -1,4 +1,4 @@
-"""Lists that clients send: all of a conversation or a part of it, with ids or without, edited, regenerated, on another branch."""
+"""Lists that clients send: with ids or without, on another branch, or without words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.conversations import ai, result
+from tests.helpers.models import Bench, Scripted, agent_of, configured
+from tests.helpers.types import Make
 
-Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
 
@@ -52,25 +54,6 @@ def talked(plain: Memory) -> Memory:
 WHOLE = ["one", "", "done", "two", "three", "four"]
 
 
-# ---------------------------------------------------------------------- the same conversation
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        ["one", "two", "three", "four", "five"],
-        ["three", "four", "five"],
-        ["five"],
-        ["  one\n", "two ", "\tthree", "four", "five"],
-    ],
-    ids=["all of it", "its end", "the question", "with other blanks"],
-)
-def test_a_list_of_the_same_conversation_goes_on(talked: Memory, sent: list[str]) -> None:
-    assert [text.strip() for text in turn(talked, "six", *sent)] == [*WHOLE, "five"]
-    assert [text.strip() for text in stored(talked)] == [*WHOLE, "five", "six"]
-    assert everything(talked) == stored(talked)
-
-
 def test_messages_without_ids_get_those_that_are_stored(talked: Memory) -> None:
     given = lines("one", "two", "three", "four", "five")
     talked.context(given, **TURN)
@@ -80,43 +63,12 @@ def test_messages_without_ids_get_those_that_are_stored(talked: Memory) -> None:
     assert saved[4].id == talked.history.messages("t")[-2].id
 
 
-def test_one_message_is_a_new_question_whatever_it_says(talked: Memory) -> None:
-    assert turn(talked, "again two", "one") == [*WHOLE, "one"]
-    assert stored(talked) == everything(talked) == [*WHOLE, "one", "again two"]
-
-
-# ---------------------------------------------------------------------- another branch
-
-
 def test_what_stands_behind_a_question_is_not_recalled_when_it_is_asked_again(memory: Memory) -> None:
     memory.save_turn(lines("hello", "hi", "which cheese?", "gouda"), **TURN)
     memory.history.append([AIMessage("cheese of the day: brie")], **TURN)
     assert "cheese of the day: brie" in texts(memory.recall.search("which cheese?", user_id="ann").messages)
     again = memory.context(lines("hello", "hi", "which cheese?"), **TURN)
     assert "brie" not in str(again.messages)
-
-
-def test_who_goes_back_finds_the_tool_traffic_of_the_branch(plain: Memory) -> None:
-    traffic = [ai("", "x", id="c"), result("x", "r")]
-    plain.save_turn(lines("one", "two"), **TURN)
-    plain.save_turn([HumanMessage("three"), *traffic, AIMessage("four")], **TURN)
-    turn(plain, "better", "one", "two", "other")
-    turn(plain, "six", "one", "two", "three", "four", "five")
-    assert stored(plain) == ["one", "two", "three", "", "done", "four", "five", "six"]
-
-
-# ---------------------------------------------------------------------- other writers
-
-
-def test_what_another_program_added_is_left_behind_by_no_list(talked: Memory) -> None:
-    talked.history.append([AIMessage("a note of the operator", id="note")], **TURN)
-    turn(talked, "six", "one", "two", "three", "four", "five")
-    assert "a note of the operator" in stored(talked)
-    turn(talked, "better", "one", "two", "three")
-    assert stored(talked)[-2:] == ["a note of the operator", "better"]
-
-
-# ---------------------------------------------------------------------- the copy of the question
 
 
 @pytest.mark.both_faces
@@ -134,3 +86,17 @@ def test_the_copy_of_the_question_is_saved_in_the_user_s_words(make_memory: Make
         assert "<working_memory>" in context.messages[-1].text
         save([*context.messages, AIMessage("hi", id="a")], thread)
         assert memory.history.messages(thread) == [HumanMessage("hello", id="q"), AIMessage("hi", id="a")]
+
+
+@pytest.mark.parametrize("content", ["", [{"type": "text", "text": " "}]])
+@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+def test_an_agent_never_calls_its_model_with_nothing(bench: Bench, content: Any, saver: InMemorySaver | None) -> None:
+    memory, model = bench.memory(), Scripted.says("Yes?", "Fine.")
+    agent = agent_of(model, memory, checkpointer=saver)
+    thread = f"t{bool(content)}{bool(saver)}"
+    for asked in (content, "How are you?"):
+        bench.run(agent, {"messages": [HumanMessage(asked)]}, configured(thread, "u"))
+    speech = "" if saver else "<said_by_assistant>\nYes?\n</said_by_assistant>\n\n"  # a state keeps the empty question
+    assert [seen[-1].text for seen in model.seen] == ["(empty message)", f"{speech}How are you?"]
+    assert [one.text for one in memory.history.messages(thread)] == ["Yes?", "How are you?", "Fine."]
+    assert memory.context("", thread_id="new", user_id="u").messages[-1].text == "(empty message)"

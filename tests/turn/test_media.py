@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import HistoryOptions, Memory
+from langchain_workingmem import HistoryOptions
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._text.messages import weight_of
-from tests.helpers.archives import unsealed
 from tests.helpers.media import asks, kept, picture, seen
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, calling
 from tests.helpers.types import Make
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}
@@ -35,10 +36,7 @@ def conversation(size: int = 1_500) -> list[BaseMessage]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("media", "wanted"),
-    [("all", "2-----1----"), ("last", "n-----1----"), (2, "2-----1----")],
-)
+@pytest.mark.parametrize(("media", "wanted"), [("all", "2-----1----"), ("last", "n-----1----"), (2, "2-----1----")])
 def test_older_media_are_named(make_memory: Make, media: Any, wanted: str) -> None:
     memory = make_memory(history=HistoryOptions(media=media))
     memory.history.append(conversation(), **TURN)
@@ -82,9 +80,6 @@ def test_a_limit_of_tokens_counts_what_is_shown(make_memory: Make) -> None:
     assert seen(named.context("and?", **TURN).messages) == "n-----1----"
 
 
-# ---------------------------------------------------------------------- sent back
-
-
 @pytest.mark.both_faces
 def test_a_context_that_is_sent_back_leaves_the_pictures_in_the_store(
     make_memory: Make, raw: redis.Redis, prefix: str
@@ -109,11 +104,17 @@ def test_a_context_that_is_sent_back_leaves_the_pictures_in_the_store(
     assert kept(raw, prefix) == 3
 
 
-def test_an_archive_cannot_stand_for_stored_messages(plain: Memory) -> None:
-    said = asks("this?", 1, id="0")
-    plain.history.append([said], **TURN)
-    records = unsealed(plain.users.export("u"))
-    records[-1]["message"]["data"]["additional_kwargs"]["langchain_workingmem"] = {"words": "q0123456789ab"}
-    records[-1]["message"]["data"]["id"] = "1"
-    plain.users.load(records)
-    assert plain.history.messages("t") == [said, said.model_copy(update={"id": "1"})]
+@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["forgetful", "checkpointed"])
+@pytest.mark.in_turn("face")
+def test_an_agent_is_shown_the_pictures_of_the_last_turn(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory(history=HistoryOptions(media="last"))
+    model = Scripted.says("maps", calling(("weather", {"city": "Oslo"}), id="a"), "rain", "a plan")
+    agent = agent_of(model, memory, checkpointer=saver)
+    turns = [asks("what are these?", 1, 2, id="0"), HumanMessage("and the weather?", id="1"), asks("this?", 3, id="2")]
+    for asked in turns:
+        state = bench.run(agent, {"messages": [asked]}, CONFIG)
+    assert [seen(messages) for messages in model.seen] == ["2", "2--", "2----", "n-----1"]
+    whole = [one for one in memory.history.messages("t") if isinstance(one, HumanMessage)]
+    assert whole == turns
+    if saver:
+        assert [one for one in state["messages"] if isinstance(one, HumanMessage)] == turns

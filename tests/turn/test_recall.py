@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import (
-    HistoryOptions,
-    Memory,
-    RecallOptions,
-)
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.unicode import count_tokens
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.trips import Trips
-
-Make = Callable[..., Memory]
+from tests.helpers.types import Make
 
 NEW: dict[str, Any] = {"thread_id": "new", "user_id": "ann"}
 
@@ -26,9 +19,7 @@ NEW: dict[str, Any] = {"thread_id": "new", "user_id": "ann"}
 @pytest.fixture(params=["semantic", "hybrid"])
 def memory(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     return make_memory(
-        embeddings=embeddings,
-        recall=RecallOptions(search=request.param),
-        history=HistoryOptions(last_messages=2),
+        embeddings=embeddings, recall=RecallOptions(search=request.param), history=HistoryOptions(last_messages=2)
     )
 
 
@@ -38,19 +29,12 @@ def say(memory: Memory, *texts: str, thread: str = "old") -> None:
     memory.history.append(messages, thread_id=thread, user_id="ann")
 
 
-def shown(memory: Memory, question: str, **options: Any) -> list[str | None]:
-    return [hit.message.id for hit in memory.context(question, **NEW, **options).recalled.hits]
-
-
 def size(messages: list[BaseMessage]) -> int:
     return sum(count_tokens(message_text(message)) for message in messages)
 
 
 FILLER = "We talked about the weather and the garden for a while, and then about nothing much at all. "
 NEEDLE = "The code of the red vault is 4711."
-
-
-# ---------------------------------------------------------------------- budget and excerpts
 
 
 @pytest.mark.parametrize("filler", [FILLER, "x" * 90, f"👩‍🚀 é {FILLER}"], ids=["prose", "no words", "marks"])
@@ -90,14 +74,3 @@ def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> No
     memory.history.append(found, thread_id="old", user_id="ann")
     memory.save_turn(found, thread_id="old", user_id="ann")
     assert [str(message.text) for message in memory.history.messages("old")] == [long, "noted"]
-
-
-# ---------------------------------------------------------------------- repetitions
-
-
-def test_the_same_text_counts_once_and_the_newest(memory: Memory, trips: Trips) -> None:
-    for at in range(6):
-        say(memory, "my vault is red", "so it is", thread=f"t{at}")
-    say(memory, "my vault is big", thread="other")
-    assert trips.of(lambda: memory.context("my red vault is", **NEW)) == 2
-    assert shown(memory, "my red vault is", message_range=0, top_k=2) == ["t5-0", "other-0"]

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - marks of other scripts
-"""A turn shows nothing where nothing is asked: on the talk in benchmarks/talk."""
+"""A turn shows nothing where nothing is asked; a short question is asked with what was said before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
-from langchain_workingmem._text.unicode import asks
+from langchain_workingmem.errors import EmbeddingError
+from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 
 TALK = Path(__file__).parents[2] / "benchmarks/talk"
@@ -23,11 +24,7 @@ NEW: Any = {"thread_id": "new", "user_id": "ann"}
 
 @pytest.fixture(params=["en", "de", "zh"])
 def talk(request: pytest.FixtureRequest) -> Any:
-    found = json.loads((TALK / f"{request.param}.json").read_text(encoding="utf-8"))
-    found["turns"] = [
-        one for one in found["turns"] if one["half"] == "tune"
-    ]  # who tunes sees no turn of the other half
-    return found
+    return json.loads((TALK / f"{request.param}.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -39,18 +36,6 @@ def knowing(make_memory: Make, local_model: LocalEmbeddings, talk: Any) -> Memor
         ]
         memory.history.append(messages, thread_id=thread, user_id="ann")
     return memory
-
-
-def shown(memory: Memory, text: str) -> set[str | None]:
-    return {message.id for message in memory.context(text, **NEW, read_only=True).recalled.messages}
-
-
-@pytest.mark.parametrize("talk", ["en"], indirect=True)
-def test_most_small_talk_without_a_question_mark_is_silent(knowing: Memory, talk: Any) -> None:
-    turns = [one["text"] for one in talk["turns"] if one["kind"] in {"small_talk", "thanks", "order"}]
-    quiet = [text for text in turns if not asks(text)]
-    loud = [text for text in quiet if shown(knowing, text)]
-    assert len(loud) <= len(quiet) * 0.3, loud
 
 
 @pytest.fixture
@@ -65,14 +50,7 @@ def local(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
     return memory
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "What do you know about me?",
-        "ماذا تعرف عني؟",
-        "Τι ξέρεις για μένα\u037e",
-    ],
-)
+@pytest.mark.parametrize("text", ["What do you know about me?", "ماذا تعرف عني؟", "Τι ξέρεις για μένα\u037e"])
 def test_what_asks_something_is_never_silent(local: Memory, text: str) -> None:
     assert len(local.context(text, **NEW, read_only=True).recalled.rows) >= 2
 
@@ -115,37 +93,14 @@ def test_what_answers_is_shown_in_the_order_of_time(
 
 
 THANKS = [
-    *(
-        "谢谢",
-        "gracias",
-        "धन्यवाद",
-        "شكرا",
-        "ধন্যবাদ",
-        "obrigado",
-        "спасибо",
-        "ありがとう",
-        "danke",
-        "감사합니다",
-        "merci",
-    ),
-    *("teşekkürler", "grazie"),
+    *("thank you", "cảm ơn", "谢谢", "gracias", "धन्यवाद", "شكرا", "ধন্যবাদ", "obrigado"),
+    *("спасибо", "ありがとう", "danke", "감사합니다", "merci", "teşekkürler", "grazie"),
 ]
-
-
-def test_of_what_asks_something_the_two_best_hits_stand_apart(make_memory: Make, local_model: LocalEmbeddings) -> None:
-    memory = make_memory(embeddings=local_model, recall=RecallOptions(message_range=1))
-    near = [("user", "Red paint for the shed."), ("assistant", "Red paint for the shed, noted."), ("user", "Red!")]
-    memory.save_turn(near, thread_id="a", user_id="ann")
-    memory.save_turn([("user", "The boat leaks.")], thread_id="b", user_id="ann")
-    shown = memory.context("qwertz asdf red paint?", **NEW, read_only=True, top_k=9).recalled
-    hits = [str(hit.message.text) for hit in shown.hits]
-    assert "The boat leaks." in hits
-    assert "Red!" not in hits  # it stands in the window of a better one
 
 
 def test_most_thanks_in_most_languages_are_silent_and_say_why(knowing: Memory, talk: Any) -> None:
     del talk
-    found = {text: knowing.context(text, **NEW, read_only=True).recalled for text in ["thank you", "cảm ơn", *THANKS]}
+    found = {text: knowing.context(text, **NEW, read_only=True).recalled for text in THANKS}
     loud = [text for text, recalled in found.items() if recalled.rows]
     assert len(loud) <= len(found) // 3, loud
     assert {recalled.silent for recalled in found.values() if not recalled.rows} <= {"far", "ordinary"}
@@ -201,3 +156,69 @@ def test_the_scale_of_a_strange_model_is_learned_once_an_index(make_memory: Make
     raw.delete(key)
     other.recall.reindex()
     assert json.loads(raw.get(key) or "")["floor"] == pytest.approx(floor)
+
+
+ALPS = "I went hiking in the Alps in May, Tom came along"
+ASKED = [("user", "Where did I go hiking?"), ("assistant", "In the Alps.")]
+CHAT: Any = {"thread_id": "chat", "user_id": "u"}
+
+
+@pytest.fixture
+def walks(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions())
+    memory.save_turn([("user", ALPS), ("assistant", "Sounds great")], thread_id="may", user_id="u")
+    for at in range(6):
+        lines = [("user", f"Somebody else who knows buys {at} roses"), ("assistant", "Noted")]
+        memory.save_turn(lines, thread_id=f"g{at}", user_id="u")
+    return memory
+
+
+def shown(memory: Memory, asked: Any = "Who else?", **more: Any) -> list[str]:
+    return [str(one.text) for one in memory.context(asked, **CHAT, read_only=True, **more).recalled.messages]
+
+
+def test_what_was_said_before_stands_in_the_callers_list(walks: Memory) -> None:
+    before = [HumanMessage("Where did I go hiking?"), AIMessage("In the Alps.")]
+    assert ALPS in shown(walks, [*before, HumanMessage("Who else?")])
+
+
+def test_or_in_the_history_that_was_read(walks: Memory, trips: Trips) -> None:
+    walks.save_turn(ASKED, **CHAT)
+    assert ALPS in shown(walks)
+    assert trips.of(lambda: shown(walks)) == 3  # one for both texts together
+
+
+def test_it_is_found_when_it_is_asked_again(walks: Memory) -> None:
+    walks.save_turn(ASKED, **CHAT)
+    walks.save_turn([("user", "Who else?"), ("assistant", "With friends.")], **CHAT)
+    assert ALPS in shown(walks)
+
+
+def test_what_it_finds_for_itself_stays(walks: Memory) -> None:
+    def best() -> list[str]:
+        hits = walks.context("Who else?", **CHAT, read_only=True).recalled.hits
+        return [str(hit.message.text) for hit in hits]
+
+    alone = best()
+    walks.save_turn(ASKED, **CHAT)
+    assert best()[:2] == alone[:2]
+    assert ALPS in best()[2:]
+
+
+def test_a_model_that_fails_at_the_second_call_costs_the_follow_up_alone(
+    walks: Memory, make_memory: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(LocalEmbeddings):
+        def embed_query(self, text: str) -> list[float]:
+            if "hiking" in text:
+                raise ConnectionError("away")
+            return super().embed_query(text)
+
+        embeds_alike = False
+
+    walks.save_turn(ASKED, **CHAT)
+    going_on = make_memory(embeddings=Failing(), on_error="log")
+    assert shown(going_on)
+    assert "without what its question follows up" in caplog.text
+    with pytest.raises(EmbeddingError):
+        shown(make_memory(embeddings=Failing(), on_error="raise"))

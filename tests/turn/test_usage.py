@@ -10,9 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_workingmem import HistoryOptions, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._text.messages import weight_of
-from langchain_workingmem.usage import ContextUsage
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 from tests.helpers.models import calling
@@ -20,6 +19,7 @@ from tests.helpers.types import Make
 
 HERE: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 QUESTION = "which hotel in Xanadu, and what about the ferry?"
+KINDS = (HumanMessage, AIMessage)
 PARTS = ("history", "recall", "working_memory", "question")
 PICTURE: list[str | dict[Any, Any]] = [
     {"type": "text", "text": QUESTION},
@@ -32,14 +32,6 @@ def words(messages: Sequence[BaseMessage]) -> int:
     return 7 + sum(len(str(one.text).split()) for one in messages) * 4 // 3
 
 
-def parts_of(usage: ContextUsage) -> dict[str, int]:
-    return {name: getattr(usage, name) for name in PARTS}
-
-
-def sent(context: MemoryContext) -> list[BaseMessage]:
-    return [*map(SystemMessage, context.system), *context.messages]
-
-
 @pytest.fixture
 def filled(make_memory: Make, embeddings: WordEmbeddings) -> Make:
     """What makes memories of a user who has everything: two threads, a working memory."""
@@ -49,15 +41,12 @@ def filled(make_memory: Make, embeddings: WordEmbeddings) -> Make:
 
     memory = make(working_memory=WorkingMemoryOptions(template=""))
     for thread in ("t", "other"):
-        said = [
-            HumanMessage(f"the ferry of {thread} leaves at nine", id=f"{thread}1"),
-            calling(("weather", {"city": "x"}), id=f"{thread}2"),
-            ToolMessage("sunny", tool_call_id=f"{thread}2-0", id=f"{thread}3"),
-            AIMessage("noted", id=f"{thread}4"),
-        ]
-        memory.save_turn(said, thread_id=thread, user_id="u")
-    memory.save_turn([HumanMessage("hello", id="h1"), AIMessage("hello", id="h2")], **HERE)
-    memory.save_turn([HumanMessage("and now", id="n1"), AIMessage("what?", id="n2")], **HERE)
+        asked = HumanMessage(f"the ferry of {thread} leaves at nine", id=f"{thread}1")
+        call, seen = calling(("weather", {}), id=f"{thread}2"), ToolMessage("sunny", tool_call_id=f"{thread}2-0")
+        memory.save_turn([asked, call, seen, AIMessage("noted")], thread_id=thread, user_id="u")
+    for turn in (("hello", "hello"), ("and now", "what?")):
+        messages = [kind(text, id=f"{text} {kind.__name__}") for kind, text in zip(KINDS, turn, strict=True)]
+        memory.save_turn(messages, **HERE)
     memory.working_memory.update("The user is called Sam.", **HERE)
     memory.settled()
     return make
@@ -77,11 +66,7 @@ memories = st.fixed_dictionaries(
     },
     optional={
         "recall": st.just(False) | st.builds(RecallOptions, placement=placements),
-        "working_memory": st.builds(
-            WorkingMemoryOptions,
-            template=st.just(""),
-            placement=placements,
-        ),
+        "working_memory": st.builds(WorkingMemoryOptions, template=st.just(""), placement=placements),
     },
 )
 turns = st.sampled_from(
@@ -90,7 +75,7 @@ turns = st.sampled_from(
         [HumanMessage(PICTURE)],
         [SystemMessage("You are kind."), HumanMessage(QUESTION, name="Sam O'Hara")],
         [HumanMessage("first"), HumanMessage(QUESTION)],
-        [HumanMessage("and now", id="n1"), AIMessage("what?", id="n2"), HumanMessage(QUESTION)],
+        [HumanMessage("and now", id="and now HumanMessage"), AIMessage("what?", id="a"), HumanMessage(QUESTION)],
         [HumanMessage(QUESTION), calling(("weather", {}), id="w"), ToolMessage("sunny", tool_call_id="w-0")],
     ]
 )
@@ -109,14 +94,12 @@ def test_the_parts_add_up(filled: Make) -> None:
         counter = options["history"].token_counter
         count = weight_of if counter == "approximate" else counter
         usage = context.usage
-        assert sum(parts_of(usage).values()) == usage.total == count(sent(context))
-        has = {
-            "question": True,
-            "recall": bool(context.recalled.rows),
-            "working_memory": "working_memory" in options,
-        }
-        assert {name: parts_of(usage)[name] > 0 for name in has} == has
-        seen.update(name for name, tokens in parts_of(usage).items() if tokens)
+        parts = {name: getattr(usage, name) for name in PARTS}
+        sent = [*map(SystemMessage, context.system), *context.messages]
+        assert sum(parts.values()) == usage.total == count(sent)
+        has = {"question": True, "recall": bool(context.recalled.rows), "working_memory": "working_memory" in options}
+        assert {name: parts[name] > 0 for name in has} == has
+        seen.update(name for name, tokens in parts.items() if tokens)
         alone = [HumanMessage(one.content, name=one.name) for one in turn if one.type == "human" and one.id is None]
         assert usage.question >= count(alone) - 7
 

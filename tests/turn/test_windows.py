@@ -19,7 +19,8 @@ from langchain_workingmem.turn.assemble import history_slice
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.examples import examples
 from tests.helpers.trips import Trips
-from tests.turn.test_context import TURN, Make
+from tests.helpers.types import Make
+from tests.turn.test_context import TURN
 
 
 def turn(at: int, calls: int = 0, *, words: str = "") -> list[BaseMessage]:
@@ -49,19 +50,6 @@ def exactly(last: int, **options: Any) -> HistoryOptions:
     return HistoryOptions(last_messages=last, step=1, **options)
 
 
-# ---------------------------------------------------------------------- what counts
-
-
-def test_a_question_that_is_asked_again_takes_no_place_in_its_history(make_memory: Make) -> None:
-    memory = make_memory(history=exactly(3))
-    talk(memory, turn(0), turn(1), turn(2))
-    context = memory.context([HumanMessage("ask 2", id="q2")], **TURN)
-    assert ids(context.messages) == ["q0", "a0", "q1", "a1", "q2"]
-
-
-# ---------------------------------------------------------------------- steps
-
-
 def test_by_default_a_window_holds_ten_to_nineteen_messages_and_moves_rarely(make_memory: Make) -> None:
     memory = make_memory()
     begins = []
@@ -72,9 +60,6 @@ def test_by_default_a_window_holds_ten_to_nineteen_messages_and_moves_rarely(mak
         begins.append(found[0] if found else "q0")
         talk(memory, turn(at))
     assert sum(one != other for one, other in pairwise(begins)) == 3  # once in five turns
-
-
-# ---------------------------------------------------------------------- a limit of tokens
 
 
 GIANT = ToolMessage("x" * 60_000, tool_call_id="1.0", id="r1.0")
@@ -128,9 +113,6 @@ def test_the_newest_turn_is_in_sight_whatever_a_counter_says(make_memory: Make) 
     assert context.omitted == 6
 
 
-# ---------------------------------------------------------------------- cost
-
-
 OPTIONS = [
     HistoryOptions(),
     exactly(3),
@@ -146,9 +128,6 @@ def test_any_window_is_one_round_trip(make_memory: Make, trips: Trips, options: 
     memory = make_memory(history=options)
     talk(memory, *(turn(at, 3) for at in range(20)))
     assert trips.of(lambda: memory.context("new", **TURN)) == 1
-
-
-# ---------------------------------------------------------------------- any thread
 
 
 def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseMessage]:

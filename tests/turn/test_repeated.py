@@ -1,4 +1,4 @@
-"""Words that were said before, in lists and states with several new turns: nothing is lost, and nothing comes twice."""
+"""Words and ids of answers that repeat, as those of caches do: nothing is lost, and nothing comes twice."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from time import thread_time
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory
+from tests.helpers.models import Scripted, agent_of
 
 IDS: Any = {"thread_id": "t", "user_id": "u"}
 
@@ -63,3 +64,33 @@ def test_a_long_list_of_repeated_words_is_compared_in_little_time(plain: Memory)
     began = thread_time()
     plain.context([*said(*["ping", "pong"] * 400), HumanMessage("new")], **IDS)
     assert thread_time() - began < 1
+
+
+@pytest.mark.parametrize("answer", ["answer {}", "Sure."])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_client_that_sends_its_whole_list_keeps_every_answer(plain: Memory, answer: str, numbered: bool) -> None:
+    said: list[Any] = []
+    for turn in range(4):
+        said.append(HumanMessage(f"question {turn}", id=f"q{turn}" if numbered else None))
+        shown = plain.context(said, **IDS).messages
+        assert [one.text for one in shown] == [one.text for one in said]
+        said.append(AIMessage(answer.format(turn), id="X"))
+        plain.save_turn(said, **IDS)
+    stored = plain.history.messages("t", superseded=True)
+    assert [one.text for one in stored] == [one.text for one in said]
+
+
+def test_an_edited_question_keeps_its_answer_whose_id_an_older_one_had(plain: Memory) -> None:
+    model = Scripted.says(*(AIMessage(f"answer {turn}", id="rep") for turn in range(3)))
+    agent = agent_of(model, plain, checkpointer=InMemorySaver())
+    config: Any = {"configurable": IDS}
+    agent.invoke({"messages": [HumanMessage("I live in Oslo")]}, config)
+    asked, answered = agent.get_state(config).values["messages"]
+    edited = [RemoveMessage(id=answered.id), HumanMessage("I live in Bergen", id=asked.id)]
+    agent.invoke({"messages": edited}, config)
+    agent.invoke({"messages": [HumanMessage("thanks")]}, config)
+    state = [one.text for one in agent.get_state(config).values["messages"]]
+    assert state == ["I live in Bergen", "answer 1", "thanks", "answer 2"]
+    assert [one.text for one in plain.history.messages("t")] == state
+    everything = [one.text for one in plain.history.messages("t", superseded=True)]
+    assert everything == ["I live in Oslo", "answer 0", *state]
