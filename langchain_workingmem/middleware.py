@@ -148,9 +148,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @property
     def name(self) -> str:
-        """Return the name by which the agent knows it."""
-        name = type(self).__name__
-        return f"{name}_{self._memory_name}" if self._memory_name else name
+        """Return the name by which the agent knows it; deepagents has a `MemoryMiddleware` of its own."""
+        return f"WorkingMemoryMiddleware{f'_{self._memory_name}' if self._memory_name else ''}"
 
     # ------------------------------------------------------------------ hooks
 

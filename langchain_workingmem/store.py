@@ -81,7 +81,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
 
         for argument, value in (("index", index), ("ttl", ttl)):
             if not isinstance(value, dict | None):
-                raise wrong_type(value, argument, "pass a dict, such as {'embed': 'local'} or {'default_ttl': 60}")
+                raise wrong_type(value, argument, "pass a dict, as LangGraph's stores take it")
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)
         if ttl and (default_ttl := ttl.get("default_ttl")) is not None:

@@ -65,7 +65,7 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
             found.append(item if isinstance(item, BaseMessage) else convert_to_messages([item])[0])
         except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
             remedy = "pass LangChain messages, (role, text) pairs or role-content dicts, of user, assistant or tool"
-            raise OptionError(f"{type(item).__name__} is not a message", remedy=remedy) from error
+            raise OptionError(f"{type(item).__name__} is not a message ({str(error)[:100]})", remedy=remedy) from error
     return found
 
 

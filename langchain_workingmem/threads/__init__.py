@@ -18,7 +18,7 @@ from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import from_micros, shown
-from langchain_workingmem.checks import at_least, one_of
+from langchain_workingmem.checks import as_tuple, at_least, one_of
 from langchain_workingmem.derived import export_rows, note_deleted, note_given, restore_rows
 from langchain_workingmem.display import progress_bar
 from langchain_workingmem.history.read import read_page, selection
@@ -297,7 +297,8 @@ class Threads(Operations):
         yield from copies.check_saver(checkpointer, "list")
         if not callable(user_id):
             check_id(user_id, "user_id")
-        names = [*thread_ids] if thread_ids is not None else (yield from copies.threads_in(checkpointer))
+        given = None if thread_ids is None else as_tuple(thread_ids, "thread_ids", "ids")
+        names = [*given] if given is not None else (yield from copies.threads_in(checkpointer))
         counts, left, writer = Counter[str](), dict[str, str](), copies.Writer(self._core.state)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             for number, name in enumerate(names):

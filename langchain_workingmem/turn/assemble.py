@@ -108,11 +108,10 @@ def assemble(
     """Put a context together, and note what the model is shown."""
     # Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
-    given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
-    past, present, omitted = _chosen(gathered, options, given)
+    past, present, omitted = chosen(gathered, options, messages)
     speech: list[str] = []
     if shown.for_model:
-        past, speech = _begun_by_user(past, given, gathered)
+        past, speech = _begun_by_user(past, messages, gathered)
     marks = state.marks(gathered.thread_id, gathered.user_id)
     present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
     found = provider_valid([*past, *present])
@@ -158,10 +157,11 @@ def assemble(
     return context
 
 
-def _chosen(
-    gathered: Gathered, options: HistoryOptions, given: Sequence[BaseMessage]
+def chosen(
+    gathered: Gathered, options: HistoryOptions, messages: Sequence[BaseMessage]
 ) -> tuple[list[BaseMessage], list[BaseMessage], int]:
     """Return what is shown of the past and of the present turn, and how many messages are left out."""
+    given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
     present = turn_of(given)
     earlier = given[: len(given) - len(present)]
     recent = [message for message in earlier if not gathered.is_too_old(message)]

@@ -21,9 +21,17 @@ from langchain_workingmem._text.messages import structured_answers, words_digest
 from langchain_workingmem.history.follow import Entry, follow, last_question
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head
-from langchain_workingmem.recall.hits import words_in_row
 from langchain_workingmem.recall.search import recall_for_turn, search
-from langchain_workingmem.turn.assemble import Gathered, fit, history_slice, in_order, is_users, media_begin, named
+from langchain_workingmem.turn.assemble import (
+    Gathered,
+    chosen,
+    fit,
+    history_slice,
+    in_order,
+    is_users,
+    media_begin,
+    named,
+)
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
@@ -101,9 +109,9 @@ def gather_turn(
         (again,) = yield from send(READ.on(state.keys.of(found.thread_id), **head))
         found.seqs = {one.id: found.seqs[one.id] for one in storable if one.id in found.seqs}
         rows = _rows(found, entries, read_reply(again, *ids), again[1])
-    if query is not None and ranking:
-        found.recalled = yield from _recalled(core, found, query, ranking, rows, spare)
     found.history = yield from _messages_of(state, found, options, rows)
+    if query is not None and ranking:
+        found.recalled = yield from _recalled(core, found, options, query, ranking, spare)
     return found
 
 
@@ -176,32 +184,25 @@ def _rows(
 
 
 def _recalled(
-    core: Core,
-    found: Gathered,
-    query: Query,
-    ranking: Ranking,
-    history: Sequence[StoredMessage],
-    spare: int,
+    core: Core, found: Gathered, options: HistoryOptions, query: Query, ranking: Ranking, spare: int
 ) -> Plan[RecallResult]:
-    """Fetch the best hits, without what the model is shown anyway. Messages are compared by seq."""
+    """Fetch the best hits and their windows, without what the model is shown anyway. Messages are compared by seq."""
     here, end = encode(found.thread_id).encode(), found.end
-    known = {*found.seqs.values(), *found.followed.drop}
-    if found.kind == "state":  # what is too old to be shown may be recalled
-        known = {seq for seq in known if seq >= found.begins} | set(found.followed.drop)
+    past, present, _ = chosen(found, options, found.messages)
+    ids = found.hidden.union([one.id or "" for one in (*past, *present)])
+    known = {*found.followed.drop, *(found.seqs[id] for id in ids if id in found.seqs)}
 
     def is_hidden(one: Ranked) -> bool:
         return one.thread == here and (one.seq in known or one.seq >= end)
 
     def before() -> str:  # what the user said; a question that was asked twice follows up what stood before it
-        said = [words_in_row(row) for row in history if row.role == "human"]
-        said += [str(one.text) for one in found.messages if is_users(one)]
+        said = [str(one.text) for one in (*found.history, *found.messages) if is_users(one)]
         return next((one for one in reversed(said) if one.strip() and one != query.text), "")
 
     plan = recall_for_turn(
         core.state, query, ranking, is_hidden=is_hidden, before=before, spare=spare, on_error=core.on_error
     )
     result = yield from traced(plan, query.text)
-    # windows of the hits may hold what is shown anyway, too
     rows = [
         row for row in result.rows if row.thread_id != found.thread_id or (row.place not in known and row.place < end)
     ]
