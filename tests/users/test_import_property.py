@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 import redis
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -20,28 +20,19 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 
 Make = Callable[..., Memory]
+TIMES = [
+    "1970-01-01T00:00:00Z",
+    "2255-06-05T23:47:34.740991Z",
+    "2249-12-31T23:59:59Z",
+    "0001-01-01",
+    "9999-12-31T23:59:59Z",
+]
 HOSTILE: list[Any] = [
     *(0, 1, -1, 2**31, 2**48, 2**53 - 1, 2**53, 2**63, 2**64, 10**400, 10**4000, -(10**4000), 1e308, 0.5, float("nan")),
     *(None, True, False, "", "x", "\0", "a\ud800", "x" * 600, "x" * 70_000, "_", "{}", "tom", "maya", "9" * 4000),
-    *(
-        [],
-        {},
-        [5],
-        {"a": 5},
-        [None],
-        [[]] * 3,
-        ["memories", "tom", "maya"],
-        ["memories", "tom"],
-        {"type": "human", "data": {}},
-    ),
-    *(
-        "1970-01-01T00:00:00Z",
-        "2255-06-05T23:47:34.740991Z",
-        "2249-12-31T23:59:59Z",
-        "0001-01-01",
-        "9999-12-31T23:59:59Z",
-    ),
-    *("human", "system", "remove", "AIMessageChunk", "thread", "message", "header", "working_memory"),
+    *([], {}, [5], {"a": 5}, [None], [[]] * 3, ["memories", "tom", "maya"], ["memories", "tom"]),
+    *({"type": "human", "data": {}}, "human", "system", "remove", "AIMessageChunk"),
+    *("thread", "message", "header", "working_memory", *TIMES),
 ]
 DEEP = json.loads("[" * 400 + "]" * 400)
 
@@ -202,16 +193,8 @@ def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> No
 
 @examples(40, server=True, derandomize=True)
 @given(changes=changes)
+@example(changes=[])
 def test_an_import_succeeds_as_a_whole_or_is_refused_without_a_trace(
     make_memory: Make, raw: redis.Redis, prefix: str, lines: list[str], changes: list[Any]
 ) -> None:
     tried(make_memory, raw, f"{prefix}{uuid4().hex[:6]}", tampered(lines, changes))
-
-
-def test_the_export_itself_is_imported(make_memory: Make, lines: list[str]) -> None:
-    memory = make_memory(
-        embeddings=WordEmbeddings(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(template="")
-    )
-    memory.users.load(map(json.loads, lines))
-    assert [json.dumps(record) for record in unsealed(memory.users.export("maya", vectors=True))] == lines
-    works(memory, "maya")

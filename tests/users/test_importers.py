@@ -18,25 +18,15 @@ from langchain_core.messages import (
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
+from tests.helpers.threads import thread_of
 
 
 def node(id: str, parent: str | None, *children: str, role: str = "user", at: float | None = None, **more: Any) -> Any:
     """Make a node as ChatGPT exports it; `text` or `content` is what it says."""
-    text = more.pop("text", None)
-    content = more.pop("content", {"content_type": "text", "parts": [text]})
-    message = {
-        "id": id,
-        "author": {"role": role, "name": more.pop("name", None), "metadata": {}},
-        "create_time": at,
-        "update_time": None,
-        "content": content,
-        "status": "finished_successfully",
-        "end_turn": True,
-        "weight": 1.0,
-        "metadata": more.pop("metadata", {}),
-        "recipient": more.pop("recipient", "all"),
-    }
-    return {"id": id, "message": message, "parent": parent, "children": list(children)}
+    content = more.pop("content", {"content_type": "text", "parts": [more.pop("text", None)]})
+    author = {"role": role, "name": more.pop("name", None), "metadata": {}}
+    message = {"id": id, "author": author, "create_time": at, "content": content, "metadata": {}, "recipient": "all"}
+    return {"id": id, "message": message | more, "parent": parent, "children": list(children)}
 
 
 HIDDEN = {"is_visually_hidden_from_conversation": True}
@@ -50,32 +40,21 @@ IMAGE = {
         None,
     ],
 }
+PROFILE = {"content_type": "user_editable_context", "user_profile": "x"}
+THOUGHTS = {"content_type": "thoughts", "thoughts": [{"content": "hm"}]}
+CODE = {"content_type": "code", "language": "unknown", "text": "1 + 1"}
+OUTPUT = {"content_type": "execution_output", "text": "2"}
 NODES = [
     {"id": "root", "message": None, "parent": None, "children": ["sys"]},
     node("sys", "root", "ctx", role="system", text="You are ChatGPT", metadata=HIDDEN),
-    node("ctx", "sys", "q1", content={"content_type": "user_editable_context", "user_profile": "x"}, metadata=HIDDEN),
+    node("ctx", "sys", "q1", content=PROFILE, metadata=HIDDEN),
     node("q1", "ctx", "a1", "a1b", text="Where is Oslo?", at=1700000000.123456),
     node("a1", "q1", role="assistant", text="In Sweden.", at=1700000001.0),
     node("a1b", "q1", "q2", role="assistant", text="In Norway.", at=1700000002.5, metadata={"model_slug": "gpt-4o"}),
     node("q2", "a1b", "th", content=IMAGE, at=1700000003.0),
-    node("th", "q2", "call", role="assistant", content={"content_type": "thoughts", "thoughts": [{"content": "hm"}]}),
-    node(
-        "call",
-        "th",
-        "res",
-        role="assistant",
-        at=1700000004.0,
-        recipient="python",
-        content={"content_type": "code", "language": "unknown", "text": "1 + 1"},
-    ),
-    node(
-        "res",
-        "call",
-        "a2",
-        role="tool",
-        name="python",
-        content={"content_type": "execution_output", "text": "2"},
-    ),
+    node("th", "q2", "call", role="assistant", content=THOUGHTS),
+    node("call", "th", "res", role="assistant", at=1700000004.0, recipient="python", content=CODE),
+    node("res", "call", "a2", role="tool", name="python", content=OUTPUT),
     node("a2", "res", "e", role="assistant", text="A dog.", at=1699999999.0),
     node("e", "a2", role="assistant", text="", at=1700000009.0),
 ]
@@ -93,8 +72,7 @@ CONVERSATION: dict[str, Any] = {
 def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
     report = plain.users.load(from_chatgpt(json.loads(json.dumps([CONVERSATION]))), user_id="u")
     assert (report.threads, report.messages, report.dropped) == (1, 6, 4)
-    thread = plain.threads.get("c-1")
-    assert thread is not None
+    thread = thread_of(plain, "c-1")
     assert (thread.title, thread.metadata, thread.user_id) == ("Oslo", {"source": "chatgpt"}, "u")
     assert (thread.created_at.timestamp(), thread.updated_at.timestamp()) == (1700000000.0, 1700000010.0)
     rows = plain.history.page("c-1").items
@@ -116,11 +94,9 @@ def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
     assert plain.users.load(from_chatgpt([CONVERSATION]), user_id="u").messages == 0
 
 
-BAD: list[Any] = [None, {"id": "c"}, {**CONVERSATION, "create_time": "x", "title": "Old"}]
-
-
 def test_a_conversation_that_cannot_be_read_is_named_and_the_others_are_imported(plain: Memory) -> None:
-    report = plain.users.load(from_chatgpt([*BAD, CONVERSATION]), user_id="u")
+    bad: list[Any] = [None, {"id": "c"}, {**CONVERSATION, "create_time": "x", "title": "Old"}]
+    report = plain.users.load(from_chatgpt([*bad, CONVERSATION]), user_id="u")
     assert (report.threads, report.messages) == (1, 6)
     assert [*report.unread] == ["conversation 0", "conversation 1", "conversation 2 Old"]
     assert report.unread["conversation 1"] == "KeyError('mapping')"
@@ -136,12 +112,6 @@ def test_a_damaged_conversation_keeps_what_can_be_read(plain: Memory) -> None:
     report = plain.users.load(from_chatgpt([damaged]), user_id="u")
     assert (report.messages, report.dropped, report.unread) == (2, 1, {})
     assert plain.history.messages("c") == [HumanMessage("Where is Oslo?", id="q"), AIMessage("In Norway.", id="a")]
-
-
-@pytest.mark.parametrize("given", [b"text", {"mapping": {}}])
-def test_what_is_no_export_is_refused(given: Any) -> None:
-    with pytest.raises(OptionError, match=r"json\.load"):
-        list(from_chatgpt(given))
 
 
 def test_lists_of_langchain_become_threads(plain: Memory) -> None:
@@ -184,25 +154,28 @@ def test_every_form_of_langchain_is_read(plain: Memory, form: str) -> None:
 
 
 def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) -> None:
-    thread = {
-        "thread_id": "t",
-        "created_at": "2026-01-02T03:04:05+00:00",
-        "updated_at": "2026-01-03T03:04:05+00:00",
-        "metadata": {"graph_id": "agent"},
-        "status": "idle",
-        "values": {"messages": FORMS["flat"], "other": 1},
-    }
-    empty: Any = {"thread_id": "new", "created_at": thread["created_at"], "metadata": {}, "values": None}
+    created = "2026-01-02T03:04:05+00:00"
+    thread: Any = {"thread_id": "t", "created_at": created, "metadata": {"graph_id": "agent"}, "status": "idle"}
+    thread |= {"updated_at": "2026-01-03T03:04:05+00:00", "values": {"messages": FORMS["flat"], "other": 1}}
+    empty: Any = {"thread_id": "new", "created_at": created, "metadata": {}, "values": None}
     report = plain.users.load(from_langchain([thread, empty]), user_id="u")
     assert (report.threads, report.messages) == (2, 4)
-    found = plain.threads.get("t")
-    assert found is not None
-    assert (found.metadata, found.created_at.isoformat()) == ({"graph_id": "agent"}, "2026-01-02T03:04:05+00:00")
+    found = thread_of(plain, "t")
+    assert (found.metadata, found.created_at.isoformat()) == ({"graph_id": "agent"}, created)
 
 
-def test_what_is_no_list_of_langchain_is_refused() -> None:
-    with pytest.raises(OptionError, match="thread ids"):
-        list(from_langchain("x"))  # type: ignore[arg-type]
-    for broken in ({"type": "human", "data": {}}, 5):
-        with pytest.raises(OptionError, match="thread 't', message 1"):
-            list(from_langchain({"t": [*messages_to_dict([HumanMessage("x")]), broken]}))
+ONE = messages_to_dict([HumanMessage("x")])
+REFUSED: list[tuple[Any, Any, str]] = [
+    (from_chatgpt, b"text", r"json\.load"),
+    (from_chatgpt, {"mapping": {}}, r"json\.load"),
+    (from_langchain, "x", "thread ids"),
+    (from_langchain, {"t": [*ONE, {"type": "human", "data": {}}]}, "thread 't', message 1"),
+    (from_langchain, {"t": [*ONE, 5]}, "thread 't', message 1"),
+    (from_openai, "text", "pass a list of conversations"),
+]
+
+
+@pytest.mark.parametrize(("importer", "given", "words"), REFUSED)
+def test_what_is_no_history_is_refused(importer: Any, given: Any, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        list(importer(given))

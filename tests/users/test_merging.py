@@ -13,11 +13,12 @@ from langchain_workingmem import Memory, OptionError, UserDeletedError, WorkingM
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.users import merge
+from tests.helpers.canaries import keys_with
 from tests.helpers.crashes import ends_within
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.threads import thread_of
 from tests.helpers.types import Make
-from tests.users.guests import GUEST, THIRD, USER, everything, known, live, naming, options
+from tests.users.guests import GUEST, THIRD, USER, everything, known, live, options
 
 
 def of(found: dict[str, Any], word: str) -> dict[str, str]:
@@ -41,7 +42,7 @@ def test_all_is_the_users_and_nothing_of_a_third_one_changes(make_memory: Make, 
     assert now["working memory"] == {"Lisbon": 1, "Xanadu": 1, "city": "Xanadu", "seen": ["Xanadu"]}
     assert now["recall"] == {"of Lisbon", "of Xanadu"}
     assert now["files"] == ["/Lisbon.md", "/Xanadu.md"]
-    assert naming(raw, prefix, GUEST) == []
+    assert keys_with(raw, prefix, GUEST) == []
     assert of(everything(raw, prefix), THIRD) | of(everything(raw, prefix), "Oslo") == third
     again = memory.users.merge(GUEST, into=USER)
     assert again.threads == 0
@@ -113,16 +114,12 @@ def test_a_working_memory_that_may_not_be_stops_the_merge_before_it_begins(
     memory.working_memory.clear(user_id=GUEST)
     assert memory.users.merge(GUEST, into=USER).threads == 1
 
-
-def test_a_memory_without_working_memory_refuses_to_merge_one(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    make_memory(working_memory=WorkingMemoryOptions(template="")).working_memory.update("likes tea", user_id=GUEST)
-    memory = make_memory()
-    memory.threads.create(user_id=GUEST, thread_id="t")
-    before = everything(raw, prefix)
-    with pytest.raises(OptionError, match="working_memory"):
-        memory.users.merge(GUEST, into=USER)
-    assert everything(raw, prefix) == before
-    assert memory.users.merge("nobody", into=USER).working_memories == 0
+    bare = make_memory()
+    memory.working_memory.update("likes tea", user_id=THIRD)
+    with pytest.raises(OptionError, match="working_memory"):  # which has none
+        bare.users.merge(THIRD, into=USER)
+    assert memory.working_memory.get(user_id=THIRD).text == "likes tea"
+    assert bare.users.merge("nobody", into=USER).working_memories == 0
 
 
 # ---------------------------------------------------------------------- interrupted
@@ -150,7 +147,7 @@ def test_a_merge_goes_on_wherever_it_was_interrupted(make_memory: Make) -> None:
                 now = known(memory)
                 whole = whole or now
                 assert now == whole
-                assert naming(raw, prefix, GUEST) == []
+                assert keys_with(raw, prefix, GUEST) == []
                 assert known(memory, THIRD)["threads"].keys() == {"of Oslo"}
             raw.delete(*raw.scan_iter(f"{prefix}:*"))
 

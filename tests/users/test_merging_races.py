@@ -1,10 +1,7 @@
-"""Others at work while a guest becomes a user: in this process step by step, in other processes, and one that is killed."""
+"""Others at work while a guest becomes a user, step by step."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -12,20 +9,16 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, ThreadOwnershipError, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Plan
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.users import merge
-from tests.helpers.embedded import read
+from tests.helpers.canaries import keys_with
 from tests.helpers.examples import NIGHTLY
-from tests.helpers.programs import Forked
-from tests.helpers.threads import thread_of
 from tests.helpers.types import Make
-from tests.users.guests import ANY, GUEST, USER, everything, naming, talk
+from tests.users.guests import ANY, GUEST, USER, talk
 
-KEEPS = WorkingMemoryOptions(schema=ANY)
 STAGES = range(30) if NIGHTLY else range(0, 16, 2)
 
 
@@ -50,7 +43,7 @@ def merging(memory: Memory, stage: int, event: Callable[[], object]) -> Any:
 @pytest.fixture
 def kept(make_memory: Make) -> Memory:
     """A guest with a thread, a file and two fields of working memory, and a user with one."""
-    memory = make_memory(working_memory=KEEPS)
+    memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY))
     talk(memory, "I live in Lisbon", "I like Ginjinha", thread="g", owner=GUEST)
     memory.files.write("/a.md", "the guest's", user_id=GUEST)
     memory.working_memory.update({"city": "Lisbon", "drink": "Ginjinha"}, user_id=GUEST)
@@ -59,15 +52,12 @@ def kept(make_memory: Make) -> Memory:
     return memory
 
 
-# ---------------------------------------------------------------------- step by step
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_deletion_of_the_guest_wins_over_the_merge(kept: Memory, raw: redis.Redis, prefix: str, stage: int) -> None:
     """What the user has by then is the user's; nothing else is left."""
     with suppress(UserDeletedError):
         merging(kept, stage, lambda: kept.users.delete(GUEST))
-    assert naming(raw, prefix, GUEST) == []
+    assert keys_with(raw, prefix, GUEST) == []
     thread = kept.threads.get("g")
     assert thread is None or thread.user_id == USER
     kept.users.merge(GUEST, into=USER)
@@ -81,12 +71,12 @@ def test_a_deletion_of_the_user_wins_over_the_merge(kept: Memory, raw: redis.Red
         merging(kept, stage, lambda: raw.set(tombstone, "a deletion"))
     guest = kept.threads.get("g")
     assert kept.users.delete(USER).verified
-    assert naming(raw, prefix, USER) == []
+    assert keys_with(raw, prefix, USER) == []
     assert guest is not None
     if guest.user_id == GUEST:  # then nobody waits for a merge that cannot go on
         kept.history.append([HumanMessage("I go on")], thread_id="g", user_id=GUEST)
     kept.users.merge(GUEST, into=USER)
-    assert naming(raw, prefix, GUEST) == []
+    assert keys_with(raw, prefix, GUEST) == []
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 6, 9])
@@ -123,48 +113,3 @@ def test_what_the_guest_writes_meanwhile_is_refused_or_kept(kept: Memory, stage:
     found |= {*kept.working_memory.get(user_id=USER).value}
     found |= {"file" for one in kept.files.glob("**", user_id=USER) if one.path == "/late.md"}
     assert {*told} == found & {"late", "more", "pet", "file"}
-
-
-# ---------------------------------------------------------------------- processes
-
-MERGER = """
-import sys
-from langchain_workingmem import Memory, WorkingMemoryOptions
-with Memory(sys.argv[1], key_prefix=sys.argv[2], working_memory=WorkingMemoryOptions(template="")) as memory:
-    print("ready", flush=True)
-    memory.users.merge("anon-7f3", into="maya")
-"""
-
-
-def program(source: str, *words: str) -> Forked:
-    pipe = subprocess.PIPE
-    return Forked([sys.executable, "-c", source, *words], of="library", stdin=pipe, stdout=pipe)
-
-
-@pytest.mark.programs
-def test_a_process_that_is_killed_half_way_leaves_what_the_next_call_ends(
-    make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
-) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
-    for place in range(300):
-        said = [HumanMessage(f"word {place}"), AIMessage("noted")]
-        memory.history.append(said, thread_id=f"t{place}", user_id=GUEST)
-    memory.working_memory.update("likes tea", user_id=GUEST)
-    memory.working_memory.update("is Maya", user_id=USER)
-    victim = program(MERGER, server.url, prefix)
-    assert read(victim) == "ready"
-    while thread_of(memory, "t20").user_id == GUEST:
-        pass
-    victim.send_signal(signal.SIGKILL)
-    victim.communicate()
-    assert thread_of(memory, "t299").user_id == GUEST  # it was half-way
-    with pytest.raises(UserDeletedError):
-        memory.history.append([HumanMessage("x")], thread_id="t299", user_id=GUEST)
-    report = memory.users.merge(GUEST, into=USER)
-    assert 0 < report.threads < 300
-    assert memory.threads.list(user_id=USER).total == 300
-    texts = [memory.history.messages(f"t{place}")[0].text for place in range(300)]
-    assert texts == [f"word {place}" for place in range(300)]
-    assert memory.working_memory.get(user_id=USER).text == "is Maya\n\nlikes tea"
-    assert everything(raw, prefix).keys() & {f"{prefix}:tombstone:{{{GUEST}}}"} == set()
-    assert naming(raw, prefix, GUEST) == []

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem.importers import from_openai
+from tests.helpers.threads import thread_of
 
 PARTS: list[Any] = [
     {"type": "text", "text": "What is it?"},
@@ -107,8 +108,7 @@ def test_items_of_responses_become_a_thread(plain: Memory) -> None:
     ]
     assert [row.message.id for row in rows if row.message.type == "ai"] == ["msg_1", "msg_2"]
     assert int(rows[-1].stored_at.timestamp()) == 1715594000
-    thread = plain.threads.get("t")
-    assert thread is not None
+    thread = thread_of(plain, "t")
     assert int(thread.updated_at.timestamp()) == 1715594000
 
 
@@ -133,34 +133,28 @@ def test_a_log_of_requests_is_one_thread(plain: Memory) -> None:
     requests[0]["choices"] = [{"message": answer}]
     assert plain.users.load(from_openai(requests), user_id="u").messages == 3
     assert [message.text for message in plain.history.messages("t")] == ["My dog is Nougat", "A fine name!", "Who?"]
-    thread = plain.threads.get("t")
-    assert thread is not None
+    thread = thread_of(plain, "t")
     assert (thread.title, thread.metadata) == ("Dogs", {"team": "a", "source": "openai"})
     assert f"{plain.history.page('t').items[-1].stored_at:%F %T}" == "2024-05-13 10:00:00"
 
 
-@pytest.mark.parametrize(
-    ("broken", "reason"),
-    [
-        ({}, "it has no messages"),
-        ({"messages": 5}, "iterable"),
-        ([{"role": "user"}], "message 0.*'content'"),
-        ([{"role": "user", "content": "x"}, {"role": "pilot", "content": "x"}], "message 1.*pilot"),
-        ([{"role": "user", "content": [{"text": "x"}]}], "message 0.*'type'"),
-        ([{"role": "user", "content": 5}], "message 0"),
-        ([{"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}], "message 0.*'function'"),
-        ([{"type": "function_call", "name": "f", "arguments": "{}"}], "message 0.*'call_id'"),
-        ([{"role": "user", "content": "x", "created_at": "today"}], "message 0.*isoformat"),
-        ({"messages": [], "created_at": 1e300}, "OverflowError|out of range"),
-        (None, "NoneType"),
-    ],
-)
-def test_a_broken_conversation_is_refused_by_its_number(broken: Any, reason: str) -> None:
+CALLING = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
+REASONS: dict[str, Any] = {
+    "it has no messages": {},
+    "iterable": {"messages": 5},
+    "message 0.*'content'": [{"role": "user"}],
+    "message 1.*pilot": [{"role": "user", "content": "x"}, {"role": "pilot", "content": "x"}],
+    "message 0.*'type'": [{"role": "user", "content": [{"text": "x"}]}],
+    "message 0": [{"role": "user", "content": 5}],
+    "message 0.*'function'": [CALLING],
+    "message 0.*'call_id'": [{"type": "function_call", "name": "f", "arguments": "{}"}],
+    "message 0.*isoformat": [{"role": "user", "content": "x", "created_at": "today"}],
+    "OverflowError|out of range": {"messages": [], "created_at": 1e300},
+    "NoneType": None,
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_broken_conversation_is_refused_by_its_number(reason: str) -> None:
     with pytest.raises(OptionError, match=rf"conversation 1.*(?s:{reason}).*: pass conversations"):
-        list(from_openai([CHAT, broken]))
-
-
-def test_what_is_no_list_is_refused() -> None:
-    given: Any = "text"
-    with pytest.raises(OptionError, match="pass a list of conversations"):
-        list(from_openai(given))
+        list(from_openai([CHAT, REASONS[reason]]))

@@ -37,20 +37,15 @@ def keys(raw: redis.Redis, prefix: str) -> list[bytes]:
     return [*raw.scan_iter(f"{prefix}:usage:*")]
 
 
-def test_titles_are_counted_for_the_user(make_memory: Make) -> None:
-    memory = titled(make_memory, billed("Xanadu", 7, 3))
+def test_titles_are_counted_for_the_user_and_go_with_the_user(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = titled(make_memory, billed("Xanadu", 7, 3), "two", ttl=timedelta(days=1))
     assert memory.users.usage("u") == NONE
     save(memory)
     usage = memory.users.usage("u")
     assert usage == UserUsage(calls=1, input_tokens=7, output_tokens=3)
-    assert memory.users.usage("v") == NONE
+    assert 86_000 < raw.ttl(keys(raw, prefix)[0]) <= 86_400  # after the last work
     memory.threads.delete("t", user_id="u")
     assert memory.users.usage("u") == usage  # what was paid for stays paid for
-
-
-def test_counters_are_deleted_with_the_user(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = titled(make_memory, "one", "two")
-    save(memory)
     save(memory, "v", "other")
     assert memory.users.delete("u").verified
     assert memory.users.usage("u") == NONE
@@ -67,34 +62,19 @@ def test_a_merge_adds_them_up(make_memory: Make, raw: redis.Redis, prefix: str) 
     assert keys(raw, prefix) == [f"{prefix}:usage:u:{{u}}".encode()]
 
 
-def test_with_a_ttl_they_expire_after_the_last_work(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    save(titled(make_memory, "one", ttl=timedelta(days=1)))
-    assert 86_000 < raw.ttl(keys(raw, prefix)[0]) <= 86_400
+GOING: dict[str, Callable[[Memory], object]] = {
+    "deleted": lambda memory: memory.users.delete("u"),
+    "merged": lambda memory: memory.users.merge("u", into="heir"),
+    "without the thread": lambda memory: memory.threads.delete("t"),
+}
 
 
-# ---------------------------------------------------------------------- who goes while a model answers
-
-
-def deleted(memory: Memory) -> None:
-    assert memory.users.delete("u").verified
-
-
-def merged(memory: Memory) -> None:
-    memory.users.merge("u", into="heir")
-
-
-def without_thread(memory: Memory) -> None:
-    memory.threads.delete("t", user_id="u")
-
-
-@pytest.mark.parametrize("what", [deleted, merged, without_thread])
-def test_late_work_brings_no_user_back(
-    make_memory: Make, raw: redis.Redis, prefix: str, what: Callable[[Memory], None]
-) -> None:
+@pytest.mark.parametrize("what", GOING)
+def test_late_work_brings_no_user_back(make_memory: Make, raw: redis.Redis, prefix: str, what: str) -> None:
     other = make_memory()
 
     def answer(_: object) -> str:
-        what(other)
+        GOING[what](other)
         return "Xanadu"
 
     model = Scripted.says(answer)
