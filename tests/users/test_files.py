@@ -58,6 +58,9 @@ def tree(memory: Memory, owner: str = "u") -> dict[str, Any]:
     return found
 
 
+holding = keys_with  # whatever stands where a word may stand
+
+
 # ---------------------------------------------------------------------- export and import
 
 
