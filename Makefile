@@ -20,8 +20,7 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 	$(addprefix --ignore=tests/,$(COMPUTED))
 
 # of `make nightly` on each engine, beside these: media
-MEDIA := tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py \
-	tests/engine/test_cluster_partition.py
+MEDIA := tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py
 
 .PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks dist wheel bench clean
 

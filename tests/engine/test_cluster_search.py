@@ -189,8 +189,7 @@ def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_n
     is_strict = _is_strict(own)
     data = make_data(**connect(own.ports[0], protocol=2, socket_timeout=0.5))
     data.fill()
-    whole = data.read()
-    master = own.ports[2]
+    whole, master = data.read(), own.ports[2]
     replica = own.add_replica(master)
     own.kill(master)
     wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 60)
@@ -199,6 +198,25 @@ def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_n
             assert search() == whole[name]
     own.restart(master)
     wait_until(lambda: _reads(data, whole, strict=is_strict), 30)
+
+
+def test_a_dead_master_that_was_replaced_can_be_forgotten(
+    start: BareServers, connect: Connect, make_data: Callable[..., Data], cluster: RealCluster
+) -> None:
+    own = RealCluster(start, search=True, node_timeout=2000)
+    *others, lone = own.ports
+    replica = own.add_replica(lone)
+    data = make_data(**connect(others[0], socket_timeout=0.5, socket_connect_timeout=0.5))
+    data.fill()
+    whole, name = data.read(), own.ask(lone, "CLUSTER", "MYID")
+    own.kill(lone)
+    wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 30)
+    wait_until(lambda: all(own.state(port)["cluster_state"] == "ok" for port in others), 30)
+    assert f"127.0.0.1:{lone}" not in str(data.memory.doctor())  # which asks who the masters are now
+    for port in (*others, replica):
+        own.ask(port, "CLUSTER", "FORGET", name)
+    wait_until(lambda: _reads(data, whole, strict=True), 30)
+    assert data.memory.users.delete("u").verified
 
 
 def _is_strict(cluster: RealCluster) -> bool:
