@@ -75,7 +75,7 @@ def test_everything_but_search_works_on_real_nodes(
         chosen = {name: one for name, one in options(scope).items() if name not in {"embeddings", "recall", "files"}}
         client = connect(cluster.ports[0], username="app", password="p")
         memory = make_memory(**client, create_index=False, **chosen)
-        for place in range(12):  # spread over the slots of all nodes
+        for place in range(4):  # spread over the slots of all nodes
             caller = Caller(memory=memory, runner=runner, thread=f"{scope} {place}", user=f"u{scope}{place}")
             for name in [name for name in OPERATIONS if name not in SEARCHES]:
                 OPERATIONS[name].call(caller)

@@ -11,7 +11,7 @@ import pytest
 
 from langchain_workingmem import Memory
 from langchain_workingmem._engine.plan import Call, Give, Plan, Send, Sleep, attempt, scan, send
-from langchain_workingmem._engine.run import COOL_DOWN, FEW, AsyncRunner, Link
+from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
@@ -44,14 +44,6 @@ def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
         drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
 
 
-async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> None:
-    def plan() -> Plan[str]:
-        return (yield from Call(lambda: threading.current_thread().name))
-
-    runner = AsyncRunner(lambda: pytest.fail("no client is needed"))
-    assert await runner.run(plan()) != threading.current_thread().name
-
-
 def counting(log: list[int]) -> Plan[None]:
     for number in range(3):
         yield Sleep(0)
@@ -68,7 +60,12 @@ def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(pla
     assert (next(stream), log) == (1, [0, 1])
     stream.close()  # type: ignore[attr-defined]
 
+    def named() -> Plan[str]:
+        return (yield from Call(lambda: threading.current_thread().name))
+
     async def main() -> list[int]:
+        # a call without an async twin runs in a thread of its own
+        assert await plain._core.arun(named()) != threading.current_thread().name
         stream: Any = plain._core.astream(counting(log))
         found = [await anext(stream), await anext(stream), await anext(stream)]
         await stream.aclose()

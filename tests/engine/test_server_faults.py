@@ -34,17 +34,10 @@ READS = {"context", "threads.get", "threads.list", "history.messages", "recall.s
 
 
 @contextmanager
-def trouble(raw: Any, setting: str, bad: str, good: str) -> Iterator[None]:
-    raw.config_set(setting, bad)
+def trouble(raw: Any, bad: tuple[object, ...], good: tuple[object, ...]) -> Iterator[None]:
+    raw.execute_command(*bad)
     yield
-    raw.config_set(setting, good)
-
-
-@contextmanager
-def demoted(raw: Any) -> Iterator[None]:
-    raw.replicaof("127.0.0.1", 1)
-    yield
-    raw.replicaof("NO", "ONE")
+    raw.execute_command(*good)
 
 
 @pytest.fixture
@@ -65,11 +58,13 @@ def full_disk(private: EmbeddedRedis) -> Iterator[None]:
 
 # the way out of a full memory
 FREEING = {"threads.delete", "history.delete", "history.delete (until)", "history.truncate"}
+SAVES, FEW = ("CONFIG", "SET", "stop-writes-on-bgsave-error"), ("CONFIG", "SET", "min-replicas-to-write")
+ALONE_AGAIN = ("REPLICAOF", "NO", "ONE")
 REFUSALS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "OOM": (full_memory, "raise maxmemory"),
-    "READONLY": (demoted, "connect to its master"),
-    "NOREPLICAS": (lambda raw: trouble(raw, "min-replicas-to-write", "1", "0"), "replicas are connected"),
-    "MISCONF": (lambda raw: trouble(raw, "stop-writes-on-bgsave-error", "yes", "no"), "its log says why"),
+    "READONLY": (lambda raw: trouble(raw, ("REPLICAOF", "127.0.0.1", 1), ALONE_AGAIN), "connect to its master"),
+    "NOREPLICAS": (lambda raw: trouble(raw, (*FEW, 1), (*FEW, 0)), "replicas are connected"),
+    "MISCONF": (lambda raw: trouble(raw, (*SAVES, "yes"), (*SAVES, "no")), "its log says why"),
 }
 
 
@@ -112,9 +107,9 @@ def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
             bench.raw.execute_command("FT.DROPINDEX", index)
         yield
 
-    operation, bench = ALONE[name], make_bench()
-    whole = bench.record(operation)
-    assert bench.try_out(operation, trouble=forgetful()) == whole
+    bench = make_bench()
+    whole = bench.record(ALONE[name])
+    assert bench.try_out(ALONE[name], trouble=forgetful()) == whole
 
 
 # ------------------------------------------------------------------ servers that die and come back

@@ -1,33 +1,44 @@
-"""Whom a call waits for, and not without end: a connection that is free, a model that answers."""
+"""Whom a call waits for, and not without end; what ends is let go, and what is cancelled ends."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import random
+import weakref
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import EmbeddingError, Memory, RecallOptions, RedisConnectionError
 from langchain_workingmem._engine import calls
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import NIGHTLY
 
+LOOPS = 10
 HELLO = HumanMessage("hello", id="1")
 SHORT = timedelta(milliseconds=100)
 
 
 class Hanging(WordEmbeddings):
-    """A model that answers until it hangs."""
+    """A model that answers until it hangs; it may swallow a cancellation, as clients of some services do, and answer."""
 
-    hangs = False
+    hangs = swallows = False
+    asked: asyncio.Event
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         if self.hangs:
-            await asyncio.sleep(3600)
+            self.asked.set()
+            with suppress(asyncio.CancelledError) if self.swallows else nullcontext():
+                await asyncio.sleep(3600)
         return self.embed_documents(texts)
 
     async def aembed_query(self, text: str) -> list[float]:
@@ -37,7 +48,9 @@ class Hanging(WordEmbeddings):
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Hanging:
     monkeypatch.setattr(calls, "SECONDS_A_TEXT", 0.0)
-    return Hanging()
+    model = Hanging()
+    model.asked = asyncio.Event()
+    return model
 
 
 # ------------------------------------------------------------------ connections
@@ -94,3 +107,62 @@ async def test_a_hanging_model_is_an_error_that_names_the_option_or_costs_the_ve
         assert "did not answer within" in caplog.text
         hanging.hangs = False
         assert await memory.recall.areindex(progress=False) == 2
+
+
+# ------------------------------------------------------------------ event loops and cancellation
+
+
+@pytest.mark.parametrize("kind", [Memory, RedisMemoryStore])
+def test_an_event_loop_that_has_ended_is_freed_with_its_connections(
+    server: EmbeddedRedis, raw: redis.Redis, prefix: str, kind: type[Memory | RedisMemoryStore]
+) -> None:
+    memory, loops = kind(server.url, key_prefix=prefix), list[weakref.ref[asyncio.AbstractEventLoop]]()
+    before = len(raw.client_list())
+
+    async def use() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await (memory.history.amessages("t") if isinstance(memory, Memory) else memory.aget(("a",), "k"))
+
+    for _ in range(LOOPS):
+        asyncio.run(use())
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * LOOPS
+    assert len(raw.client_list()) == before
+
+
+async def test_a_cancellation_that_was_swallowed_on_the_way_is_honoured(
+    server: EmbeddedRedis, prefix: str, hanging: Hanging
+) -> None:
+    async with Memory(server.url, key_prefix=prefix, embeddings=hanging) as memory:
+        await memory.asetup()
+        hanging.hangs = hanging.swallows = True
+        task = asyncio.create_task(memory.history.aappend([HELLO], thread_id="t", user_id="u"))
+        await hanging.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await memory.history.amessages("t") == []
+
+
+async def test_every_cancellation_of_a_long_call_is_honoured(server: EmbeddedRedis, prefix: str) -> None:
+    async with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings()) as memory:
+        for thread in range(20):
+            messages = [HumanMessage(f"message {number}") for number in range(50)]
+            await memory.history.aappend(messages, thread_id=f"t{thread}", user_id="u")
+        loop, chance = asyncio.get_running_loop(), random.Random(0)
+        began = loop.time()
+        await memory.recall.areindex(progress=False)
+        whole = loop.time() - began
+        swallowed = cancelled = 0
+        for _ in range(60 if NIGHTLY else 15):
+            task = asyncio.create_task(memory.recall.areindex(progress=False))
+            await asyncio.sleep(whole * chance.random() * 0.7)
+            if task.cancel():
+                try:
+                    await task
+                    swallowed += 1
+                except asyncio.CancelledError:
+                    cancelled += 1
+        assert swallowed == 0
+        assert cancelled
+        assert await memory.recall.areindex(progress=False) == 0

@@ -127,6 +127,28 @@ def test_no_imports_go_in_a_circle() -> None:
         TopologicalSorter({own: targets - {own, ""} for own, targets in graph.items()}).prepare()
 
 
+NAMED_ALIKE = {"append", "attempt", "send", "transfer"}  # functions that are plans, beside methods that are none
+
+
+def test_no_plan_is_made_as_a_statement() -> None:
+    """Without `yield from` or a runner it does nothing. A plan that is kept and not used is found by ruff and mypy."""
+    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    functions = [one for tree in trees.values() for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    plans, others = set[str](), {"wait", *dir(list), *dir(dict), *dir(set)}
+    for one in functions:
+        is_plan = ast.unparse(one.returns or ast.Constant(0)).startswith("Plan[") and not one.decorator_list
+        (plans if is_plan else others).add(one.name)
+    assert len(plans) > 100
+    wrong = []
+    for path, tree in trees.items():
+        for statement in ast.walk(tree):
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                called = ast.unparse(statement.value.func)
+                if called in plans & NAMED_ALIKE or called.rpartition(".")[2] in plans - others:
+                    wrong.append(f"{path}:{statement.lineno}: {called}")
+    assert wrong == []
+
+
 def public(part: type[Any]) -> list[str]:
     return [name for name, value in vars(part).items() if not name.startswith("_") and inspect.isfunction(value)]
 
