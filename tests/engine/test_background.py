@@ -1,19 +1,27 @@
-"""Chat models that take too long, and plans that run in the background."""
+"""Models that take too long or refuse, who hears of it, and plans that run in the background."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from types import SimpleNamespace
 from typing import Any
 
+import httpx
+import openai
 import pytest
+from langchain_core import exceptions
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.calls import ask
+from langchain_workingmem._engine.calls import ask, is_overflow, is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
 from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem.errors import MemoryClosedError
@@ -157,3 +165,105 @@ def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
     for call in (lambda: memory.threads.get("t"), lambda: memory.context("hi", thread_id="t", user_id="u")):
         with pytest.raises(MemoryClosedError, match="the memory is closed"):
             call()
+
+
+# ---------------------------------------------------------------------- which errors of providers are refusals
+
+
+def openai_error(kind: type[openai.APIStatusError], status: int, code: str | None = None) -> openai.APIStatusError:
+    request = httpx.Request("POST", "http://provider")
+    response: Any = httpx.Response(status, request=request)  # of the httpx that the packages have, whichever that is
+    return kind("no", response=response, body={"code": code})
+
+
+class LookAlikeError(Exception):
+    """An error with the words and the attributes that it is given."""
+
+    def __init__(self, words: str = "no", **attributes: Any) -> None:
+        super().__init__(words)
+        vars(self).update(attributes)
+
+
+REFUSALS = [
+    openai_error(openai.BadRequestError, 400),
+    LookAlikeError(status_code=400),
+    LookAlikeError(code=HTTPStatus.BAD_REQUEST),  # google.api_core.exceptions.InvalidArgument
+    LookAlikeError(http_status=413),
+    LookAlikeError(status=422),  # aiohttp.ClientResponseError
+    LookAlikeError(response=SimpleNamespace(status_code=422)),
+    LookAlikeError(response={"ResponseMetadata": {"HTTPStatusCode": 400}}),  # botocore
+    exceptions.ModelInvalidRequestError("no"),
+]
+
+PASSING = [
+    openai_error(openai.RateLimitError, 429, "insufficient_quota"),
+    openai_error(openai.AuthenticationError, 401),
+    openai.APITimeoutError(openai_error(openai.NotFoundError, 404).request),
+    exceptions.ModelTimeoutError("later"),
+    ValueError("400"),
+    LookAlikeError(code=lambda: 400),  # grpc.RpcError
+    LookAlikeError(code=True, status_code=None, response=None),
+    LookAlikeError(code=40_000),
+    LookAlikeError(response={"ResponseMetadata": None}),
+    KeyboardInterrupt(),
+]
+
+
+OVERFLOWS = [
+    exceptions.ContextOverflowError("too long"),
+    openai_error(openai.BadRequestError, 400, "context_length_exceeded"),
+    *(
+        LookAlikeError(words, status_code=400)
+        for words in (
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens.",
+            "prompt is too long: 208310 tokens > 200000 maximum",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "An error occurred (ValidationException): Input is too long for requested model.",
+            "too many tokens: total number of tokens in the prompt cannot exceed 4081",
+            "Please reduce the length of the messages or completion.",
+            "the request exceeds the available context size, try increasing it",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193.",
+            "litellm.ContextWindowExceededError: no",
+        )
+    ),
+]
+
+
+KINDS: list[tuple[BaseException, bool, bool]] = [
+    *((error, True, False) for error in REFUSALS),
+    *((error, False, False) for error in PASSING),
+    *((error, True, True) for error in OVERFLOWS),
+]
+
+
+@pytest.mark.parametrize(("error", "refused", "overflow"), KINDS, ids=repr)
+def test_what_would_be_refused_again_is_a_refusal_and_what_is_too_long_an_overflow(
+    error: BaseException, refused: bool, overflow: bool
+) -> None:
+    outer = RuntimeError("the chain failed")
+    outer.__cause__ = error
+    for one in (error, outer):
+        assert (is_refusal(one), is_overflow(one)) == (refused, overflow)
+
+
+# ---------------------------------------------------------------------- traces
+
+ASKED = [f"{owner}_TRACING{version}" for owner in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2")]
+
+
+HEARD = "from langchain_workingmem._engine.calls import is_heard"
+CASES: dict[str, tuple[str, dict[str, str], str]] = {
+    "nobody, and nothing is imported": ("print({'langchain_core', 'langsmith'} & {*sys.modules})", {}, "set() False"),
+    "the environment": ("", {"LANGSMITH_TRACING": "true"}, "True"),
+    "a program": ("import langsmith; langsmith.configure(enabled=True)", {}, "True"),
+}
+
+
+@pytest.mark.parametrize("who", CASES)
+def test_who_asks_for_traces_is_heard(who: str) -> None:
+    """In a process of its own, whose environment is that of the test without what asks for traces."""
+    code, asked, expected = CASES[who]
+    environment = {name: value for name, value in os.environ.items() if name not in ASKED} | asked
+    words = [sys.executable, "-c", f"import sys\n{HEARD}\n{code}\nprint(is_heard())"]
+    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split() == expected.split()

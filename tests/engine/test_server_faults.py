@@ -1,10 +1,12 @@
-"""Servers that refuse, forget, load, die and change places under a memory that is in use."""
+"""Servers that refuse, forget, load, die and change places under a memory that is in use, and full disks."""
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
-from tests.helpers.embedded import BareServers, full_memory, kill_server, wait_until
+from tests.helpers.embedded import BareServers, connect, full_memory, kill_server, server_pid, wait_until
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
@@ -207,3 +209,42 @@ def test_a_writer_goes_on_after_a_failover(
     assert memory.history.messages("t") == said
     with redis.Redis(port=replica) as raw:
         assert raw.info("replication")["role"] == "master"
+
+
+# ---------------------------------------------------------------------- a full disk
+
+ROOM = 60_000  # bytes
+WRITERS = 8
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
+def test_a_server_that_is_killed_while_its_disk_is_full_loses_one_write_of_a_client_at_most(data: Path) -> None:
+    """A limit on the size of the server's files does to it what a full disk does."""
+    acknowledged = [0] * WRITERS
+    errors: list[redis.RedisError] = []
+
+    def write(number: int) -> None:
+        with connect(server) as client:
+            try:
+                while True:
+                    client.rpush(f"writer {number}", "x" * 90)
+                    acknowledged[number] += 1
+            except redis.RedisError as error:
+                errors.append(error)
+
+    with EmbeddedRedis(data) as server:
+        with connect(server) as client:
+            client.set("key", "value")
+        (file,) = data.glob("appendonlydir/*.incr.aof")
+        most = file.stat().st_size + ROOM
+        resource.prlimit(server_pid(data), resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(write, range(WRITERS)))
+        assert [type(error) for error in errors if not isinstance(error, redis.ResponseError)] == []
+        assert len(errors) == WRITERS
+        kill_server(data)
+        server.start()
+        with connect(server) as client:
+            missing = [count - client.llen(f"writer {number}") for number, count in enumerate(acknowledged)]
+        assert sum(acknowledged) > 100
+        assert max(missing) <= 1

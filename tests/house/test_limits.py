@@ -1,20 +1,28 @@
-"""Input of any size and shape is stored as it is, or refused with the remedy before anything of it is sent."""
+"""Input of any size and shape, and options: taken as they are, or refused with the remedy before anything is sent."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import HistoryOptions, IndexOptions, Memory, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import (
+    HistoryOptions,
+    IndexOptions,
+    Memory,
+    OptionError,
+    RecallOptions,
+    WorkingMemoryOptions,
+)
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.history import save
+from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.embeddings import WordEmbeddings
 from tests.working_memory.samples import with_memory
 
@@ -69,25 +77,19 @@ def test_too_many_messages_for_one_step_are_refused(
 
 @pytest.mark.parametrize("number", [2**53 + 1, -(10**5000)], ids=["2^53", "-10^5000"])
 def test_a_number_that_no_server_holds_is_refused(number: int, make_memory: Make) -> None:
-    memory = make_memory(
-        embeddings=Constant(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(template="")
-    )
+    memory = make_memory(embeddings=Constant(), working_memory=WorkingMemoryOptions(template=""))
+    noted: Any = memory.working_memory
+    search: Any = partial(memory.recall.search, "hi", user_id="u")
     tries: list[Callable[[], Any]] = [
-        lambda: memory.recall.search("hi", user_id="u", top_k=number),
-        lambda: memory.recall.search("hi", user_id="u", message_range=number),
-        lambda: memory.context("hi", **IDS, message_range=(0, number)),
-        lambda: memory.history.messages("t", last=number),
-        lambda: memory.history.page("t", limit=number),
-        lambda: memory.history.for_user("u", limit=number),
-        lambda: memory.threads.list(limit=number),
-        lambda: memory.threads.clone("t", last_messages=number),
-        lambda: memory.working_memory.revisions(user_id="u", limit=number),
-        lambda: memory.working_memory.revert(number, user_id="u"),
-        lambda: memory.working_memory.update("x", user_id="u", expected_revision=number),
-        lambda: HistoryOptions(last_messages=number),
-        lambda: WorkingMemoryOptions(revisions=number),
-        lambda: RecallOptions(chunk_tokens=number),
-        lambda: IndexOptions(m=number),
+        *(partial(search, top_k=number), partial(search, message_range=number)),
+        partial(memory.context, "hi", **IDS, message_range=(0, number)),
+        *(partial(memory.history.messages, "t", last=number), partial(memory.history.page, "t", limit=number)),
+        *(partial(memory.history.for_user, "u", limit=number), partial(memory.threads.list, limit=number)),
+        partial(memory.threads.clone, "t", last_messages=number),
+        *(partial(noted.revisions, user_id="u", limit=number), partial(noted.revert, number, user_id="u")),
+        partial(noted.update, "x", user_id="u", expected_revision=number),
+        *(partial(HistoryOptions, last_messages=number), partial(WorkingMemoryOptions, revisions=number)),
+        *(partial(RecallOptions, chunk_tokens=number), partial(IndexOptions, m=number)),
     ]
     for attempt in tries:
         with pytest.raises(OptionError, match=r"use (at most|an int of at least)"):
@@ -188,3 +190,41 @@ def test_a_message_is_stored_without_an_artifact_that_is_no_json(
     plain.history.append([message], **IDS)
     assert plain.history.messages("t") == [ToolMessage("hi", tool_call_id="c", id="m", additional_kwargs={"flat": 1})]
     assert "not JSON in its artifact" in caplog.text
+
+
+# ---------------------------------------------------------------------- options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: HistoryOptions(last_messages=-1), ["last_messages=-1", "int of at least 0"]),
+        (lambda: HistoryOptions(media="first"), ["media='first'"]),  # type: ignore[arg-type]
+        (lambda: HistoryOptions(token_counter="exact"), ["token_counter='exact'", "'approximate'"]),  # type: ignore[arg-type]
+        (lambda: HistoryOptions(exclude_tools="search"), ["exclude_tools='search'", "list of tool names"]),
+        (lambda: HistoryOptions(roles=[]), ["roles is empty", "at least one role, or leave it out"]),
+        (lambda: RecallOptions(message_range=(1, 2, 3)), ["message_range=(1, 2, 3)", "pair (before, after)"]),  # type: ignore[arg-type]
+        (lambda: RecallOptions(scope="resource"), ["scope='resource'", "'user'", "'thread'"]),  # type: ignore[arg-type]
+        (lambda: RecallOptions(threshold=float("nan")), ["threshold=nan", "0 to 1"]),
+        (lambda: RecallOptions(embedding_timeout=30), ["embedding_timeout=30", "positive timedelta"]),  # type: ignore[arg-type]
+        (lambda: RecallOptions(index={"m": 4}), ["index is of type dict", "IndexOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(recall={"top_k": 3}), ["recall is of type dict", "RecallOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(embeddings=5, recall=RecallOptions()), ["embeddings is of type int", "'local'"]),  # type: ignore[arg-type]
+        (lambda: MemoryMiddleware("x"), ["memory is of type str", "Memory(...)"]),  # type: ignore[arg-type]
+        (lambda: RecallOptions(filterable="topic"), ["filterable='topic'", "list of metadata keys"]),
+        (lambda: IndexOptions(algorithm="svs"), ["algorithm='svs'", "'flat'", "'hnsw'"]),  # type: ignore[arg-type]
+        (lambda: IndexOptions(dtype="int8", distance="ip"), ["dtype='int8'", "distance='cosine'"]),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_with_what_was_seen_and_the_remedy(
+    make: Callable[[], object], words: list[str]
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        make()
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, WorkingMemError)
+    for word in words:
+        assert word in str(caught.value)

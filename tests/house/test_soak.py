@@ -50,7 +50,6 @@ class Worker:
         self.random = random.Random(number)
         self.said: dict[str, list[str]] = {"shared": [], f"own {number}": []}
         self.facts: dict[str, int] = {}
-        self.labels: dict[str, int] = {}
         self.done: Counter[str] = Counter()
 
     def append(self, count: int) -> None:
@@ -66,11 +65,6 @@ class Worker:
         self.memory.working_memory.update({"facts": {key: count}}, user_id="all")
         self.facts[key] = count
 
-    def label(self, count: int) -> None:
-        key = f"{self.number}-{count % KEYS}"
-        self.memory.threads.update("shared", metadata={key: count})
-        self.labels[key] = count
-
     def look(self, count: int) -> None:
         """What was acknowledged is shown."""
         thread = f"own {self.number}"
@@ -85,7 +79,7 @@ class Worker:
 
     def work(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        jobs = [self.append] * 4 + [self.merge] * 2 + [self.label, self.look, self.recall]
+        jobs = [self.append] * 4 + [self.merge] * 2 + [self.look, self.recall]
         count = 0
         while time.monotonic() < end:
             job, count = self.random.choice(jobs), count + 1
@@ -113,7 +107,7 @@ def main(number: int, directory: str, seconds: float) -> None:
     print("ready", flush=True)  # noqa: T201 - read by the test
     sys.stdin.readline()
     worker.work(seconds)
-    names = ("said", "facts", "labels", "done")
+    names = ("said", "facts", "done")
     print(json.dumps({name: getattr(worker, name) for name in names}), flush=True)  # noqa: T201
     worker.memory.close()
     server.close()
@@ -152,7 +146,6 @@ def check(memory: Memory, reports: list[dict[str, Any]]) -> None:
             assert len(stored) == len(set(stored))
             assert [id for id in stored if id.startswith(f"{number}-")] == said
         assert report["facts"].items() <= facts.value.facts.items()
-        assert report["labels"].items() <= shared.metadata.items()
     rows = memory.history.page("shared", limit=shared.message_count + 1).items
     assert [row.seq for row in rows] == list(range(shared.message_count))
     # each merge writes something new, so one that happened twice, or not at all, would show

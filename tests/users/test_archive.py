@@ -193,33 +193,32 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     make_memory: Make, prefix: str, before: int
 ) -> None:
     """`before` messages come in front of the one that it was made from: a copy is written in steps of 200."""
-    namer = Scripted.says("Zebra")
-    noting = WorkingMemoryOptions(template="", scope="thread")
-    memory = make_memory(title=TitleOptions(model=namer), working_memory=noting)
     greetings = [AIMessage("hello", id=f"g{at}") for at in range(before)]
+    memory = make_memory(title=TitleOptions(model=Scripted.says("Zebra")))
     told = [*greetings, HumanMessage("my zebra", id="q"), AIMessage("yes", id="a")]
     memory.save_turn(told, thread_id="t", user_id="u")
-    memory.working_memory.update("stripes", thread_id="t", user_id="u")
     memory.settled()
 
     def titles(memory: Memory) -> dict[str, str | None]:
         return {one.id: one.title for one in memory.threads.list(user_id="u")}
 
+    def loaded(name: str, records: list[Record]) -> Memory:
+        other = make_memory(key_prefix=f"{prefix}-{name}")
+        other.users.load(records)
+        return other
+
     copied = memory.threads.clone("t", new_thread_id="copy")
-    assert memory.threads.clone("t", new_thread_id="tail", last_messages=1).thread.title is None
-    memory.threads.clone("t", new_thread_id="mine", title="Mine")
+    tail = memory.threads.clone("t", new_thread_id="tail", last_messages=1).thread
+    assert tail.title is None
     memory.threads.delete("tail")
+    memory.threads.clone("t", new_thread_id="mine", title="Mine")
     records = unsealed(memory.users.export("u"))
     memory.history.delete(["q"], thread_id="t")
     memory.history.delete([copied.message_ids["q"]], thread_id="copy")
     assert titles(memory) == {"t": None, "copy": None, "mine": "Mine"}
-    other = make_memory(key_prefix=f"{prefix}-b", working_memory=noting)
-    other.users.load(records)
+    other = loaded("b", records)
     assert titles(other) == {"t": "Zebra", "copy": "Zebra", "mine": "Mine"}
-    assert unsealed(other.users.export("u")) == records
     other.history.update([HumanMessage("my cat", id="q")], thread_id="t")
     assert titles(other) == {"t": None, "copy": "Zebra", "mine": "Mine"}
-    left = [one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"]
-    bare = make_memory(key_prefix=f"{prefix}-c", working_memory=noting)
-    bare.users.load(left)  # the message was taken out of the file
-    assert titles(bare) == {"t": None, "copy": "Zebra", "mine": "Mine"}
+    left = [one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"]  # it was taken out
+    assert titles(loaded("c", left)) == {"t": None, "copy": "Zebra", "mine": "Mine"}

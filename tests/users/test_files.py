@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,18 +44,12 @@ def exported(memory: Memory, owner: str = "u") -> list[Record]:
 def tree(memory: Memory, owner: str = "u") -> dict[str, Any]:
     """Return all that the owner can see, with all revisions, also of what was deleted."""
     own: Any = {"user_id": owner}
-    files = memory.files
-    paths = [*(one.path for one in files.glob("**", **own)), "/gone.md", "/was"]
     found: dict[str, Any] = {}
-    for path in paths:
-        try:
-            rows = files.history(path, **own)
-        except FileMissingError:
-            continue
-        contents = [
-            None if row.what == "delete" else files.read(path, revision=row.revision, **own).content for row in rows
-        ]
-        found[path] = list(zip(rows, contents, strict=True))
+    for path in [*(one.path for one in memory.files.glob("**", **own)), "/gone.md", "/was"]:
+        with suppress(FileMissingError):
+            for row in memory.files.history(path, **own):
+                content = row.what != "delete" and memory.files.read(path, revision=row.revision, **own).content
+                found.setdefault(path, []).append((row, content))
     return found
 
 
