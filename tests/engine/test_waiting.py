@@ -142,27 +142,3 @@ async def test_a_cancellation_that_was_swallowed_on_the_way_is_honoured(
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await memory.history.amessages("t") == []
-
-
-async def test_every_cancellation_of_a_long_call_is_honoured(server: EmbeddedRedis, prefix: str) -> None:
-    async with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings()) as memory:
-        for thread in range(20):
-            messages = [HumanMessage(f"message {number}") for number in range(50)]
-            await memory.history.aappend(messages, thread_id=f"t{thread}", user_id="u")
-        loop, chance = asyncio.get_running_loop(), random.Random(0)
-        began = loop.time()
-        await memory.recall.areindex(progress=False)
-        whole = loop.time() - began
-        swallowed = cancelled = 0
-        for _ in range(60 if NIGHTLY else 15):
-            task = asyncio.create_task(memory.recall.areindex(progress=False))
-            await asyncio.sleep(whole * chance.random() * 0.7)
-            if task.cancel():
-                try:
-                    await task
-                    swallowed += 1
-                except asyncio.CancelledError:
-                    cancelled += 1
-        assert swallowed == 0
-        assert cancelled
-        assert await memory.recall.areindex(progress=False) == 0

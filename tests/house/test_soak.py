@@ -72,14 +72,9 @@ class Worker:
         stored = [message.id for message in context.messages[:-1]]
         assert stored[-1:] == self.said[thread][-1:], (count, stored, self.said[thread][-3:])
 
-    def recall(self, count: int) -> None:
-        if said := self.said[f"own {self.number}"]:
-            text = f"number {said[count % len(said)]} of own {self.number}"
-            assert self.memory.recall.search(text, user_id=f"user {self.number}").hits
-
     def work(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        jobs = [self.append] * 4 + [self.merge] * 2 + [self.look, self.recall]
+        jobs = [self.append] * 4 + [self.merge] * 2 + [self.look]
         count = 0
         while time.monotonic() < end:
             job, count = self.random.choice(jobs), count + 1

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, message_to_dict
+from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import renew_vectors
@@ -274,23 +273,3 @@ def test_a_thread_that_redis_has_evicted_in_part_goes_with_its_user(
     report = memory.users.delete("u")
     assert (report.verified, report.messages, report.vectors) == (True, 1, 1)
     assert [*raw.scan_iter(f"{prefix}:*{{t}}*")] == []
-
-
-def test_what_a_state_has_trimmed_is_recalled_where_all_of_the_history_is_shown(
-    make_memory: Make, embeddings: WordEmbeddings
-) -> None:
-    memory = make_memory(embeddings=embeddings, history=HistoryOptions(last_messages=None, max_tokens=None))
-    seen: list[str] = []
-
-    def look(state: MessagesState) -> dict[str, Any]:
-        seen.append(str(state["messages"]))
-        return {"messages": []}
-
-    graph = StateGraph(MessagesState)
-    nodes: Any = [("load", memory.load_node()), ("look", look), ("save", memory.save_node())]
-    app: Any = graph.add_sequence(nodes).add_edge(START, "load").compile(checkpointer=InMemorySaver())
-    config: Any = {"configurable": IDS}
-    app.invoke({"messages": [DOG]}, config)
-    app.update_state(config, {"messages": [RemoveMessage(id="1")]})
-    app.invoke({"messages": [HumanMessage("what is my dog called?", id="2")]}, config)
-    assert "Rocky" in seen[-1]

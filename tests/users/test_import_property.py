@@ -75,7 +75,7 @@ def lines(server: Any) -> list[str]:
 
 numbers = st.integers(0, 10**6)
 changes = st.lists(
-    st.tuples(st.sampled_from(["drop", "double", "swap", "cut", "garble"]), numbers, numbers)
+    st.tuples(st.sampled_from(["drop", "double", "swap"]), numbers, numbers)
     | st.tuples(st.just("set"), numbers, st.lists(numbers, max_size=6), st.sampled_from([*HOSTILE, DEEP]))
     | st.tuples(st.just("lose"), numbers, st.lists(numbers, min_size=1, max_size=6)),
     min_size=1,
@@ -97,11 +97,6 @@ def tampered(lines: list[str], changes: list[Any]) -> list[str]:
             case "swap":
                 other = rest[0] % len(lines)
                 lines[at], lines[other] = lines[other], lines[at]
-            case "cut":
-                lines[at] = lines[at][: rest[0] % len(lines[at])] if lines[at] else ""
-            case "garble":
-                place = rest[0] % (len(lines[at]) + 1)
-                lines[at] = f"{lines[at][:place]}0{lines[at][place:]}"
             case _:
                 lines[at] = changed(lines[at], *rest)
     return lines
