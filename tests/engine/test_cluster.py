@@ -17,10 +17,10 @@ from tests.helpers.media import forms
 from tests.helpers.operations import OPERATIONS, Caller, options
 from tests.helpers.real_cluster import RealCluster
 from tests.helpers.rights import CLUSTER, rules
+from tests.helpers.types import Make
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
-Make = Callable[..., Memory]
 Connect = Callable[..., dict[str, Any]]
 
 KEYLESS = {b"PING", b"HELLO", b"CLIENT", b"COMMAND", b"INFO", b"CONFIG", b"SCRIPT", b"AUTH", b"SELECT", b"SCAN"}

@@ -14,7 +14,7 @@ import pytest
 import redis
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem import RecallOptions, RedisConnectionError
 from langchain_workingmem._engine import clients
 from langchain_workingmem._engine.plan import Send
 from langchain_workingmem.options import Scope
@@ -25,6 +25,7 @@ from tests.helpers.everywhere import THREADS, Data
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.helpers.real_cluster import RealCluster
 from tests.helpers.rights import CLUSTER, rules
+from tests.helpers.types import Make
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
@@ -59,7 +60,7 @@ def cluster(masters: RealCluster) -> Iterator[RealCluster]:
 def test_everything_works_with_the_documented_rights(
     cluster: RealCluster,
     connect: Connect,
-    make_memory: Callable[..., Memory],
+    make_memory: Make,
     make_store: Callable[..., RedisMemoryStore],
     runner: asyncio.Runner | None,
     prefix: str,
@@ -164,7 +165,7 @@ def test_a_master_that_dies_during_a_search_is_noticed(
 def test_an_agent_goes_on_without_a_master(
     cluster: RealCluster,
     connect: Connect,
-    make_memory: Callable[..., Memory],
+    make_memory: Make,
     runner: asyncio.Runner | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

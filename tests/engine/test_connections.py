@@ -20,6 +20,7 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import free_port
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import runners_of
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.both_faces
 
@@ -60,7 +61,7 @@ async def test_a_timeout_in_the_url_wins_and_connecting_takes_less_time_than_a_r
 
 @pytest.mark.usefixtures("impatient")
 def test_no_server_and_a_wrong_password_are_connection_errors_that_do_not_show_it(
-    start: Callable[..., int], make_memory: Callable[..., Memory]
+    start: Callable[..., int], make_memory: Make
 ) -> None:
     for port, words in ((free_port(), "check that it runs"), (start("--requirepass", "right"), "refused the login")):
         memory = make_memory(f"redis://:hunter2@127.0.0.1:{port}?socket_connect_timeout=0.2&retry_on_timeout=0")
@@ -71,7 +72,7 @@ def test_no_server_and_a_wrong_password_are_connection_errors_that_do_not_show_i
 
 
 def test_a_server_without_search_or_another_database_is_a_capability_error_with_the_remedy(
-    start: Callable[..., int], server: EmbeddedRedis, make_memory: Callable[..., Memory]
+    start: Callable[..., int], server: EmbeddedRedis, make_memory: Make
 ) -> None:
     memory = make_memory(f"redis://127.0.0.1:{start()}")
     with pytest.raises(RedisCapabilityError, match="docker run -p 6379:6379 redis:8"):
@@ -82,9 +83,7 @@ def test_a_server_without_search_or_another_database_is_a_capability_error_with_
         make_memory(f"{server.url}?db=1").setup()
 
 
-def test_an_index_that_nobody_has_made_costs_no_message(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
-) -> None:
+def test_an_index_that_nobody_has_made_costs_no_message(make_memory: Make, embeddings: WordEmbeddings) -> None:
     options: dict[str, Any] = {"embeddings": embeddings}
     guest = make_memory(create_index=False, **options)
     for write, thread in ((guest.history.append, "t"), (guest.save_turn, "other")):

@@ -16,10 +16,10 @@ from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
 from tests.helpers.plans import plan_of
 from tests.helpers.proxy import Fault
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
 
-Make = Callable[..., Memory]
 ANN: dict[str, Any] = {"user_id": "ann"}
 
 

@@ -18,17 +18,17 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
+from langchain_workingmem import RedisConnectionError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
 from tests.helpers.embedded import BareServers, connect, full_memory, kill_server, server_pid, wait_until
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs
 
-Make = Callable[..., Memory]
 READS = {"context", "threads.get", "threads.list", "history.messages", "recall.search", "working_memory.revisions"}
 
 

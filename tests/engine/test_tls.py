@@ -18,15 +18,15 @@ import pytest
 import trustme
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, RedisConnectionError
+from langchain_workingmem import RedisConnectionError
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.engine.conftest import to_socket
 from tests.helpers.faces import runners_of
 from tests.helpers.proxy import Proxy
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.both_faces
 
-Make = Callable[..., Memory]
 HELLO = HumanMessage("hello", id="1")
 
 
@@ -79,12 +79,7 @@ def test_a_conversation_over_tls_with_a_password(
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("reason", ["an unknown authority", "another host"])
 def test_whoever_is_not_trusted_gets_nothing(
-    reason: str,
-    make_memory: Make,
-    gate: Callable[..., int],
-    bundle: Path,
-    ann: str,
-    caplog: pytest.LogCaptureFixture,
+    reason: str, make_memory: Make, gate: Callable[..., int], bundle: Path, ann: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     port = gate("example.org" if reason == "another host" else "localhost")

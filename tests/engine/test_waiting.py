@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import random
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -21,7 +20,6 @@ from langchain_workingmem._engine import calls
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.examples import NIGHTLY
 
 LOOPS = 10
 HELLO = HumanMessage("hello", id="1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,6 +16,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import ALONE, Caller, Operation, note, options, talk
 from tests.helpers.proxy import Exchange, Fault, Proxy
+from tests.helpers.types import Make
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,8 @@ def _edit(caller: Caller) -> Any:
 
 TOOLS = {
     "update_working_memory": Operation(_edit, note),  # it tells the model about errors, and raises none
-    "threads.clone": Operation(
-        lambda c: c.memory.threads.clone(c.thread, title=c.secret), talk
-    ),  # a named copy exists if repeated
+    # a named copy exists if repeated
+    "threads.clone": Operation(lambda c: c.memory.threads.clone(c.thread, title=c.secret), talk),
 }
 # Every operation is tried by the sync face. What the async runner makes of a fault does not depend on the operation.
 SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
@@ -73,14 +72,7 @@ class Outcome:
 class FaultBench:
     """A memory behind a proxy, one that is not, and what is stored."""
 
-    def __init__(
-        self,
-        server: EmbeddedRedis,
-        proxy: Proxy,
-        make_memory: Callable[..., Memory],
-        protocol: int = 2,
-        **timeout: timedelta,
-    ) -> None:
+    def __init__(self, server: EmbeddedRedis, proxy: Proxy, make_memory: Make, **timeout: timedelta) -> None:
         own: dict[str, Any] = {
             "embeddings": WordEmbeddings(),
             "recall": RecallOptions(),
@@ -88,7 +80,7 @@ class FaultBench:
             "key_prefix": "f",
         }
         self.proxy = proxy
-        self.memory = make_memory(f"{proxy.url}?protocol={protocol}", **timeout, **own)
+        self.memory = make_memory(f"{proxy.url}?protocol=2", **timeout, **own)
         self.direct = Memory(server.url, **own)
         self.bare = Memory(server.url, key_prefix="f")
         self.raw: Any = redis.Redis.from_url(server.url)

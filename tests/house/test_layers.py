@@ -80,10 +80,15 @@ def layer_of(room: str) -> int:
 
 
 @cache
+def parsed(path: Path) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(path.read_text()))]
+
+
+@cache
 def imports(path: Path) -> list[tuple[str, str]]:
     """Return what a module imports anywhere, for type checks too: modules, and the names taken from them."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in parsed(path):
         if isinstance(node, ast.Import):
             found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -134,16 +139,16 @@ NAMED_ALIKE = {"append", "attempt", "send", "transfer"}  # functions that are pl
 
 def test_no_plan_is_made_as_a_statement() -> None:
     """Without `yield from` or a runner it does nothing. A plan that is kept and not used is found by ruff and mypy."""
-    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-    functions = [one for tree in trees.values() for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    nodes = {path: parsed(path) for path in PACKAGE.rglob("*.py")}
+    functions = [one for found in nodes.values() for one in found if isinstance(one, ast.FunctionDef)]
     plans, others = set[str](), {"wait", *dir(list), *dir(dict), *dir(set)}
     for one in functions:
         is_plan = ast.unparse(one.returns or ast.Constant(0)).startswith("Plan[") and not one.decorator_list
         (plans if is_plan else others).add(one.name)
     assert len(plans) > 100
     wrong = []
-    for path, tree in trees.items():
-        for statement in ast.walk(tree):
+    for path, found in nodes.items():
+        for statement in found:
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 called = ast.unparse(statement.value.func)
                 if called in plans & NAMED_ALIKE or called.rpartition(".")[2] in plans - others:

@@ -24,9 +24,9 @@ from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.history import save
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.types import Make
 from tests.working_memory.samples import with_memory
 
-Make = Callable[..., Memory]
 IDS: Any = {"thread_id": "t", "user_id": "u"}
 MIB = 2**20
 

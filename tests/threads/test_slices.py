@@ -20,10 +20,10 @@ from langchain_workingmem.threads import Threads
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.plans import plan_of
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs
 
-Make = Callable[..., Memory]
 LONG = 1300  # messages: three steps
 WORDS = ("tea", "milk", "bread", "honey")
 IDS: Any = {"thread_id": "t", "user_id": "u"}

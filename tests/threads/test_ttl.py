@@ -23,10 +23,10 @@ from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.threads import append, thread_of
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs
 
-Make = Callable[..., Memory]
 Keep = Callable[[timedelta | None], Memory]
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 DAY, SHORT = timedelta(days=1), timedelta(milliseconds=400)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
@@ -16,10 +16,9 @@ from langchain_workingmem.errors import EmbeddingError, ThreadOwnershipError
 from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
+from tests.helpers.types import Make
 from tests.users.guests import everything
 from tests.users.samples import HEADER, THREAD, Record, message
-
-Make = Callable[..., Memory]
 
 EVERY_KIND: list[BaseMessage] = [
     HumanMessage([{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:,x"}}], id="h"),

@@ -20,9 +20,9 @@ from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.odd_ids import NAMES, secrets_in, tell
+from tests.helpers.types import Make
 from tests.users.samples import FILE
 
-Make = Callable[..., Memory]
 T = TypeVar("T")
 
 

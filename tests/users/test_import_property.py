@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -18,8 +17,8 @@ from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemo
 from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
+from tests.helpers.types import Make
 
-Make = Callable[..., Memory]
 TIMES = [
     "1970-01-01T00:00:00Z",
     "2255-06-05T23:47:34.740991Z",
