@@ -15,11 +15,7 @@ import redis
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode
 
-from langchain_workingmem import RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis, socket_of
-from langchain_workingmem.store import RedisMemoryStore
-from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.everywhere import Data
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.proxy import Proxy
 from tests.helpers.types import Make
@@ -89,14 +85,3 @@ def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Callable[..., di
     yield make
     for end in closing:
         end()
-
-
-@pytest.fixture
-def make_data(
-    make_memory: Make, make_store: Callable[..., RedisMemoryStore], runner: asyncio.Runner | None
-) -> Callable[..., Data]:
-    def make(**client: Any) -> Data:
-        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(search="semantic"))
-        return Data(memory, make_store(**client), runner)
-
-    return make
