@@ -93,9 +93,6 @@ def test_a_model_that_does_not_answer_in_time_is_an_error_and_its_own_errors_sta
             run(asking(Model(does=fail), seconds))
 
 
-# ---------------------------------------------------------------------- the background
-
-
 def noting(log: list[str], *notes: str, then: Plan[None] | None = None, slow: bool = False) -> Plan[None]:
     for note in notes:
         yield Sleep(0.001)
@@ -165,9 +162,6 @@ def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
     for call in (lambda: memory.threads.get("t"), lambda: memory.context("hi", thread_id="t", user_id="u")):
         with pytest.raises(MemoryClosedError, match="the memory is closed"):
             call()
-
-
-# ---------------------------------------------------------------------- which errors of providers are refusals
 
 
 def openai_error(kind: type[openai.APIStatusError], status: int, code: str | None = None) -> openai.APIStatusError:
@@ -245,8 +239,6 @@ def test_what_would_be_refused_again_is_a_refusal_and_what_is_too_long_an_overfl
     for one in (error, outer):
         assert (is_refusal(one), is_overflow(one)) == (refused, overflow)
 
-
-# ---------------------------------------------------------------------- traces
 
 ASKED = [f"{owner}_TRACING{version}" for owner in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2")]
 

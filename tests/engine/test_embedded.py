@@ -69,9 +69,6 @@ def test_an_object_that_is_collected_gives_up_its_claim_on_data_of_this_user_alo
     wait_until(lambda: is_stopped(data), seconds=2)
 
 
-# --- Where the data is
-
-
 def test_a_temporary_directory_goes_with_its_last_user() -> None:
     embedded = EmbeddedRedis()
     assert not embedded.path
@@ -109,9 +106,6 @@ def test_a_path_that_cannot_be_a_directory_is_refused(data: Path) -> None:
     assert data.read_text() == "a file"
 
 
-# --- Errors
-
-
 def test_a_server_that_cannot_start_says_why(data: Path) -> None:
     data.mkdir()
     (data / "appendonlydir").write_text("not a directory")
@@ -131,9 +125,6 @@ def test_a_server_that_does_not_answer_says_why(data: Path, scratch: Path, monke
     with pytest.raises(RedisConnectionError, match=r"(?s)does not answer.*thinking"):
         EmbeddedRedis(data).start()
     wait_until(lambda: is_stopped(data))
-
-
-# --- The choice of a server
 
 
 PASSED_OVER = {
@@ -184,9 +175,6 @@ def test_the_environment_variable_ends_the_search(scratch: Path) -> None:
         server.find_engine({server.BINARY_VARIABLE: str(scratch / "nowhere")})
     chosen = server.chosen_engine().binary
     assert server.find_engine({server.BINARY_VARIABLE: str(chosen)}).binary == chosen
-
-
-# ---------------------------------------------------------------------- others on the machine
 
 
 def test_a_directory_of_another_user_is_refused(data: Path) -> None:

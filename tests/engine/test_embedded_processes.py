@@ -54,9 +54,6 @@ def user(scratch: Path) -> Iterator[User]:
         yield start
 
 
-# --- Several users
-
-
 def test_eight_processes_at_once_start_one_server_and_the_last_ends_it(data: Path, user: User) -> None:
     users = [user(data) for _ in range(8)]
     for process in users:
@@ -95,9 +92,6 @@ def test_a_subprocess_does_not_keep_the_server(data: Path) -> None:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
     wait_until(lambda: is_stopped(data), seconds=2)
     child.communicate()
-
-
-# --- Crashes
 
 
 def test_start_brings_back_a_killed_server_with_its_data(data: Path) -> None:

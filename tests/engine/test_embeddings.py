@@ -54,9 +54,6 @@ class TestLocalMade(_Local, EmbeddingsUnitTests): ...
 class TestLocalUsed(_Local, EmbeddingsIntegrationTests): ...
 
 
-# ---------------------------------------------------------------------- the local model
-
-
 def test_vectors_are_those_of_wordllama_and_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
     texts = ["my cat is called Molly", "Grüße aus Köln! 漢字 🍒", "word " * 500, "?!", "\0", "</s> <unk>", "  x"]
     code = (
@@ -91,9 +88,6 @@ def test_a_file_that_is_missing_or_wrong_is_named_with_its_remedy(
             LocalEmbeddings().embed_query("x")
         assert caught.value.remedy == "pip install --force-reinstall 'wordllama>=0.4.0,<0.5'"
         path.write_bytes(content)
-
-
-# ---------------------------------------------------------------------- the multilingual model
 
 
 @pytest.fixture
@@ -158,9 +152,6 @@ def test_a_memory_knows_languages_by_name(server: EmbeddedRedis, prefix: str) ->
     assert [hit.message.content for (hit,) in found] == told
 
 
-# ---------------------------------------------------------------------- by name
-
-
 def test_a_model_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     made = embedding_model("openai:text-embedding-3-large")
@@ -168,9 +159,6 @@ def test_a_model_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch)
     for name in ("Local", "openai:", "text-embedding-3-small"):
         with pytest.raises(OptionError, match="'local', 'multilingual' or 'provider:model'"):
             embedding_model(name)
-
-
-# ---------------------------------------------------------------------- the cache of vectors
 
 
 class Counted(Embeddings):

@@ -53,9 +53,6 @@ def number(place: int, size: int = 1) -> bytes:
     return str(place).encode() * size
 
 
-# ------------------------------------------------------------------ what is shared
-
-
 async def test_tasks_take_turns_and_each_gets_its_own_replies(few: str) -> None:
     async with running(few) as runner:
 
@@ -81,9 +78,6 @@ def test_large_commands_and_replies_are_whole(few: str, face: str, size: int) ->
     runner = sync_runner(few)
     assert runner.run(attempt(*(("ECHO", one) for one in said))) == [*said]
     return runner.close()
-
-
-# ------------------------------------------------------------------ cancelled and late calls
 
 
 async def test_a_cancelled_call_shifts_no_reply_of_the_others_and_costs_no_connection(few: str) -> None:
@@ -135,9 +129,6 @@ def test_nobody_reads_the_replies_to_a_call_that_a_signal_handler_ended(few: str
     time.sleep(0.3)
     assert [runner.run(attempt(("ECHO", text))) for text in ("next", "last")] == [[b"next"], [b"last"]]
     runner.close()
-
-
-# ------------------------------------------------------------------ connections that end
 
 
 @pytest.mark.both_faces

@@ -32,9 +32,6 @@ def test_a_lost_reply_to_what_must_not_happen_twice_is_called_unknown(
     assert "may have taken effect" in str(outcome.error)
 
 
-# ------------------------------------------------------------------ working memory
-
-
 class Losing:
     """Updates a working memory in free text; the reply to the write is lost, whereupon something happens."""
 

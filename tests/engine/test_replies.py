@@ -60,8 +60,6 @@ def test_a_server_that_does_not_know_how_one_logs_in_shows_no_login() -> None:
     assert "ann" not in text
 
 
-# ---------------------------------------------------------------------- codes of errors that memory acts upon
-
 # Recorded, or read in the sources of RediSearch, branches 2.10 to 8.10
 SAID = {
     "wm:threads: no such index": "SEARCH_INDEX_NOT_FOUND",  # 2.10.5
@@ -87,9 +85,6 @@ SAID = {
 @pytest.mark.parametrize("reply", SAID)
 def test_one_code_stands_for_every_wording(reply: str) -> None:
     assert of_redis(redis.ResponseError(reply)).code == SAID[reply]
-
-
-# ------------------------------------------------------------------ the engine of this run
 
 
 def refused(client: Any, *command: Any) -> str:

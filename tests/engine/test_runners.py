@@ -76,9 +76,6 @@ def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(pla
     assert log == [0, 1]
 
 
-# ---------------------------------------------------------------------- nodes
-
-
 def test_a_scan_goes_through_every_master_to_its_end() -> None:
     effects, (keys, cursors) = drive(scan("k*"), {"a": [[b"7", [b"k1"]]], "b": [[b"0", [b"k2"]]]})
     assert (effects[0].node, keys, cursors) == ("*", [b"k1", b"k2"], {"a": 7})
@@ -92,9 +89,6 @@ def test_a_scan_without_one_master_is_an_error_and_without_all_is_repeated() -> 
         drive(scan("k*"), {"a": [[b"0", []]], "b": lost})
     effects, found = drive(scan("k*"), lost, None, {"": [[b"0", []]]})
     assert (effects[1], found) == (Sleep(0.05), ([], {}))
-
-
-# ---------------------------------------------------------------------- the circuit breaker
 
 
 def ping(link: Link, answer: Any) -> int:

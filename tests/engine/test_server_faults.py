@@ -32,9 +32,6 @@ pytestmark = pytest.mark.programs
 READS = {"context", "threads.get", "threads.list", "history.messages", "recall.search", "working_memory.revisions"}
 
 
-# ------------------------------------------------------------------ refusals
-
-
 @contextmanager
 def trouble(raw: Any, bad: tuple[object, ...], good: tuple[object, ...]) -> Iterator[None]:
     raw.execute_command(*bad)
@@ -114,9 +111,6 @@ def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
     assert bench.try_out(ALONE[name], trouble=forgetful()) == whole
 
 
-# ------------------------------------------------------------------ servers that die and come back
-
-
 @pytest.mark.in_turn("face")
 def test_an_embedded_server_that_died_is_started_again_by_whoever_misses_it(make_memory: Make, tmp_path: Path) -> None:
     memory = make_memory(path=tmp_path / "data", working_memory=WorkingMemoryOptions(template=""))
@@ -145,9 +139,6 @@ def test_a_server_that_is_loading_is_waited_for(start: BareServers, make_memory:
         raw.get("ballast1")
     assert memory.threads.create(user_id="u", thread_id="new").id == "new"  # refused while it loads, hence repeated
     assert len(memory.history.messages("t")) == 300
-
-
-# ------------------------------------------------------------------ failover
 
 
 @pytest.fixture
@@ -210,8 +201,6 @@ def test_a_writer_goes_on_after_a_failover(
     with redis.Redis(port=replica) as raw:
         assert raw.info("replication")["role"] == "master"
 
-
-# ---------------------------------------------------------------------- a full disk
 
 ROOM = 60_000  # bytes
 WRITERS = 8

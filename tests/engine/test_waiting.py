@@ -51,9 +51,6 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Hanging:
     return model
 
 
-# ------------------------------------------------------------------ connections
-
-
 @pytest.mark.both_faces
 @pytest.mark.parametrize("name", ["get", "delete"])  # the second is not repeated
 def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
@@ -79,9 +76,6 @@ def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
     loop_runner.run(talk())
 
 
-# ------------------------------------------------------------------ models
-
-
 async def test_a_hanging_model_is_an_error_that_names_the_option_or_costs_the_vectors_only(
     server: EmbeddedRedis, prefix: str, hanging: Hanging, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -105,9 +99,6 @@ async def test_a_hanging_model_is_an_error_that_names_the_option_or_costs_the_ve
         assert "did not answer within" in caplog.text
         hanging.hangs = False
         assert await memory.recall.areindex(progress=False) == 2
-
-
-# ------------------------------------------------------------------ event loops and cancellation
 
 
 @pytest.mark.parametrize("kind", [Memory, RedisMemoryStore])

@@ -133,8 +133,6 @@ def test_a_plain_memory_loads_no_optional_room_and_touches_no_key_of_it(
     assert not list(raw.scan_iter(f"{prefix}:files*"))
 
 
-# ---------------------------------------------------------------------- missing extras
-
 WITHOUT = """
 import sys
 sys.modules[{missing!r}] = None  # as if it were not installed

@@ -131,8 +131,6 @@ def test_no_operation_reaches_into_the_thread_of_somebody_else(
         assert secrets_in(memory.working_memory.get(thread_id=name)) == {name}
 
 
-# ---------------------------------------------------------------------- a crowd
-
 # Everybody is in the store; who asks, and whose neighbour. Nightly, everybody asks.
 ASKING = list(pairwise([*NAMES, NAMES[0]]))[:: 1 if NIGHTLY else 9]
 

@@ -40,9 +40,6 @@ class Constant(WordEmbeddings):
         return [self.vector] * len(texts)
 
 
-# ---------------------------------------------------------------------- sizes
-
-
 @pytest.mark.parametrize(
     "message",
     [
@@ -58,9 +55,6 @@ def test_a_huge_message_comes_back_as_it_was(make_memory: Make, message: BaseMes
     assert memory.history.messages("t") == [message]
     assert memory.threads.clone("t").thread.message_count == 1
     assert memory.threads.delete("t")
-
-
-# ---------------------------------------------------------------------- numbers of things
 
 
 @pytest.mark.parametrize(("algorithm", "most"), [("flat", 100_000), ("hnsw", 10_000)])
@@ -94,9 +88,6 @@ def test_a_number_that_no_server_holds_is_refused(number: int, make_memory: Make
     for attempt in tries:
         with pytest.raises(OptionError, match=r"use (at most|an int of at least)"):
             attempt()
-
-
-# ---------------------------------------------------------------------- what no JSON holds
 
 
 def nested(levels: int, wrap: Callable[[Any], Any] = lambda inner: {"a": inner}) -> Any:
@@ -191,8 +182,6 @@ def test_a_message_is_stored_without_an_artifact_that_is_no_json(
     assert plain.history.messages("t") == [ToolMessage("hi", tool_call_id="c", id="m", additional_kwargs={"flat": 1})]
     assert "not JSON in its artifact" in caplog.text
 
-
-# ---------------------------------------------------------------------- options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -70,8 +70,6 @@ def test_what_the_server_still_holds_of_an_expired_item_shortens_no_page(
     assert store.list_namespaces(limit=3, offset=3) == [(*NS, number) for number in ("4", "6", "8")]
 
 
-# ------------------------------------------------------------------ whose time begins anew
-
 LIFETIME = 100.0  # of an item, in seconds
 Wait = Callable[[float], None]  # for so many lifetimes
 

@@ -107,9 +107,6 @@ def test_a_search_is_one_round_trip_and_a_hundred_puts_one_call(
     assert sum(map(len, embeddings.calls)) == 20
 
 
-# ------------------------------------------------------------------ models
-
-
 @pytest.mark.both_faces
 def test_functions_objects_and_names_embed(make_store: Make, embeddings: WordEmbeddings, face: str) -> None:
     async def alone(texts: Sequence[str]) -> list[list[float]]:

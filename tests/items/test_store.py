@@ -35,9 +35,6 @@ Make = Callable[..., RedisMemoryStore]
 NS = ("memories", "maya")
 
 
-# ------------------------------------------------------------------ items
-
-
 def test_a_deleted_item_leaves_no_key(store: RedisMemoryStore, raw: redis.Redis, prefix: str) -> None:
     for _ in range(2):
         store.put(NS, "dog", {"name": "Nougat"})
@@ -75,9 +72,6 @@ def test_what_json_cannot_carry_is_refused_and_nothing_is_written(
     assert store.get(NS, "k") is None
 
 
-# ------------------------------------------------------------------ batches
-
-
 OUTSIDE: list[Op] = [  # of what a namespace may be
     *(PutOp(cast("Any", bad), "k", {}) for bad in (("a.b",), ("a", ""), (1,))),
     *(PutOp(("a.b",), "k", None), GetOp(("a", ""), "k"), SearchOp(("a.b",))),
@@ -112,9 +106,6 @@ def test_operations_cost_one_round_trip(store: RedisMemoryStore, trips: Trips) -
     assert trips.of(lambda: store.batch([GetOp(NS, "1"), SearchOp(NS), SearchOp(NS), PutOp(NS, "1", {})])) == 4
 
 
-# ------------------------------------------------------------------ calls at the same time
-
-
 def at_once(store: Any, calls: list[tuple[Any, ...]]) -> list[Any]:
     """Do calls from several threads, or of the async twins at once, and return the replies in order."""
     if isinstance(store, AsyncFace):
@@ -135,9 +126,6 @@ def test_calls_at_once_leave_what_was_not_deleted_and_each_read_has_its_own_repl
     assert [item.value["n"] for item in at_once(store, calls)[::4]] == [*range(0, 40, 4)]
     kept = {f"new {number}" for number in range(2, 40, 4)} | {f"old {number}" for number in range(0, 40, 2)}
     assert {item.key for item in store.search(NS, limit=100)} == kept
-
-
-# ------------------------------------------------------------------ namespaces and filters
 
 
 def test_conditions_and_depth_choose_namespaces_a_hundred_by_default(store: RedisMemoryStore) -> None:
@@ -187,9 +175,6 @@ def test_namespaces_are_exact_segments_of_any_characters(store: RedisMemoryStore
             assert store.list_namespaces(suffix=(label,)) == [("box", label)]
 
 
-# ------------------------------------------------------------------ sync and async callers
-
-
 def test_borrowed_clients_stay_open(server: EmbeddedRedis, make_store: Make, face: str, prefix: str) -> None:
     with redis.Redis.from_url(server.url, decode_responses=True, protocol=3) as client:
         store = RedisMemoryStore(client=client, key_prefix=prefix)
@@ -198,9 +183,6 @@ def test_borrowed_clients_stay_open(server: EmbeddedRedis, make_store: Make, fac
         assert store.list_namespaces() == [NS]
         store.close()
         assert client.ping()
-
-
-# ------------------------------------------------------------------ beside others
 
 
 def test_it_shares_the_server_with_a_memory_of_the_same_prefix(

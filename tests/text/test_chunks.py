@@ -66,8 +66,6 @@ def test_an_excerpt_is_a_part_of_the_text_and_not_too_long(text: str, size: int,
     assert found.removeprefix("[...] ").removesuffix(" [...]").strip() in text
 
 
-# ---------------------------------------------------------------------- media: one number for each kind, in the form of each provider
-
 DATA = "A" * 4_000
 WORDS = "Dear diary, today it rained. " * 40
 FORMS: dict[str, tuple[dict[str, Any], int]] = {

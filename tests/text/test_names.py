@@ -55,8 +55,6 @@ def test_what_was_sent_is_stored_as_it_was(plain: Memory) -> None:
     assert plain.history.messages("t") == [message]
 
 
-# ---------------------------------------------------------------------- marks in messages that memory has changed
-
 MARKS = Marks(b"s" * 32, "t", "u")
 CONTENTS: list[Any] = [
     "x",

@@ -40,9 +40,6 @@ def all_threads(memory: Memory, **choice: Any) -> list[str]:
     return found
 
 
-# ---------------------------------------------------------------------- create, get
-
-
 def test_create_returns_what_get_reads(plain: Memory) -> None:
     metadata = {"a": [1, {"b": None, "é\0\n": "😀"}], "": 0.5, "x,y|z": True, "n": None, "tuple": [1, 2]}
     thread = plain.threads.create(user_id="u", thread_id="t", title="A\0 title\n", metadata=metadata)
@@ -73,9 +70,6 @@ def test_a_title_that_is_no_text_is_refused(plain: Memory) -> None:
         plain.threads.update("t", title=title)
 
 
-# ---------------------------------------------------------------------- update
-
-
 def test_update_changes_what_is_given_and_nothing_else(plain: Memory) -> None:
     made = plain.threads.create(user_id="u", thread_id="t", title="T", metadata={"a": {"x": 1}, "b": 2})
     after = plain.threads.update("t", metadata={"a": {"y": 2}, "b": None, "c": [None]})
@@ -99,9 +93,6 @@ def test_what_is_not_there_is_an_error_with_the_remedy(plain: Memory) -> None:
     assert plain.threads.get("nowhere") is None
 
 
-# ---------------------------------------------------------------------- delete
-
-
 @pytest.mark.parametrize("id", ["t", "{a} é*"])
 def test_delete_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str, id: str) -> None:
     memory.threads.create(user_id="u", thread_id=id, metadata={"k": 1})
@@ -120,9 +111,6 @@ def test_delete_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str, id
     assert (again.title, again.metadata, again.message_count) == (None, {}, 0)
 
 
-# ---------------------------------------------------------------------- transfer
-
-
 def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: WordEmbeddings) -> None:
     memory.threads.create(user_id="u", thread_id="t", title="T", metadata={"k": 1})
     append(memory, "a cat sat")
@@ -139,9 +127,6 @@ def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: 
     assert len(embeddings.calls) == calls
     with pytest.raises(ThreadOwnershipError):
         append(memory, "late")
-
-
-# ---------------------------------------------------------------------- at the same time
 
 
 def test_one_of_many_creations_and_clones_of_one_id_wins(server: EmbeddedRedis, plain: Memory, prefix: str) -> None:
@@ -204,8 +189,6 @@ def test_writers_beside_deletions_leave_no_orphan(
     assert [key for key in raw.scan_iter(f"{prefix}*", count=1000) if b"{t}" in key] == []
 
 
-# ---------------------------------------------------------------------- against a dict
-
 _names = st.text(max_size=3).filter(lambda name: not name.startswith("$"))  # which filters take for an operator
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -239,8 +222,6 @@ def test_a_thread_begun_without_a_user_says_how_it_is_handed_over(memory: Memory
     memory.threads.transfer("t", user_id="t", to="ann")
     assert memory.history.messages("t", user_id="ann")[0].text == "hello"
 
-
-# ---------------------------------------------------------------------- ids, owners and cost
 
 CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
     "get": lambda memory, thread, owner: memory.threads.get(thread, user_id=owner),

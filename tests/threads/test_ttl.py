@@ -73,9 +73,6 @@ def test_a_ttl_that_cannot_be_is_refused(ttl: Any) -> None:
         Memory(ttl=ttl)
 
 
-# ------------------------------------------------------------------ what expires, and when
-
-
 def test_all_of_a_thread_expires_in_one_instant_and_its_vectors_later(
     keep: Keep, raw: redis.Redis, prefix: str
 ) -> None:
@@ -197,9 +194,6 @@ def test_vectors_outlive_the_thread_however_old_its_messages_are(
     assert all(map(lives, own.values()))
     assert [DAY.total_seconds() * 1000 < left <= 2 * DAY.total_seconds() * 1000 for left in vectors] == [True]
     assert memory.recall.search("dog", **IDS).hits
-
-
-# ------------------------------------------------------------------ the end
 
 
 def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -> None:

@@ -58,9 +58,6 @@ def exported(memory: Memory, user: str = "u", *, vectors: bool = False) -> list[
     return [json.loads(line) for line in lines]
 
 
-# ------------------------------------------------------------------ there and back
-
-
 @pytest.mark.in_turn("face")
 def test_what_is_imported_is_what_was_exported_and_its_vectors_are_not_made_again(
     stocked: Memory, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
@@ -131,20 +128,6 @@ def test_a_model_that_fails_leaves_everything_imported(
     assert stocked.recall.search("topic 7", user_id="u").hits[0].message.content == "topic 7"
 
 
-def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template="", scope="thread"))
-    for text in ("one", "two"):
-        memory.working_memory.update(text, thread_id="t", user_id="u")
-    records, states = exported(memory), memory.working_memory.revisions(thread_id="t")
-    memory.users.delete("u")
-    memory.users.load(records)
-    assert memory.working_memory.revisions(thread_id="t") == states
-    assert exported(memory) == records
-
-
-# ------------------------------------------------------------------ where it goes
-
-
 def test_threads_of_somebody_else_are_refused(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     records = exported(stocked)
     before = everything(raw, prefix)
@@ -182,9 +165,6 @@ async def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, pr
             assert record["kind"] == "header"
             break
         assert (await memory.users.aload([HEADER, THREAD, message("1")])).skipped == 1
-
-
-# ------------------------------------------------------------------ titles
 
 
 @pytest.mark.parametrize("before", [0, 450])

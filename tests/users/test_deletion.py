@@ -54,9 +54,6 @@ def tracks(raw: redis.Redis, prefix: str, user: str) -> list[bytes]:
     return found
 
 
-# ------------------------------------------------------------------ what goes
-
-
 def test_everything_goes_and_is_counted(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     before = set(tracks(raw, prefix, "v"))
     report = stocked.users.delete("u")
@@ -122,9 +119,6 @@ def test_what_no_index_knows_is_found(make_memory: Make, raw: redis.Redis, prefi
     assert (memory.history.messages("t"), tracks(raw, prefix, "u")) == ([], [])
 
 
-# ------------------------------------------------------------------ crashes
-
-
 def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> None:
     with EmbeddedRedis() as empty, redis.Redis.from_url(empty.url) as raw:
         make_memory(empty.url).users.delete("nobody")  # the server knows the scripts
@@ -167,9 +161,6 @@ def test_a_deletion_that_was_overtaken_leaves_the_tombstone_of_the_other(
     assert raw.get(tombstone) == b"second"
     assert stocked.users.delete("u").verified
     assert tracks(raw, prefix, "u") == []
-
-
-# ------------------------------------------------------------------ writers
 
 
 def test_every_write_is_refused_and_leaves_nothing(

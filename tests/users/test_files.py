@@ -56,9 +56,6 @@ def tree(memory: Memory, owner: str = "u") -> dict[str, Any]:
 holding = keys_with  # whatever stands where a word may stand
 
 
-# ---------------------------------------------------------------------- export and import
-
-
 def test_files_come_back_as_they_were_once(make_memory: Make) -> None:
     memory = make_memory()
     stock(memory)
@@ -135,9 +132,6 @@ def test_a_record_that_is_no_file_is_refused_before_the_first_write(make_memory:
     for words in (problem, "record 3", "nothing was imported"):
         assert words in str(caught.value)
     assert memory.threads.get("t") is None
-
-
-# ---------------------------------------------------------------------- merges
 
 
 def stock_both(memory: Memory) -> None:

@@ -48,15 +48,9 @@ def lines(server: Any) -> list[str]:
         memory.threads.create(thread_id="one", user_id="maya", title="Ünï", metadata={"tags": ["x", {"y": 1.5}]})
         call = {"name": "find", "args": {"q": [1]}, "id": "c", "type": "tool_call"}
         turn: Any = {"thread_id": "one", "user_id": "maya"}
-        memory.save_turn(
-            [
-                HumanMessage("red fox", id="q1", name="Ann"),
-                AIMessage("", id="call", tool_calls=[call]),
-                ToolMessage("found", id="found", tool_call_id="c", artifact={"rows": [1]}),
-                AIMessage("a fox", id="a1"),
-            ],
-            **turn,
-        )
+        found = ToolMessage("found", id="found", tool_call_id="c", artifact={"rows": [1]})
+        asked = HumanMessage("red fox", id="q1", name="Ann"), AIMessage("", id="call", tool_calls=[call])
+        memory.save_turn([*asked, found, AIMessage("a fox", id="a1")], **turn)
         memory.save_turn([HumanMessage("blue sea", id="q2"), AIMessage("waves", id="a2")], **turn)
         memory.save_turn([HumanMessage("blue sea", id="q2"), AIMessage("ships", id="a3")], **turn)  # answered anew
         memory.threads.clone("one", new_thread_id="two")
@@ -69,8 +63,6 @@ def lines(server: Any) -> list[str]:
     assert [record for record in records if record.get("superseded")]
     return [json.dumps(record) for record in records]
 
-
-# ---------------------------------------------------------------------- what somebody does to a file
 
 numbers = st.integers(0, 10**6)
 changes = st.lists(
@@ -119,9 +111,6 @@ def changed(line: str, path: list[int], *value: Any) -> str:
     else:
         del place[key]
     return json.dumps(root.get(""))
-
-
-# ---------------------------------------------------------------------- what must hold
 
 
 def dumped(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:

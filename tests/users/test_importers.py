@@ -182,8 +182,6 @@ def test_what_is_no_history_is_refused(importer: Any, given: Any, words: str) ->
         list(importer(given))
 
 
-# ---------------------------------------------------------------------- logs of OpenAI
-
 PARTS: list[Any] = [
     {"type": "text", "text": "What is it?"},
     {"type": "image_url", "image_url": {"url": "https://example.org/dog.png"}},

@@ -72,9 +72,6 @@ def test_an_import_adds_what_is_missing_and_nothing_that_was_deleted(plain: Memo
     assert [one.id for one in plain.history.messages("t")] == ["a", "c", "e"]
 
 
-# ---------------------------------------------------------------------- what is refused
-
-
 ROW: dict[str, Any] = {"covers": [], "replaces": [], "waits": False, "body": {}}
 ROW |= {"id": 1, "row": "observations", "cites": ["\ud800"]}
 SYSTEM = {"type": "system", "data": {"content": "x", "id": "m"}}
@@ -129,9 +126,6 @@ def test_what_is_no_list_of_records_is_refused(plain: Memory, records: Any) -> N
         plain.users.load(records)
 
 
-# ---------------------------------------------------------------------- archives that were cut
-
-
 Records = list[dict[str, Any]]
 CUTS: dict[str, Callable[[Records], list[Any]]] = {
     "at its end": lambda records: records[:-1],
@@ -157,8 +151,6 @@ def test_an_archive_that_lacks_something_is_refused(plain: Memory, make_memory: 
     with pytest.raises(OptionError, match="it stands behind the last record"):
         other.users.load([*records, records[4]])
 
-
-# ---------------------------------------------------------------------- what was forgotten
 
 TEXTS = ("hello", "hi", "my pin is 1234", "noted 1234", "thanks", "welcome")
 TOLD: list[BaseMessage] = [(HumanMessage, AIMessage)[at % 2](text, id=f"{at}") for at, text in enumerate(TEXTS)]

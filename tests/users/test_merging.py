@@ -30,9 +30,6 @@ def of(found: dict[str, Any], word: str) -> dict[str, str]:
     return {key: value for key, value in found.items() if word in key or word in value}
 
 
-# ---------------------------------------------------------------------- what moves
-
-
 def test_all_is_the_users_and_nothing_of_a_third_one_changes(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(**options())
     live(memory)
@@ -51,9 +48,6 @@ def test_all_is_the_users_and_nothing_of_a_third_one_changes(make_memory: Make, 
     again = memory.users.merge(GUEST, into=USER)
     assert again.threads == 0
     assert known(memory) == now
-
-
-# ---------------------------------------------------------------------- working memory
 
 
 class Person(BaseModel):
@@ -120,9 +114,6 @@ def test_a_working_memory_that_may_not_be_stops_the_merge_before_it_begins(
     assert bare.users.merge("nobody", into=USER).working_memories == 0
 
 
-# ---------------------------------------------------------------------- interrupted
-
-
 def test_a_merge_goes_on_wherever_it_was_interrupted(make_memory: Make) -> None:
     whole: dict[str, Any] = {}
     with EmbeddedRedis() as empty, redis.Redis.from_url(empty.url) as raw:
@@ -180,8 +171,6 @@ def test_what_is_refused_during_a_merge_takes_nothing_away(plain: Memory, raw: r
             write()
         assert [message.id for message in plain.history.messages("t")] == ["q", "a"]
 
-
-# ---------------------------------------------------------------------- others at work, step by step
 
 STAGES = range(30) if NIGHTLY else range(0, 16, 2)
 

@@ -86,9 +86,6 @@ def test_late_work_brings_no_user_back(make_memory: Make, raw: redis.Redis, pref
     assert keys(raw, prefix) == []
 
 
-# ---------------------------------------------------------------------- the list of users
-
-
 def all_users(memory: Memory, limit: int) -> list[str]:
     found, cursor = list[str](), None
     while True:

@@ -50,9 +50,6 @@ FORMATS: dict[str, dict[str, Any]] = {
 }
 
 
-# ---------------------------------------------------------------------- nothing leaves its place
-
-
 @given(
     st.sampled_from([*FORMATS]),
     st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc", "Cn"])) | st.just("</DATA >"),
@@ -72,9 +69,6 @@ def test_what_is_copied_out_of_the_block_can_be_unescaped(text: str, document: d
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert unescape(escaped) == text
     assert in_texts({"a": [escaped, {"b": escaped}], "n": 1}, unescape) == {"a": [text, {"b": text}], "n": 1}
-
-
-# ---------------------------------------------------------------------- the stable part
 
 
 @pytest.mark.parametrize("writable", [True, False])

@@ -11,8 +11,6 @@ from langchain_workingmem import IdError, Memory
 from tests.helpers.types import Make
 from tests.working_memory.samples import Person, texts, with_memory
 
-# ---------------------------------------------------------------------- who owns it
-
 
 def test_a_missing_id_says_how_to_pass_it(shared: Memory, notes: Memory) -> None:
     for part, name in ((shared.working_memory, "user_id"), (notes.working_memory, "thread_id")):
@@ -31,9 +29,6 @@ def test_scopes_never_see_each_other(shared: Memory, notes: Memory) -> None:
     notes.working_memory.clear(thread_id="same")
     assert texts(shared.working_memory.revisions(user_id="same")) == ["of the user"]
     assert "of the thread" not in str(shared.context("hi", thread_id="same", user_id="same"))
-
-
-# ---------------------------------------------------------------------- threads that go, are copied or handed over
 
 
 def test_deleting_a_thread_deletes_its_memory_and_revisions(notes: Memory, raw: redis.Redis, prefix: str) -> None:

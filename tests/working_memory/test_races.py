@@ -39,9 +39,6 @@ def at_once(count: int, work: Callable[[int], object]) -> list[object]:
         return list(pool.map(run, range(count)))
 
 
-# ---------------------------------------------------------------------- many at once
-
-
 async def test_a_hundred_tasks_keep_a_hundred_keys(memory: Memory) -> None:
     part = memory.working_memory
     await asyncio.gather(*(part.aupdate({str(number): number}, user_id="ann") for number in range(100)))
@@ -73,9 +70,6 @@ def test_first_writes_to_the_memory_of_a_new_thread_are_all_kept(notes: Memory) 
     kept = notes.working_memory.get(thread_id="t", user_id="ann").text.splitlines()
     assert {line for line in kept if line} == {f"fact {number}" for number in range(20) if number % 5}
     assert len(notes.history.messages("t")) == 4
-
-
-# ---------------------------------------------------------------------- exactly these conflicts
 
 
 class Watched:
