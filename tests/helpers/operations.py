@@ -132,6 +132,9 @@ def _backfill(c: Caller) -> Any:
     return report.threads + report.known  # a repeat after a lost reply knows the thread
 
 
+Prepare = Callable[[Caller], None]
+
+
 def start_from_nothing(c: Caller) -> None:
     """Prepare nothing."""
 
@@ -146,29 +149,31 @@ def note(c: Caller) -> None:
     c.memory.working_memory.update("rides a bicycle", user_id=c.user)
 
 
-def talk_and_note(c: Caller) -> None:
-    talk(c)
-    note(c)
+def no_files(c: Caller) -> None:
+    with suppress(FileMissingError):
+        c.memory.files.delete("/", purge=True, **c.owner)
 
 
-def talk_on(c: Caller) -> None:
-    talk(c)
-    c.memory.history.append([HumanMessage("and now?", id=c.said_under[2])], **c.ids)
+def _after(*steps: Prepare, then: Callable[[Caller], object] = lambda _: None) -> Prepare:
+    def prepare(c: Caller) -> None:
+        for step in (*steps, then):
+            step(c)
+
+    return prepare
 
 
-def talk_and_observe(c: Caller) -> None:
-    talk_on(c)
-    c.memory.observations.observe(c.thread)
+talk_and_note = _after(talk, note)
+talk_on = _after(talk, then=lambda c: c.memory.history.append([HumanMessage("and now?", id=c.said_under[2])], **c.ids))
+talk_and_observe = _after(talk_on, then=lambda c: c.memory.observations.observe(c.thread))
+talk_and_keep = _after(talk, then=lambda c: c.memory.working_memory.keep(c.thread, user_id=c.user))
+talk_and_clone = _after(talk, then=lambda c: c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy")))
+file = _after(no_files, then=lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner))
+file_twice = _after(file, then=lambda c: c.memory.files.edit("/notes/a.md", "one", "ONE", **c.owner))
 
 
 def first_line(c: Caller) -> str:
     found: str = c.memory.observations.get(**c.ids).observations[0].id
     return found
-
-
-def talk_and_keep(c: Caller) -> None:
-    talk(c)
-    c.memory.working_memory.keep(c.thread, user_id=c.user)
 
 
 def kept_path(c: Caller) -> str:
@@ -177,37 +182,15 @@ def kept_path(c: Caller) -> str:
     return next((one for one in paths if "my pin" in one), paths[0])
 
 
-def talk_and_clone(c: Caller) -> None:
-    talk(c)
-    c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"))
-
-
-def no_files(c: Caller) -> None:
-    with suppress(FileMissingError):
-        c.memory.files.delete("/", purge=True, **c.owner)
-
-
-def file(c: Caller) -> None:
-    no_files(c)
-    c.memory.files.write("/notes/a.md", c.text, **c.owner)
-
-
-def file_twice(c: Caller) -> None:
-    file(c)
-    c.memory.files.edit("/notes/a.md", "one", "ONE", **c.owner)
-
-
 @dataclass(frozen=True)
 class Operation:
     call: Callable[[Caller], Any]
-    prepare: Callable[[Caller], None] | None = None  # None: never by itself, for it is more than one step, or a face
+    prepare: Prepare | None = None  # None: never by itself, for it is more than one step, or a face
     at_most_once: bool = False  # a lost reply is an error, because nothing may happen twice
     bare: bool = False  # prepared without vectors
 
 
-def _on(
-    call: Callable[[Memory, Caller], Any], prepare: Callable[[Caller], None] | None = None, **how: bool
-) -> Operation:
+def _on(call: Callable[[Memory, Caller], Any], prepare: Prepare | None = None, **how: bool) -> Operation:
     return Operation(lambda c: call(c.memory, c), prepare, **how)
 
 
