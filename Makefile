@@ -13,15 +13,14 @@ ENGINES_THERE = $(wildcard $(ENGINES_DIR)/*.tar.xz)
 
 # what an engine decides, without what mostly computes or waits for processes
 COMPUTED := recall/test_times.py recall/test_reranker.py redis/test_codec.py redis/test_fuzz.py \
-	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_deletion_races.py
+	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_processes.py
 DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/turn/test_recall.py \
-	tests/engine/test_wordings.py tests/engine/test_server_faults.py tests/engine/test_connections.py tests/engine/test_cluster_search.py \
+	tests/engine/test_replies.py tests/engine/test_server_faults.py tests/engine/test_connections.py tests/engine/test_cluster_search.py \
 	tests/house/test_isolation_everywhere.py tests/house/test_ids_everywhere.py \
 	$(addprefix --ignore=tests/,$(COMPUTED))
 
 # of `make nightly` on each engine, beside these: media
-MEDIA := tests/history/test_media.py tests/turn/test_media.py tests/engine/test_cluster.py \
-	tests/engine/test_cluster_partition.py
+MEDIA := tests/history/test_media.py tests/turn/test_media.py tests/engine/test_cluster.py
 
 .PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks dist wheel bench clean
 

@@ -31,7 +31,6 @@ from tests.helpers.embedded import BareServers, is_stopped, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
-from tests.helpers.plans import Plans
 from tests.helpers.programs import Servers, disconnect
 from tests.helpers.selection import left_out, long_ones_first
 from tests.helpers.trips import Trips, counted_trips
@@ -58,20 +57,6 @@ def cleaner(server: EmbeddedRedis) -> Iterator[redis.Redis]:
     """One client for all that `prefix` does."""
     with redis.Redis.from_url(server.url) as client:
         yield client
-
-
-@pytest.fixture(scope="session")
-def all_plans() -> Plans:
-    plans = Plans()
-    plans.watch()
-    return plans
-
-
-@pytest.fixture(autouse=True)
-def plans(all_plans: Plans) -> Iterator[Plans]:
-    """Fail where a plan was made and neither run nor closed: without `yield from` or a runner it does nothing."""
-    yield all_plans
-    assert not all_plans.dropped()
 
 
 @pytest.fixture(scope="session")

@@ -15,13 +15,10 @@ import redis
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode
 
-from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis, socket_of
-from langchain_workingmem.store import RedisMemoryStore
-from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.everywhere import Data
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.proxy import Proxy
+from tests.helpers.types import Make
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +47,7 @@ def to_socket(server: EmbeddedRedis) -> Callable[[], socket.socket]:
 
 @pytest.fixture
 def make_bench(
-    private: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], impatient: None
+    private: EmbeddedRedis, proxy: Proxy, make_memory: Make, impatient: None
 ) -> Iterator[Callable[..., FaultBench]]:
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(closing(FaultBench(private, proxy, make_memory, **options)))
@@ -88,14 +85,3 @@ def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Callable[..., di
     yield make
     for end in closing:
         end()
-
-
-@pytest.fixture
-def make_data(
-    make_memory: Callable[..., Memory], make_store: Callable[..., RedisMemoryStore], runner: asyncio.Runner | None
-) -> Callable[..., Data]:
-    def make(**client: Any) -> Data:
-        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(search="semantic"))
-        return Data(memory, make_store(**client), runner)
-
-    return make

@@ -1,21 +1,27 @@
-"""Chat models that take too long, and plans that run in the background."""
+"""Models that take too long or refuse, who hears of it, and plans that run in the background."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
+import openai
 import pytest
+from langchain_core import exceptions
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.calls import ask
+from langchain_workingmem._engine.calls import ask, is_overflow, is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
 from langchain_workingmem._engine.run import AsyncRunner, Runner
 from langchain_workingmem.errors import MemoryClosedError
@@ -30,32 +36,29 @@ def no_client() -> Any:
 
 
 class Model(BaseChatModel):
-    """Answers what `does` returns; with `hangs` it answers when the test is over."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    """Answers what `does` returns; where it has a gate, when that opens at the end of a test."""
 
     does: Callable[[], str] = str
-    hangs: bool = False
-    gate: threading.Event = Field(default_factory=threading.Event, exclude=True)
+    gate: Any = None
 
     @property
     def _llm_type(self) -> str:
         return "slow"
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        if self.hangs:
+        if self.gate:
             self.gate.wait(LONG)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(self.does()))])
 
     async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        if self.hangs:
+        if self.gate:
             await asyncio.Event().wait()
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.does()))])
+        return self._generate(messages)
 
 
 @pytest.fixture
 def hanging() -> Iterator[Model]:
-    model = Model(hangs=True)
+    model = Model(gate=threading.Event())
     yield model
     model.gate.set()
 
@@ -73,32 +76,21 @@ def run(face: str) -> Callable[[Plan[Any]], Any]:
     return lambda plan: asyncio.run(AsyncRunner(no_client).run(plan))
 
 
-# ---------------------------------------------------------------------- models that take too long
-
-
 @pytest.mark.both_faces
-def test_a_model_that_does_not_answer_in_time_is_an_error(run: Callable[[Plan[Any]], Any], hanging: Model) -> None:
+def test_a_model_that_does_not_answer_in_time_is_an_error_and_its_own_errors_stay(
+    run: Callable[[Plan[Any]], Any], hanging: Model
+) -> None:
+    def fail() -> str:
+        raise TimeoutError("the provider was slow")
+
     with pytest.raises(ModelError, match=r"did not answer within 0\.05 s") as caught:
         run(asking(hanging, 0.05))
     assert caught.value.remedy is not None
     assert not hanging.gate.is_set()
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize("seconds", [None, LONG])
-def test_an_answer_and_an_error_within_the_time_stay_what_they_are(
-    run: Callable[[Plan[Any]], Any], seconds: float | None
-) -> None:
-    def fail() -> str:
-        msg = "the provider was slow"
-        raise TimeoutError(msg)
-
-    assert run(asking(Model(does=lambda: "yes"), seconds)) == "yes"
-    with pytest.raises(ModelError, match=r"the chat model failed \(TimeoutError: the provider was slow\)"):
-        run(asking(Model(does=fail), seconds))
-
-
-# ---------------------------------------------------------------------- the background
+    for seconds in (None, LONG):
+        assert run(asking(Model(does=lambda: "yes"), seconds)) == "yes"
+        with pytest.raises(ModelError, match=r"the chat model failed \(TimeoutError: the provider was slow\)"):
+            run(asking(Model(does=fail), seconds))
 
 
 def noting(log: list[str], *notes: str, then: Plan[None] | None = None, slow: bool = False) -> Plan[None]:
@@ -154,16 +146,6 @@ def test_close_waits_for_background_plans_and_for_those_that_they_start(
 
 
 @pytest.mark.both_faces
-def test_a_memory_that_was_closed_raises(make_memory: Make) -> None:
-    memory = make_memory()
-    memory.close()
-    memory.close()
-    for call in (lambda: memory.threads.get("t"), lambda: memory.context("hi", thread_id="t", user_id="u")):
-        with pytest.raises(MemoryClosedError, match="the memory is closed"):
-            call()
-
-
-@pytest.mark.both_faces
 def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
     make_memory: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -171,9 +153,109 @@ def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
         yield Sleep(0)
         raise LookupError
 
-    memory, log = make_memory(), cast("list[str]", [])
-    with caplog.at_level(logging.ERROR):
-        memory._core.run(starting(failing(), noting(log, "next"), slow=True))
-        memory.close()
+    memory, log = make_memory(), list[str]()
+    memory._core.run(starting(failing(), noting(log, "next"), slow=True))
+    memory.close()
     assert [record.message for record in caplog.records] == ["a background plan has failed"]
     assert log == ["next"]
+    memory.close()
+    for call in (lambda: memory.threads.get("t"), lambda: memory.context("hi", thread_id="t", user_id="u")):
+        with pytest.raises(MemoryClosedError, match="the memory is closed"):
+            call()
+
+
+def openai_error(kind: type[openai.APIStatusError], status: int, code: str | None = None) -> openai.APIStatusError:
+    request = httpx.Request("POST", "http://provider")
+    response: Any = httpx.Response(status, request=request)  # of the httpx that the packages have, whichever that is
+    return kind("no", response=response, body={"code": code})
+
+
+class LookAlikeError(Exception):
+    """An error with the words and the attributes that it is given."""
+
+    def __init__(self, words: str = "no", **attributes: Any) -> None:
+        super().__init__(words)
+        vars(self).update(attributes)
+
+
+REFUSALS = [
+    openai_error(openai.BadRequestError, 400),
+    LookAlikeError(status_code=400),
+    LookAlikeError(code=HTTPStatus.BAD_REQUEST),  # google.api_core.exceptions.InvalidArgument
+    LookAlikeError(http_status=413),
+    LookAlikeError(status=422),  # aiohttp.ClientResponseError
+    LookAlikeError(response=SimpleNamespace(status_code=422)),
+    LookAlikeError(response={"ResponseMetadata": {"HTTPStatusCode": 400}}),  # botocore
+    exceptions.ModelInvalidRequestError("no"),
+]
+
+PASSING = [
+    openai_error(openai.RateLimitError, 429, "insufficient_quota"),
+    openai_error(openai.AuthenticationError, 401),
+    openai.APITimeoutError(openai_error(openai.NotFoundError, 404).request),
+    exceptions.ModelTimeoutError("later"),
+    ValueError("400"),
+    LookAlikeError(code=lambda: 400),  # grpc.RpcError
+    LookAlikeError(code=True, status_code=None, response=None),
+    LookAlikeError(code=40_000),
+    LookAlikeError(response={"ResponseMetadata": None}),
+    KeyboardInterrupt(),
+]
+
+
+OVERFLOWS = [
+    exceptions.ContextOverflowError("too long"),
+    openai_error(openai.BadRequestError, 400, "context_length_exceeded"),
+    *(
+        LookAlikeError(words, status_code=400)
+        for words in (
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens.",
+            "prompt is too long: 208310 tokens > 200000 maximum",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "An error occurred (ValidationException): Input is too long for requested model.",
+            "too many tokens: total number of tokens in the prompt cannot exceed 4081",
+            "Please reduce the length of the messages or completion.",
+            "the request exceeds the available context size, try increasing it",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193.",
+            "litellm.ContextWindowExceededError: no",
+        )
+    ),
+]
+
+
+KINDS: list[tuple[BaseException, bool, bool]] = [
+    *((error, True, False) for error in REFUSALS),
+    *((error, False, False) for error in PASSING),
+    *((error, True, True) for error in OVERFLOWS),
+]
+
+
+@pytest.mark.parametrize(("error", "refused", "overflow"), KINDS, ids=repr)
+def test_what_would_be_refused_again_is_a_refusal_and_what_is_too_long_an_overflow(
+    error: BaseException, refused: bool, overflow: bool
+) -> None:
+    outer = RuntimeError("the chain failed")
+    outer.__cause__ = error
+    for one in (error, outer):
+        assert (is_refusal(one), is_overflow(one)) == (refused, overflow)
+
+
+ASKED = [f"{owner}_TRACING{version}" for owner in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2")]
+
+
+HEARD = "from langchain_workingmem._engine.calls import is_heard"
+CASES: dict[str, tuple[str, dict[str, str], str]] = {
+    "nobody, and nothing is imported": ("print({'langchain_core', 'langsmith'} & {*sys.modules})", {}, "set() False"),
+    "the environment": ("", {"LANGSMITH_TRACING": "true"}, "True"),
+    "a program": ("import langsmith; langsmith.configure(enabled=True)", {}, "True"),
+}
+
+
+@pytest.mark.parametrize("who", CASES)
+def test_who_asks_for_traces_is_heard(who: str) -> None:
+    """In a process of its own, whose environment is that of the test without what asks for traces."""
+    code, asked, expected = CASES[who]
+    environment = {name: value for name, value in os.environ.items() if name not in ASKED} | asked
+    words = [sys.executable, "-c", f"import sys\n{HEARD}\n{code}\nprint(is_heard())"]
+    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split() == expected.split()

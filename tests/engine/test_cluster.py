@@ -1,37 +1,41 @@
-"""Redis Cluster: every command stays in one slot, on real nodes, and through a gateway that has a coordinator."""
+"""Redis Cluster: every command stays in one slot, on real nodes without Search; test_cluster_search.py has those with it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
 import redis.asyncio
-from langchain_core.messages import HumanMessage
 from redis.crc import key_slot
 
 from langchain_workingmem import Memory, RedisConnectionError
 from langchain_workingmem._engine.plan import Command
-from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.options import Scope
-from tests.helpers.cluster_gateway import Gateway, keys_of
 from tests.helpers.embedded import BareServers, free_port
 from tests.helpers.media import forms
 from tests.helpers.operations import OPERATIONS, Caller, options
 from tests.helpers.real_cluster import RealCluster
 from tests.helpers.rights import CLUSTER, rules
+from tests.helpers.types import Make
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
-Make = Callable[..., Memory]
 Connect = Callable[..., dict[str, Any]]
 
+KEYLESS = {b"PING", b"HELLO", b"CLIENT", b"COMMAND", b"INFO", b"CONFIG", b"SCRIPT", b"AUTH", b"SELECT", b"SCAN"}
 SEARCHES = {  # which a cluster can do from Redis 8 on
     *("setup", "history.for_user", "recall.search", "recall.reindex", "threads.list", "users.list"),
     *("as_retriever", "search_memory", "users.export", "users.load", "users.merge"),
 }
+
+
+def keys_of(command: Command) -> list[bytes]:
+    """The keys of a command, as Redis finds them; an index is none."""
+    words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
+    if words[0] in {b"EVAL", b"EVALSHA"}:  # whose second argument says how many keys follow
+        return words[3 : 3 + int(words[2])]
+    return [] if words[0] in KEYLESS or words[0].startswith(b"FT.") else words[1:2]
 
 
 def test_every_command_stays_in_one_slot(
@@ -50,40 +54,6 @@ def test_every_command_stays_in_one_slot(
         assert len({key_slot(key) for key in keys}) <= 1, keys
 
 
-# ---------------------------------------------------------------------- with Search
-
-
-@pytest.fixture
-def gateway(server: EmbeddedRedis) -> Iterator[Gateway]:
-    assert server.path
-    gateway = Gateway(str(server.path / "redis.sock"))
-    yield gateway
-    gateway.close()
-
-
-@pytest.mark.parametrize(("protocol", "scope"), [(2, "user"), (3, "thread")])
-def test_everything_works_where_a_coordinator_searches(
-    gateway: Gateway,
-    connect: Connect,
-    make_memory: Make,
-    runner: asyncio.Runner | None,
-    scope: Scope,
-    protocol: int,
-) -> None:
-    memory = make_memory(**connect(gateway.ports[0], protocol=protocol), **options(scope))
-    caller = Caller(memory=memory, runner=runner)
-    for operation in OPERATIONS.values():
-        operation.call(caller)
-    for place in range(20):
-        message = HumanMessage(f"hello {place}", id=str(place))
-        memory.history.append([message], thread_id=f"thread {place}", user_id="many")
-    assert memory.history.for_user("many").total == 20
-    assert len(memory.recall.search("hello", user_id="many", top_k=30).hits) == 20
-    assert memory.threads.list(user_id="many").total == 20
-    assert min(gateway.served) > 10
-    assert memory.doctor().level == "ok"
-
-
 async def test_a_cluster_that_is_not_there_is_a_connection_error_without_its_password() -> None:
     client = redis.asyncio.RedisCluster(host="127.0.0.1", port=free_port(), password="hunter2")
     memory = Memory(async_client=client)
@@ -94,37 +64,23 @@ async def test_a_cluster_that_is_not_there_is_a_connection_error_without_its_pas
     await client.aclose()
 
 
-# ---------------------------------------------------------------------- real nodes, without Search
-
-
-@pytest.fixture
-def cluster(start: BareServers) -> list[int]:
-    return RealCluster(start).ports
-
-
 def test_everything_but_search_works_on_real_nodes(
-    cluster: list[int], connect: Connect, make_memory: Make, runner: asyncio.Runner | None, prefix: str
+    start: BareServers, connect: Connect, make_memory: Make, runner: asyncio.Runner | None, prefix: str
 ) -> None:
+    cluster = RealCluster(start)
     known = [rule for rule in [*rules(prefix), *CLUSTER] if "ft." not in rule and "search." not in rule]
-    for port in cluster:
-        with redis.Redis(port=port) as node:
-            user: Any = node
-            user.execute_command("ACL", "SETUSER", "app", "reset", "on", ">p", *known)
+    for port in cluster.ports:
+        cluster.ask(port, "ACL", "SETUSER", "app", "reset", "on", ">p", *known)
     for scope in ("user", "thread"):
-        chosen = {
-            name: value for name, value in options(scope).items() if name not in {"embeddings", "recall", "files"}
-        }
-        client = connect(cluster[0], username="app", password="p")
+        chosen = {name: one for name, one in options(scope).items() if name not in {"embeddings", "recall", "files"}}
+        client = connect(cluster.ports[0], username="app", password="p")
         memory = make_memory(**client, create_index=False, **chosen)
-        for place in range(12):  # spread over the slots of all nodes
+        for place in range(4):  # spread over the slots of all nodes
             caller = Caller(memory=memory, runner=runner, thread=f"{scope} {place}", user=f"u{scope}{place}")
             for name in [name for name in OPERATIONS if name not in SEARCHES]:
                 OPERATIONS[name].call(caller)
         assert {finding.check for finding in memory.doctor() if finding.level == "error"} == {"search"}
-    counts = []
-    for port in cluster:
-        with redis.Redis(port=port) as node:
-            counts.append(node.dbsize())
-            refused = {entry["object"] for entry in node.acl_log()}
-            assert refused <= {"info", "config|get", "ft.info", "ft.search", "search.clusterinfo"}
-    assert min(counts) > 0
+    for port in cluster.ports:
+        assert cluster.ask(port, "DBSIZE") > 0
+        refused = {entry["object"] for entry in cluster.ask(port, "ACL LOG")}
+        assert refused <= {"info", "config|get", "ft.info", "ft.search", "search.clusterinfo"}

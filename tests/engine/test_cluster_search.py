@@ -21,15 +21,71 @@ from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.everywhere import THREADS, Data
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.helpers.real_cluster import RealCluster
 from tests.helpers.rights import CLUSTER, rules
+from tests.helpers.types import Make
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
 Connect = Callable[..., dict[str, Any]]
+MakeData = Callable[..., "Data"]
 NEVER, SOON = 60_000, 500  # milliseconds until the other nodes notice that one is dead
+
+
+THREADS = 30
+
+
+class Data:
+    """A memory and a store whose data lie on all nodes, and everything that reads them with a search."""
+
+    def __init__(self, memory: Memory, store: RedisMemoryStore, runner: asyncio.Runner | None) -> None:
+        self.memory, self.store, self.runner = memory, store, runner
+
+    def fill(self) -> None:
+        for place in range(THREADS):
+            message = HumanMessage(f"pears {place}", id=str(place))
+            self.memory.history.append([message], thread_id=f"thread {place}", user_id="u")
+            self.memory.threads.clone("thread 0", new_thread_id=f"copy {place}")
+            self.store.put((f"place {place}",), "key", {"text": "pears"})
+
+    def searches(self) -> dict[str, Callable[[], Any]]:
+        memory, caller = self.memory, Caller(memory=self.memory, runner=self.runner)
+        search = memory.recall.search
+        retriever = memory.as_retriever(top_k=2 * THREADS)
+        return {
+            "recall.search": lambda: sorted(
+                hit.message.text for hit in search("pears", user_id="u", top_k=2 * THREADS)
+            ),
+            "context": lambda: len(memory.context("pears?", thread_id="new", user_id="u").recalled.hits),
+            "threads.list": lambda: memory.threads.list(user_id="u", limit=100).total,
+            "history.for_user": lambda: memory.history.for_user("u", limit=100).total,
+            "as_retriever": lambda: len(caller.invoke(retriever, "pears")),
+            "users.export": lambda: len(list(memory.users.export("u"))),
+            "store.search": lambda: len(self.store.search((), limit=100)),
+            "store.list_namespaces": lambda: len(self.store.list_namespaces(limit=100)),
+        }
+
+    def read(self) -> dict[str, Any]:
+        return {name: search() for name, search in self.searches().items()}
+
+    def assert_nothing_is_read(self, **more: Any) -> None:
+        for name, search in self.searches().items():
+            with pytest.raises(RedisConnectionError) as caught:
+                pytest.fail(f"{name}: {search()}")
+            for key, value in more.items():
+                assert getattr(caught.value, key) == value, name
+
+
+@pytest.fixture
+def make_data(
+    make_memory: Make, make_store: Callable[..., RedisMemoryStore], runner: asyncio.Runner | None
+) -> MakeData:
+    def make(**client: Any) -> Data:
+        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(search="semantic"))
+        return Data(memory, make_store(**client), runner)
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +115,7 @@ def cluster(masters: RealCluster) -> Iterator[RealCluster]:
 def test_everything_works_with_the_documented_rights(
     cluster: RealCluster,
     connect: Connect,
-    make_memory: Callable[..., Memory],
+    make_memory: Make,
     make_store: Callable[..., RedisMemoryStore],
     runner: asyncio.Runner | None,
     prefix: str,
@@ -85,9 +141,7 @@ def test_everything_works_with_the_documented_rights(
         cluster.ask(port, "ACL", "DELUSER", prefix)
 
 
-def test_a_cluster_finds_what_one_server_finds(
-    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]
-) -> None:
+def test_a_cluster_finds_what_one_server_finds(cluster: RealCluster, connect: Connect, make_data: MakeData) -> None:
     found = []
     for client in ({}, connect(cluster.ports[0])):
         data = make_data(**client)
@@ -101,7 +155,7 @@ def test_a_cluster_finds_what_one_server_finds(
 @pytest.mark.parametrize("full_coverage", ["yes", "no"])
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_without_one_master_nothing_is_read(
-    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data], full_coverage: str, protocol: int
+    cluster: RealCluster, connect: Connect, make_data: MakeData, full_coverage: str, protocol: int
 ) -> None:
     is_strict = _is_strict(cluster)
     if protocol == 3 and not is_strict:
@@ -124,7 +178,7 @@ def test_without_one_master_nothing_is_read(
     wait_until(lambda: _reads(data, whole, strict=is_strict), 30)
 
 
-def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]) -> None:
+def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, make_data: MakeData) -> None:
     cluster.set("cluster-node-timeout", NEVER)
     data = make_data(**connect(cluster.ports[0], protocol=2, socket_timeout=0.5))
     data.fill()
@@ -140,7 +194,7 @@ def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, ma
 def test_a_master_that_dies_during_a_search_is_noticed(
     cluster: RealCluster,
     connect: Connect,
-    make_data: Callable[..., Data],
+    make_data: MakeData,
     runner: asyncio.Runner | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -164,7 +218,7 @@ def test_a_master_that_dies_during_a_search_is_noticed(
 def test_an_agent_goes_on_without_a_master(
     cluster: RealCluster,
     connect: Connect,
-    make_memory: Callable[..., Memory],
+    make_memory: Make,
     runner: asyncio.Runner | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -183,14 +237,13 @@ def test_an_agent_goes_on_without_a_master(
 
 
 def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_new_memory(
-    start: BareServers, connect: Connect, make_data: Callable[..., Data], cluster: RealCluster
+    start: BareServers, connect: Connect, make_data: MakeData, cluster: RealCluster
 ) -> None:
     own = RealCluster(start, search=True, node_timeout=SOON)
     is_strict = _is_strict(own)
     data = make_data(**connect(own.ports[0], protocol=2, socket_timeout=0.5))
     data.fill()
-    whole = data.read()
-    master = own.ports[2]
+    whole, master = data.read(), own.ports[2]
     replica = own.add_replica(master)
     own.kill(master)
     wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 60)
@@ -199,6 +252,25 @@ def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_n
             assert search() == whole[name]
     own.restart(master)
     wait_until(lambda: _reads(data, whole, strict=is_strict), 30)
+
+
+def test_a_dead_master_that_was_replaced_can_be_forgotten(
+    start: BareServers, connect: Connect, make_data: MakeData, cluster: RealCluster
+) -> None:
+    own = RealCluster(start, search=True, node_timeout=2000)
+    *others, lone = own.ports
+    replica = own.add_replica(lone)
+    data = make_data(**connect(others[0], socket_timeout=0.5, socket_connect_timeout=0.5))
+    data.fill()
+    whole, name = data.read(), own.ask(lone, "CLUSTER", "MYID")
+    own.kill(lone)
+    wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 30)
+    wait_until(lambda: all(own.state(port)["cluster_state"] == "ok" for port in others), 30)
+    assert f"127.0.0.1:{lone}" not in str(data.memory.doctor())  # which asks who the masters are now
+    for port in (*others, replica):
+        own.ask(port, "CLUSTER", "FORGET", name)
+    wait_until(lambda: _reads(data, whole, strict=True), 30)
+    assert data.memory.users.delete("u").verified
 
 
 def _is_strict(cluster: RealCluster) -> bool:

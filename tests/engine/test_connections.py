@@ -14,25 +14,17 @@ import redis
 import redis.asyncio
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import (
-    Memory,
-    OptionError,
-    RecallOptions,
-    RedisCapabilityError,
-    RedisConnectionError,
-)
+from langchain_workingmem import Memory, OptionError, RedisCapabilityError, RedisConnectionError
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import free_port
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import runners_of
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.both_faces
 
 HELLO = HumanMessage("hello", id="1")
-
-
-# ------------------------------------------------------------------ URLs
 
 
 def test_the_environment_names_the_server(server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,9 +32,6 @@ def test_the_environment_names_the_server(server: EmbeddedRedis, prefix: str, mo
     with Memory(key_prefix=prefix) as memory:
         memory.history.append([HELLO], thread_id="t", user_id="u")
         assert memory.history.messages("t") == [HELLO]
-
-
-# ------------------------------------------------------------------ timeouts
 
 
 @pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
@@ -70,51 +59,32 @@ async def test_a_timeout_in_the_url_wins_and_connecting_takes_less_time_than_a_r
             assert (made.socket_timeout, made.socket_connect_timeout, made.retry.get_retries()) == (*expected, 0)
 
 
-# ------------------------------------------------------------------ servers that are not there
-
-
 @pytest.mark.usefixtures("impatient")
-def test_no_server_is_a_connection_error(make_memory: Callable[..., Memory]) -> None:
-    memory = make_memory(f"redis://:hunter2@127.0.0.1:{free_port()}?socket_connect_timeout=0.2&retry_on_timeout=0")
-    with pytest.raises(RedisConnectionError, match="check that it runs") as caught:
-        memory.history.append([HELLO], thread_id="t", user_id="u")
-    assert "hunter2" not in str(caught.value)
-    assert isinstance(caught.value, ConnectionError)
-
-
-def test_a_wrong_password_is_a_connection_error_that_does_not_show_it(
-    start: Callable[..., int], make_memory: Callable[..., Memory]
+def test_no_server_and_a_wrong_password_are_connection_errors_that_do_not_show_it(
+    start: Callable[..., int], make_memory: Make
 ) -> None:
-    memory = make_memory(f"redis://:hunter2@127.0.0.1:{start('--requirepass', 'right')}")
-    with pytest.raises(RedisConnectionError, match="refused the login") as caught:
-        memory.history.messages("t")
-    assert "hunter2" not in f"{caught.value} {memory!r}"
+    for port, words in ((free_port(), "check that it runs"), (start("--requirepass", "right"), "refused the login")):
+        memory = make_memory(f"redis://:hunter2@127.0.0.1:{port}?socket_connect_timeout=0.2&retry_on_timeout=0")
+        with pytest.raises(RedisConnectionError, match=words) as caught:
+            memory.history.append([HELLO], thread_id="t", user_id="u")
+        assert "hunter2" not in f"{caught.value} {memory!r}"
+        assert isinstance(caught.value, ConnectionError)
 
 
-# ------------------------------------------------------------------ servers without Search
-
-
-def test_a_server_without_search_is_a_capability_error_with_the_remedy(
-    start: Callable[..., int], make_memory: Callable[..., Memory]
+def test_a_server_without_search_or_another_database_is_a_capability_error_with_the_remedy(
+    start: Callable[..., int], server: EmbeddedRedis, make_memory: Make
 ) -> None:
     memory = make_memory(f"redis://127.0.0.1:{start()}")
     with pytest.raises(RedisCapabilityError, match="docker run -p 6379:6379 redis:8"):
         memory.setup()
     with pytest.raises(RedisCapabilityError, match=r"Memory\.embedded\(\)"):
         memory.history.append([HELLO], thread_id="t", user_id="u")
-
-
-def test_another_database_than_0_is_a_capability_error_with_the_remedy(
-    server: EmbeddedRedis, make_memory: Callable[..., Memory]
-) -> None:
     with pytest.raises(RedisCapabilityError, match=r"database 0 only.*key_prefix"):
         make_memory(f"{server.url}?db=1").setup()
 
 
-def test_an_index_that_nobody_has_made_costs_no_message(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
-) -> None:
-    options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
+def test_an_index_that_nobody_has_made_costs_no_message(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    options: dict[str, Any] = {"embeddings": embeddings}
     guest = make_memory(create_index=False, **options)
     for write, thread in ((guest.history.append, "t"), (guest.save_turn, "other")):
         with pytest.raises(OptionError, match=r"there is no index .* create_index=False, so run setup") as failure:
@@ -126,24 +96,18 @@ def test_an_index_that_nobody_has_made_costs_no_message(
     assert guest.recall.search("hello", user_id="u").hits[0].message == HELLO
 
 
-# ------------------------------------------------------------------ borrowed clients
-
-
 @pytest.mark.parametrize("options", [{"protocol": 3}, {"decode_responses": True, "protocol": 2}])
 def test_borrowed_clients_of_any_kind_work_and_stay_open(
     server: EmbeddedRedis, prefix: str, options: dict[str, Any], embeddings: WordEmbeddings
 ) -> None:
     with redis.Redis.from_url(server.url, **options) as client:
-        memory = Memory(client=client, embeddings=embeddings, recall=RecallOptions(), key_prefix=prefix)
+        memory = Memory(client=client, embeddings=embeddings, key_prefix=prefix)
         memory.history.append([HELLO], thread_id="t", user_id="u")
         assert memory.recall.search("hello", user_id="u").hits[0].similarity == pytest.approx(1, abs=1e-3)
         assert memory.threads.list(user_id="u").items[0].message_count == 1
         assert memory.threads.clone("t").thread.message_count == 1
         memory.close()
         assert client.ping()
-
-
-# ------------------------------------------------------------------ event loops and threads
 
 
 def test_one_memory_serves_threads_and_tasks_at_once(server: EmbeddedRedis, prefix: str) -> None:

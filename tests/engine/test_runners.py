@@ -12,7 +12,7 @@ import pytest
 
 from langchain_workingmem import Memory
 from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, attempt, scan, send
-from langchain_workingmem._engine.run import COOL_DOWN, FEW, AsyncRunner, Link
+from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
@@ -45,14 +45,6 @@ def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
         drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
 
 
-async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> None:
-    def plan() -> Plan[str]:
-        return (yield from Call(lambda: threading.current_thread().name))
-
-    runner = AsyncRunner(lambda: pytest.fail("no client is needed"))
-    assert await runner.run(plan()) != threading.current_thread().name
-
-
 def counting(log: list[int]) -> Iterator[Plan[list[int]]]:
     def step(number: int) -> Plan[list[int]]:
         yield Sleep(0)
@@ -71,7 +63,12 @@ def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(pla
     assert (next(stream), log) == (1, [0, 1])
     stream.close()  # type: ignore[attr-defined]
 
+    def named() -> Plan[str]:
+        return (yield from Call(lambda: threading.current_thread().name))
+
     async def main() -> list[int]:
+        # a call without an async twin runs in a thread of its own
+        assert await plain._core.arun(named()) != threading.current_thread().name
         stream: Any = plain._core.astream(counting(log), "")
         found = [await anext(stream), await anext(stream), await anext(stream)]
         await stream.aclose()
@@ -80,9 +77,6 @@ def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(pla
     log.clear()
     assert asyncio.run(main()) == [0, 0, 1]
     assert log == [0, 1]
-
-
-# ---------------------------------------------------------------------- nodes
 
 
 def test_a_scan_goes_through_every_master_to_its_end() -> None:
@@ -98,9 +92,6 @@ def test_a_scan_without_one_master_is_an_error_and_without_all_is_repeated() -> 
         drive(scan("k*"), {"a": [[b"0", []]], "b": lost})
     effects, found = drive(scan("k*"), lost, None, {"": [[b"0", []]]})
     assert (effects[1], found) == (Sleep(0.05), ([], {}))
-
-
-# ---------------------------------------------------------------------- the circuit breaker
 
 
 def ping(link: Link, answer: Any) -> int:

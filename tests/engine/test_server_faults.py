@@ -1,10 +1,12 @@
-"""Servers that refuse, forget, load, die and change places under a memory that is in use."""
+"""Servers that refuse, forget, load, die and change places under a memory that is in use, and full disks."""
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,35 +18,25 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
+from langchain_workingmem import RedisConnectionError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
-from tests.helpers.embedded import BareServers, full_memory, kill_server, wait_until
+from tests.helpers.embedded import BareServers, connect, full_memory, kill_server, server_pid, wait_until
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs
 
-Make = Callable[..., Memory]
 READS = {"context", "threads.get", "threads.list", "history.messages", "recall.search", "working_memory.revisions"}
 
 
-# ------------------------------------------------------------------ refusals
-
-
 @contextmanager
-def trouble(raw: Any, setting: str, bad: str, good: str) -> Iterator[None]:
-    raw.config_set(setting, bad)
+def trouble(raw: Any, bad: tuple[object, ...], good: tuple[object, ...]) -> Iterator[None]:
+    raw.execute_command(*bad)
     yield
-    raw.config_set(setting, good)
-
-
-@contextmanager
-def demoted(raw: Any) -> Iterator[None]:
-    raw.replicaof("127.0.0.1", 1)
-    yield
-    raw.replicaof("NO", "ONE")
+    raw.execute_command(*good)
 
 
 @pytest.fixture
@@ -65,11 +57,13 @@ def full_disk(private: EmbeddedRedis) -> Iterator[None]:
 
 # the way out of a full memory
 FREEING = {"threads.delete", "history.delete", "history.delete (until)", "history.truncate"}
+SAVES, FEW = ("CONFIG", "SET", "stop-writes-on-bgsave-error"), ("CONFIG", "SET", "min-replicas-to-write")
+ALONE_AGAIN = ("REPLICAOF", "NO", "ONE")
 REFUSALS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "OOM": (full_memory, "raise maxmemory"),
-    "READONLY": (demoted, "connect to its master"),
-    "NOREPLICAS": (lambda raw: trouble(raw, "min-replicas-to-write", "1", "0"), "replicas are connected"),
-    "MISCONF": (lambda raw: trouble(raw, "stop-writes-on-bgsave-error", "yes", "no"), "its log says why"),
+    "READONLY": (lambda raw: trouble(raw, ("REPLICAOF", "127.0.0.1", 1), ALONE_AGAIN), "connect to its master"),
+    "NOREPLICAS": (lambda raw: trouble(raw, (*FEW, 1), (*FEW, 0)), "replicas are connected"),
+    "MISCONF": (lambda raw: trouble(raw, (*SAVES, "yes"), (*SAVES, "no")), "its log says why"),
 }
 
 
@@ -112,12 +106,9 @@ def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
             bench.raw.execute_command("FT.DROPINDEX", index)
         yield
 
-    operation, bench = ALONE[name], make_bench()
-    whole = bench.record(operation)
-    assert bench.try_out(operation, trouble=forgetful()) == whole
-
-
-# ------------------------------------------------------------------ servers that die and come back
+    bench = make_bench()
+    whole = bench.record(ALONE[name])
+    assert bench.try_out(ALONE[name], trouble=forgetful()) == whole
 
 
 @pytest.mark.in_turn("face")
@@ -148,9 +139,6 @@ def test_a_server_that_is_loading_is_waited_for(start: BareServers, make_memory:
         raw.get("ballast1")
     assert memory.threads.create(user_id="u", thread_id="new").id == "new"  # refused while it loads, hence repeated
     assert len(memory.history.messages("t")) == 300
-
-
-# ------------------------------------------------------------------ failover
 
 
 @pytest.fixture
@@ -212,3 +200,40 @@ def test_a_writer_goes_on_after_a_failover(
     assert memory.history.messages("t") == said
     with redis.Redis(port=replica) as raw:
         assert raw.info("replication")["role"] == "master"
+
+
+ROOM = 60_000  # bytes
+WRITERS = 8
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
+def test_a_server_that_is_killed_while_its_disk_is_full_loses_one_write_of_a_client_at_most(data: Path) -> None:
+    """A limit on the size of the server's files does to it what a full disk does."""
+    acknowledged = [0] * WRITERS
+    errors: list[redis.RedisError] = []
+
+    def write(number: int) -> None:
+        with connect(server) as client:
+            try:
+                while True:
+                    client.rpush(f"writer {number}", "x" * 90)
+                    acknowledged[number] += 1
+            except redis.RedisError as error:
+                errors.append(error)
+
+    with EmbeddedRedis(data) as server:
+        with connect(server) as client:
+            client.set("key", "value")
+        (file,) = data.glob("appendonlydir/*.incr.aof")
+        most = file.stat().st_size + ROOM
+        resource.prlimit(server_pid(data), resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(write, range(WRITERS)))
+        assert [type(error) for error in errors if not isinstance(error, redis.ResponseError)] == []
+        assert len(errors) == WRITERS
+        kill_server(data)
+        server.start()
+        with connect(server) as client:
+            missing = [count - client.llen(f"writer {number}") for number, count in enumerate(acknowledged)]
+        assert sum(acknowledged) > 100
+        assert max(missing) <= 1

@@ -6,14 +6,11 @@ front of the server, as with stunnel or a cloud's load balancer.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import socket
-import socketserver
 import ssl
-import threading
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,59 +18,16 @@ import pytest
 import trustme
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, RedisConnectionError
+from langchain_workingmem import RedisConnectionError
 from langchain_workingmem.embedded import EmbeddedRedis
+from tests.engine.conftest import to_socket
 from tests.helpers.faces import runners_of
+from tests.helpers.proxy import Proxy
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.both_faces
 
-Make = Callable[..., Memory]
 HELLO = HumanMessage("hello", id="1")
-
-
-class Gate(socketserver.ThreadingTCPServer):
-    """Ends TLS on a port of this machine, and passes what it hears to the socket of a server."""
-
-    def __init__(self, server: EmbeddedRedis, authority: trustme.CA, host: str) -> None:
-        super().__init__(("127.0.0.1", 0), Relay)
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        authority.issue_cert(host).configure_cert(self.context)
-        self.path = str(server.path and server.path / "redis.sock")
-        self.ends: list[socket.socket] = []
-        threading.Thread(target=self.serve_forever, args=(0.01,)).start()
-
-    def close(self) -> None:
-        self.shutdown()
-        for end in self.ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        self.server_close()  # waits for its threads
-
-
-class Relay(socketserver.BaseRequestHandler):
-    server: Gate
-
-    def handle(self) -> None:
-        with (
-            contextlib.suppress(OSError),
-            self.server.context.wrap_socket(self.request, server_side=True) as outer,
-            socket.socket(socket.AF_UNIX) as inner,
-        ):
-            inner.connect(self.server.path)
-            self.server.ends += [outer, inner]
-            back = threading.Thread(target=self.copy, args=(inner, outer))
-            back.start()
-            self.copy(outer, inner)
-            back.join()
-
-    @staticmethod
-    def copy(source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-        for end in (source, target):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +43,16 @@ def bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture
-def gate(server: EmbeddedRedis, authority: trustme.CA) -> Iterator[Callable[[str], int]]:
-    """Open a port that shows a certificate for a name."""
-    gates: list[Gate] = []
+def gate(server: EmbeddedRedis, authority: trustme.CA) -> Iterator[Callable[..., int]]:
+    """Open a port that shows a certificate for a name, ends TLS, and passes what it hears to the server."""
+    with ExitStack() as stack:
 
-    def make(host: str = "localhost") -> int:
-        gates.append(Gate(server, authority, host))
-        return int(gates[-1].server_address[1])
+        def make(host: str = "localhost") -> int:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            authority.issue_cert(host).configure_cert(context)
+            return stack.enter_context(Proxy(to_socket(server), tls=context)).port
 
-    yield make
-    for one in gates:
-        one.close()
+        yield make
 
 
 @pytest.fixture
@@ -126,12 +79,7 @@ def test_a_conversation_over_tls_with_a_password(
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("reason", ["an unknown authority", "another host"])
 def test_whoever_is_not_trusted_gets_nothing(
-    reason: str,
-    make_memory: Make,
-    gate: Callable[..., int],
-    bundle: Path,
-    ann: str,
-    caplog: pytest.LogCaptureFixture,
+    reason: str, make_memory: Make, gate: Callable[..., int], bundle: Path, ann: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     port = gate("example.org" if reason == "another host" else "localhost")

@@ -1,33 +1,42 @@
-"""Whom a call waits for, and not without end: a connection that is free, a model that answers."""
+"""Whom a call waits for, and not without end; what ends is let go, and what is cancelled ends."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import EmbeddingError, Memory, RecallOptions, RedisConnectionError
 from langchain_workingmem._engine import calls
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 
+LOOPS = 10
 HELLO = HumanMessage("hello", id="1")
 SHORT = timedelta(milliseconds=100)
 
 
 class Hanging(WordEmbeddings):
-    """A model that answers until it hangs."""
+    """A model that answers until it hangs; it may swallow a cancellation, as clients of some services do, and answer."""
 
-    hangs = False
+    hangs = swallows = False
+    asked: asyncio.Event
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         if self.hangs:
-            await asyncio.sleep(3600)
+            self.asked.set()
+            with suppress(asyncio.CancelledError) if self.swallows else nullcontext():
+                await asyncio.sleep(3600)
         return self.embed_documents(texts)
 
     async def aembed_query(self, text: str) -> list[float]:
@@ -37,10 +46,9 @@ class Hanging(WordEmbeddings):
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Hanging:
     monkeypatch.setattr(calls, "SECONDS_A_TEXT", 0.0)
-    return Hanging()
-
-
-# ------------------------------------------------------------------ connections
+    model = Hanging()
+    model.asked = asyncio.Event()
+    return model
 
 
 @pytest.mark.both_faces
@@ -68,9 +76,6 @@ def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
     loop_runner.run(talk())
 
 
-# ------------------------------------------------------------------ models
-
-
 async def test_a_hanging_model_is_an_error_that_names_the_option_or_costs_the_vectors_only(
     server: EmbeddedRedis, prefix: str, hanging: Hanging, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -94,3 +99,35 @@ async def test_a_hanging_model_is_an_error_that_names_the_option_or_costs_the_ve
         assert "did not answer within" in caplog.text
         hanging.hangs = False
         assert await memory.recall.areindex(progress=False) == 2
+
+
+@pytest.mark.parametrize("kind", [Memory, RedisMemoryStore])
+def test_an_event_loop_that_has_ended_is_freed_with_its_connections(
+    server: EmbeddedRedis, raw: redis.Redis, prefix: str, kind: type[Memory | RedisMemoryStore]
+) -> None:
+    memory, loops = kind(server.url, key_prefix=prefix), list[weakref.ref[asyncio.AbstractEventLoop]]()
+    before = len(raw.client_list())
+
+    async def use() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await (memory.history.amessages("t") if isinstance(memory, Memory) else memory.aget(("a",), "k"))
+
+    for _ in range(LOOPS):
+        asyncio.run(use())
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * LOOPS
+    assert len(raw.client_list()) == before
+
+
+async def test_a_cancellation_that_was_swallowed_on_the_way_is_honoured(
+    server: EmbeddedRedis, prefix: str, hanging: Hanging
+) -> None:
+    async with Memory(server.url, key_prefix=prefix, embeddings=hanging) as memory:
+        await memory.asetup()
+        hanging.hangs = hanging.swallows = True
+        task = asyncio.create_task(memory.history.aappend([HELLO], thread_id="t", user_id="u"))
+        await hanging.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await memory.history.amessages("t") == []

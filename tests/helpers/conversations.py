@@ -57,14 +57,8 @@ def result(call: str, id: str | None = None) -> ToolMessage:
 
 
 _ids = st.none() | st.sampled_from([f"m{at}" for at in range(12)])
-
-
 _calls = st.sampled_from(["a", "b", "c", "d"])
-
-
 _texts = st.sampled_from(["", " ", "hello", "words"])
-
-
 tool_names = st.sampled_from(["search", "bake"])
 
 

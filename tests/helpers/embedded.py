@@ -40,26 +40,20 @@ def wait_until(condition: Callable[[], object], seconds: float = 10) -> None:
         time.sleep(0.01)
 
 
-def is_free(path: Path) -> bool:
+def is_free(path: Path, kind: int = fcntl.LOCK_EX) -> bool:
+    """Tell whether a lock could be taken."""
     try:
         lock = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return True
     try:
-        return child.locked(lock)
+        return child.locked(lock, kind)
     finally:
         os.close(lock)
 
 
 def is_shareable(path: Path) -> bool:
-    try:
-        lock = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return True
-    try:
-        return child.locked(lock, fcntl.LOCK_SH)
-    finally:
-        os.close(lock)
+    return is_free(path, fcntl.LOCK_SH)
 
 
 def is_stopped(directory: Path) -> bool:

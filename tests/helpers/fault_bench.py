@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,20 +16,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import ALONE, Caller, Operation, note, options, talk
 from tests.helpers.proxy import Exchange, Fault, Proxy
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The ids of one trial; all trials exchange the same number of bytes."""
-
-    number: int
-
-    def caller(self, memory: Memory) -> Caller:
-        return Caller(memory=memory, thread=f"t-{self.number:05d}-", user=f"u-{self.number:05d}-")
-
-    def mask(self, text: str) -> str:
-        """Take out what differs from trial to trial: the number, times and new ids."""
-        return masked(text.replace(f"-{self.number:05d}-", "-#-"))
+from tests.helpers.types import Make
 
 
 def masked(text: str) -> str:
@@ -52,9 +38,8 @@ def _edit(caller: Caller) -> Any:
 
 TOOLS = {
     "update_working_memory": Operation(_edit, note),  # it tells the model about errors, and raises none
-    "threads.clone": Operation(
-        lambda c: c.memory.threads.clone(c.thread, title=c.secret), talk
-    ),  # a named copy exists if repeated
+    # a named copy exists if repeated
+    "threads.clone": Operation(lambda c: c.memory.threads.clone(c.thread, title=c.secret), talk),
 }
 # Every operation is tried by the sync face. What the async runner makes of a fault does not depend on the operation.
 SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
@@ -73,14 +58,7 @@ class Outcome:
 class FaultBench:
     """A memory behind a proxy, one that is not, and what is stored."""
 
-    def __init__(
-        self,
-        server: EmbeddedRedis,
-        proxy: Proxy,
-        make_memory: Callable[..., Memory],
-        protocol: int = 2,
-        **timeout: timedelta,
-    ) -> None:
+    def __init__(self, server: EmbeddedRedis, proxy: Proxy, make_memory: Make, **timeout: timedelta) -> None:
         own: dict[str, Any] = {
             "embeddings": WordEmbeddings(),
             "recall": RecallOptions(),
@@ -88,7 +66,7 @@ class FaultBench:
             "key_prefix": "f",
         }
         self.proxy = proxy
-        self.memory = make_memory(f"{proxy.url}?protocol={protocol}", **timeout, **own)
+        self.memory = make_memory(f"{proxy.url}?protocol=2", **timeout, **own)
         self.direct = Memory(server.url, **own)
         self.bare = Memory(server.url, key_prefix="f")
         self.raw: Any = redis.Redis.from_url(server.url)
@@ -103,14 +81,14 @@ class FaultBench:
         self, operation: Operation, fault: Fault | None = None, trouble: AbstractContextManager[None] | None = None
     ) -> Outcome:
         """Prepare an operation, call it under a fault of the connection or in trouble of the server, and clean up."""
-        trial = Trial(next(self._numbers))
+        trial = f"-{next(self._numbers):05d}-"  # stands in its ids: all trials exchange the same number of bytes
         assert operation.prepare
-        operation.prepare(trial.caller(self.bare if operation.bare else self.direct))
+        operation.prepare(_caller(self.bare if operation.bare else self.direct, trial))
         before, answer, refused = self._stored(trial), None, None
         self.proxy.arm(fault)
         with trouble or nullcontext():
             try:
-                answer = trial.mask(repr(operation.call(trial.caller(self.memory))))
+                answer = _without(trial, repr(operation.call(_caller(self.memory, trial))))
             except WorkingMemError as error:
                 refused = error
         exchange = self.proxy.arm(None)
@@ -124,27 +102,34 @@ class FaultBench:
         self.try_out(operation)
         return self.try_out(operation)
 
-    def _keys(self, trial: Trial) -> list[bytes]:
+    def _keys(self, trial: str) -> list[bytes]:
         self.raw.ping()  # what was sent before this has been carried out
-        return sorted(self.raw.keys(f"f:*-{trial.number:05d}-*"))
+        return sorted(self.raw.keys(f"f:*{trial}*"))
 
-    def _stored(self, trial: Trial) -> str:
-        found = []
-        for key in self._keys(trial):
-            match self.raw.type(key):
-                case b"hash":
-                    rows = list(self.raw.hgetall(key).items())
-                case b"zset":
-                    rows = self.raw.zrange(key, 0, -1, withscores=True)
-                case b"stream":
-                    rows = self.raw.xrange(key)
-            found += [trial.mask(f"{key!r} {row}") for row in rows]
-        return "\n".join(sorted(found))
+    def _stored(self, trial: str) -> str:
+        reads = {
+            b"hash": lambda key: self.raw.hgetall(key).items(),
+            b"zset": lambda key: self.raw.zrange(key, 0, -1, withscores=True),
+            b"stream": self.raw.xrange,
+        }
+        keys = self._keys(trial)
+        return "\n".join(
+            sorted(_without(trial, f"{key!r} {row}") for key in keys for row in reads[self.raw.type(key)](key))
+        )
 
-    def _forget(self, trial: Trial) -> None:
+    def _forget(self, trial: str) -> None:
         keys = self._keys(trial)
         for thread in self.raw.keys("f:thread:*"):  # copies under new ids
-            if self.raw.hget(thread, "user") == f"u-{trial.number:05d}-".encode():
+            if self.raw.hget(thread, "user") == f"u{trial}".encode():
                 keys += self.raw.keys(thread.replace(b":thread:", b":*:") + b"*")
         if keys:
             self.raw.unlink(*keys)
+
+
+def _caller(memory: Memory, trial: str) -> Caller:
+    return Caller(memory=memory, thread=f"t{trial}", user=f"u{trial}")
+
+
+def _without(trial: str, text: str) -> str:
+    """Take out what differs from trial to trial: the number, times and new ids."""
+    return masked(text.replace(trial, "-#-"))

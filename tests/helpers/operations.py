@@ -91,11 +91,12 @@ class Caller:
 
 def options(scope: Scope = "user") -> dict[str, Any]:
     """Switch everything on."""
+    tools: Any = ("get", "update", "clear")
     return {
         "embeddings": WordEmbeddings(),
         "recall": RecallOptions(),
         "working_memory": WorkingMemoryOptions(
-            template="", scope=scope, tools=("get", "update", "clear"), keeper=Noting(), background=False
+            template="", scope=scope, tools=tools, keeper=Noting(), background=False
         ),
         "observations": ObservationOptions(
             model=Echo(), message_tokens=1, keep_tokens=0, block_after=100_000, background=False
@@ -131,6 +132,9 @@ def _backfill(c: Caller) -> Any:
     return report.threads + report.known  # a repeat after a lost reply knows the thread
 
 
+Prepare = Callable[[Caller], None]
+
+
 def start_from_nothing(c: Caller) -> None:
     """Prepare nothing."""
 
@@ -145,29 +149,31 @@ def note(c: Caller) -> None:
     c.memory.working_memory.update("rides a bicycle", user_id=c.user)
 
 
-def talk_and_note(c: Caller) -> None:
-    talk(c)
-    note(c)
+def no_files(c: Caller) -> None:
+    with suppress(FileMissingError):
+        c.memory.files.delete("/", purge=True, **c.owner)
 
 
-def talk_on(c: Caller) -> None:
-    talk(c)
-    c.memory.history.append([HumanMessage("and now?", id=c.said_under[2])], **c.ids)
+def _after(*steps: Prepare, then: Callable[[Caller], object] = lambda _: None) -> Prepare:
+    def prepare(c: Caller) -> None:
+        for step in (*steps, then):
+            step(c)
+
+    return prepare
 
 
-def talk_and_observe(c: Caller) -> None:
-    talk_on(c)
-    c.memory.observations.observe(c.thread)
+talk_and_note = _after(talk, note)
+talk_on = _after(talk, then=lambda c: c.memory.history.append([HumanMessage("and now?", id=c.said_under[2])], **c.ids))
+talk_and_observe = _after(talk_on, then=lambda c: c.memory.observations.observe(c.thread))
+talk_and_keep = _after(talk, then=lambda c: c.memory.working_memory.keep(c.thread, user_id=c.user))
+talk_and_clone = _after(talk, then=lambda c: c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy")))
+file = _after(no_files, then=lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner))
+file_twice = _after(file, then=lambda c: c.memory.files.edit("/notes/a.md", "one", "ONE", **c.owner))
 
 
 def first_line(c: Caller) -> str:
     found: str = c.memory.observations.get(**c.ids).observations[0].id
     return found
-
-
-def talk_and_keep(c: Caller) -> None:
-    talk(c)
-    c.memory.working_memory.keep(c.thread, user_id=c.user)
 
 
 def kept_path(c: Caller) -> str:
@@ -176,150 +182,114 @@ def kept_path(c: Caller) -> str:
     return next((one for one in paths if "my pin" in one), paths[0])
 
 
-def talk_and_clone(c: Caller) -> None:
-    talk(c)
-    c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"))
-
-
-def no_files(c: Caller) -> None:
-    with suppress(FileMissingError):
-        c.memory.files.delete("/", purge=True, **c.owner)
-
-
-def file(c: Caller) -> None:
-    no_files(c)
-    c.memory.files.write("/notes/a.md", c.text, **c.owner)
-
-
-def file_twice(c: Caller) -> None:
-    file(c)
-    c.memory.files.edit("/notes/a.md", "one", "ONE", **c.owner)
-
-
 @dataclass(frozen=True)
 class Operation:
     call: Callable[[Caller], Any]
-    prepare: Callable[[Caller], None] | None = (
-        None  # None: never called by itself, for it is more than one step, or a face
-    )
+    prepare: Prepare | None = None  # None: never by itself, for it is more than one step, or a face
     at_most_once: bool = False  # a lost reply is an error, because nothing may happen twice
     bare: bool = False  # prepared without vectors
 
 
+def _on(call: Callable[[Memory, Caller], Any], prepare: Prepare | None = None, **how: bool) -> Operation:
+    return Operation(lambda c: call(c.memory, c), prepare, **how)
+
+
 # By the name of the method, or of the face; what follows a method's name in brackets tells a second call of it.
 OPERATIONS: dict[str, Operation] = {
-    "setup": Operation(lambda c: c.memory.setup()),
-    "threads.create": Operation(
-        lambda c: c.memory.threads.create(**c.ids, title=c.secret, metadata={"kind": "pin"}),
+    "setup": _on(lambda m, c: m.setup()),
+    "threads.create": _on(
+        lambda m, c: m.threads.create(**c.ids, title=c.secret, metadata={"kind": "pin"}),
         start_from_nothing,
         at_most_once=True,
     ),
-    "threads.create (with working memory)": Operation(
-        lambda c: c.memory.threads.create(
+    "threads.create (with working memory)": _on(
+        lambda m, c: m.threads.create(
             user_id=c.user, thread_id=c.beside("seeded"), title=c.secret, working_memory=f"knows {c.secret}"
-        ),
+        )
     ),
-    "history.append": Operation(lambda c: c.memory.history.append(c.said(), **c.ids), start_from_nothing),
-    "save_turn": Operation(
-        lambda c: c.memory.save_turn([*c.said(), HumanMessage("and more", id=c.said_under[2])], **c.ids), talk
+    "history.append": _on(lambda m, c: m.history.append(c.said(), **c.ids), start_from_nothing),
+    "save_turn": _on(
+        lambda m, c: m.save_turn([*c.said(), HumanMessage("and more", id=c.said_under[2])], **c.ids), talk
     ),
-    "history.update": Operation(
-        lambda c: c.memory.history.update([AIMessage(f"changed {c.secret}", id=c.said_under[1])], **c.ids), talk
+    "history.update": _on(
+        lambda m, c: m.history.update([AIMessage(f"changed {c.secret}", id=c.said_under[1])], **c.ids), talk
     ),
-    "history.messages": Operation(
-        lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=datetime(2000, 1, 1, tzinfo=UTC)),
-        talk,
+    "history.messages": _on(
+        lambda m, c: m.history.messages(c.thread, last=9, roles=["human"], since=datetime(2000, 1, 1, tzinfo=UTC)), talk
     ),
-    "history.page": Operation(lambda c: c.memory.history.page(c.thread, limit=1), talk),
-    "history.for_user": Operation(lambda c: c.memory.history.for_user(c.user), talk),
-    "context": Operation(
-        lambda c: c.memory.context([HumanMessage("the pin", id=c.said_under[3])], **c.ids), talk_and_note
+    "history.page": _on(lambda m, c: m.history.page(c.thread, limit=1), talk),
+    "history.for_user": _on(lambda m, c: m.history.for_user(c.user), talk),
+    "context": _on(lambda m, c: m.context([HumanMessage("the pin", id=c.said_under[3])], **c.ids), talk_and_note),
+    "recall.search": _on(lambda m, c: m.recall.search("the pin", user_id=c.user, thread_id=c.thread), talk),
+    "recall.reindex": _on(lambda m, c: m.recall.reindex(user_id=c.user, progress=False), talk, bare=True),
+    "threads.get": _on(lambda m, c: m.threads.get(c.thread), talk),
+    "threads.list": _on(lambda m, c: m.threads.list(user_id=c.user, metadata={"kind": "pin"}), talk),
+    "threads.update": _on(
+        lambda m, c: m.threads.update(c.thread, title=f"Keys {c.secret}", metadata={"kind": None, "tags": [1]}), talk
     ),
-    "recall.search": Operation(lambda c: c.memory.recall.search("the pin", user_id=c.user, thread_id=c.thread), talk),
-    "recall.reindex": Operation(lambda c: c.memory.recall.reindex(user_id=c.user, progress=False), talk, bare=True),
-    "threads.get": Operation(lambda c: c.memory.threads.get(c.thread), talk),
-    "threads.list": Operation(lambda c: c.memory.threads.list(user_id=c.user, metadata={"kind": "pin"}), talk),
-    "threads.update": Operation(
-        lambda c: c.memory.threads.update(c.thread, title=f"Keys {c.secret}", metadata={"kind": None, "tags": [1]}),
-        talk,
-    ),
-    "threads.clone": Operation(
-        lambda c: c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"), title=c.secret), talk
-    ),
-    "threads.lineage": Operation(lambda c: c.memory.threads.lineage(c.beside("copy")), talk_and_clone),
-    "threads.transfer": Operation(
-        lambda c: c.memory.threads.transfer(c.beside("copy"), user_id=c.user, to=c.beside("heir")),
+    "threads.clone": _on(lambda m, c: m.threads.clone(c.thread, new_thread_id=c.beside("copy"), title=c.secret), talk),
+    "threads.lineage": _on(lambda m, c: m.threads.lineage(c.beside("copy")), talk_and_clone),
+    "threads.transfer": _on(
+        lambda m, c: m.threads.transfer(c.beside("copy"), user_id=c.user, to=c.beside("heir")),
         talk_and_clone,
         at_most_once=True,
     ),
     "threads.backfill": Operation(_backfill, start_from_nothing),
-    "working_memory.update": Operation(lambda c: c.memory.working_memory.update(f"likes {c.secret}", **c.ids), note),
-    "working_memory.get": Operation(lambda c: c.memory.working_memory.get(**c.ids), note),
-    "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note),
-    "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
-    "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note),
-    "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, user_id=c.user), talk),
-    "working_memory.undo": Operation(
-        lambda c: c.memory.working_memory.undo(kept_path(c), **c.ids),
-        talk_and_keep,
+    "working_memory.update": _on(lambda m, c: m.working_memory.update(f"likes {c.secret}", **c.ids), note),
+    "working_memory.get": _on(lambda m, c: m.working_memory.get(**c.ids), note),
+    "working_memory.clear": _on(lambda m, c: m.working_memory.clear(**c.ids), note),
+    "working_memory.revisions": _on(lambda m, c: m.working_memory.revisions(**c.ids), note),
+    "working_memory.revert": _on(lambda m, c: m.working_memory.revert(1, **c.ids), note),
+    "working_memory.keep": _on(lambda m, c: m.working_memory.keep(c.thread, user_id=c.user), talk),
+    "working_memory.undo": _on(lambda m, c: m.working_memory.undo(kept_path(c), **c.ids), talk_and_keep),
+    "observations.observe": _on(lambda m, c: m.observations.observe(c.thread), talk_on),
+    "observations.get": _on(lambda m, c: m.observations.get(**c.ids), talk_and_observe),
+    "observations.sources": _on(lambda m, c: m.observations.sources(first_line(c), **c.ids), talk_and_observe),
+    "observations.delete": _on(lambda m, c: m.observations.delete(first_line(c), **c.ids), talk_and_observe),
+    "observations.clear": _on(lambda m, c: m.observations.clear(**c.ids), talk_and_observe),
+    "files.write": _on(lambda m, c: m.files.write("/notes/a.md", c.text, **c.owner), no_files),
+    "files.edit": _on(lambda m, c: m.files.edit("/notes/a.md", "two", f"2 {c.secret}", **c.owner), file),
+    "files.write (from a base)": _on(
+        lambda m, c: m.files.write("/notes/a.md", f"{c.text}end\n", base_revision=2, by="ann", **c.owner), file_twice
     ),
-    "observations.observe": Operation(lambda c: c.memory.observations.observe(c.thread), talk_on),
-    "observations.get": Operation(lambda c: c.memory.observations.get(**c.ids), talk_and_observe),
-    "observations.sources": Operation(
-        lambda c: c.memory.observations.sources(first_line(c), **c.ids), talk_and_observe
-    ),
-    "observations.delete": Operation(lambda c: c.memory.observations.delete(first_line(c), **c.ids), talk_and_observe),
-    "observations.clear": Operation(lambda c: c.memory.observations.clear(**c.ids), talk_and_observe),
-    "files.write": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
-    "files.edit": Operation(lambda c: c.memory.files.edit("/notes/a.md", "two", f"2 {c.secret}", **c.owner), file),
-    "files.write (from a base)": Operation(
-        lambda c: c.memory.files.write("/notes/a.md", f"{c.text}end\n", base_revision=2, by="ann", **c.owner),
-        file_twice,
-    ),
-    "files.insert": Operation(lambda c: c.memory.files.insert("/notes/a.md", 1, c.secret, **c.owner), file),
-    "files.read": Operation(lambda c: c.memory.files.read("/notes/a.md", **c.owner), file),
-    "files.list": Operation(lambda c: c.memory.files.list("/notes", **c.owner), file),
-    "files.glob": Operation(lambda c: c.memory.files.glob("*.md", **c.owner), file),
-    "files.grep": Operation(lambda c: c.memory.files.grep("three", path="/notes", **c.owner), file),
-    "files.history": Operation(lambda c: c.memory.files.history("/notes/a.md", **c.owner), file_twice),
-    "files.revert": Operation(lambda c: c.memory.files.revert("/notes/a.md", 1, **c.owner), file_twice),
-    "files.rename": Operation(lambda c: c.memory.files.rename("/notes", f"/{c.secret}", **c.owner), file),
-    "files.usage": Operation(lambda c: c.memory.files.usage(**c.owner), file),
-    "files.delete (and forget)": Operation(lambda c: c.memory.files.delete("/", purge=True, **c.owner), file),
-    "files.write (again)": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
-    "files.delete": Operation(lambda c: c.memory.files.delete("/", **c.owner), file),
-    "files.write (to keep)": Operation(lambda c: c.memory.files.write("/kept.md", c.text, **c.owner), no_files),
+    "files.insert": _on(lambda m, c: m.files.insert("/notes/a.md", 1, c.secret, **c.owner), file),
+    "files.read": _on(lambda m, c: m.files.read("/notes/a.md", **c.owner), file),
+    "files.list": _on(lambda m, c: m.files.list("/notes", **c.owner), file),
+    "files.glob": _on(lambda m, c: m.files.glob("*.md", **c.owner), file),
+    "files.grep": _on(lambda m, c: m.files.grep("three", path="/notes", **c.owner), file),
+    "files.history": _on(lambda m, c: m.files.history("/notes/a.md", **c.owner), file_twice),
+    "files.revert": _on(lambda m, c: m.files.revert("/notes/a.md", 1, **c.owner), file_twice),
+    "files.rename": _on(lambda m, c: m.files.rename("/notes", f"/{c.secret}", **c.owner), file),
+    "files.usage": _on(lambda m, c: m.files.usage(**c.owner), file),
+    "files.delete (and forget)": _on(lambda m, c: m.files.delete("/", purge=True, **c.owner), file),
+    "files.write (again)": _on(lambda m, c: m.files.write("/notes/a.md", c.text, **c.owner), no_files),
+    "files.delete": _on(lambda m, c: m.files.delete("/", **c.owner), file),
+    "files.write (to keep)": _on(lambda m, c: m.files.write("/kept.md", c.text, **c.owner), no_files),
     "titles": Operation(_titled),
     "chat_history": Operation(_chat_history),
-    "load_node": Operation(lambda c: c.invoke(c.memory.load_node(), {"messages": [HumanMessage("the pin", id="q")]})),
-    "save_node": Operation(
-        lambda c: c.invoke(c.memory.save_node(), {"messages": [HumanMessage("bye", id=c.said_under[3])]})
+    "load_node": _on(lambda m, c: c.invoke(m.load_node(), {"messages": [HumanMessage("the pin", id="q")]})),
+    "save_node": _on(lambda m, c: c.invoke(m.save_node(), {"messages": [HumanMessage("bye", id=c.said_under[3])]})),
+    "as_retriever": _on(lambda m, c: c.invoke(m.as_retriever(), "the pin")),
+    "update_working_memory": _on(lambda m, c: c.tool("update_working_memory", memory=f"likes {c.secret} too")),
+    "get_working_memory": _on(lambda m, c: c.tool("get_working_memory")),
+    "clear_working_memory": _on(lambda m, c: c.tool("clear_working_memory")),
+    "search_memory": _on(lambda m, c: c.tool("search_memory", query="the pin")),
+    "settled": _on(lambda m, c: m.settled()),
+    "doctor": _on(lambda m, c: m.doctor()),
+    "history.truncate": _on(lambda m, c: m.history.truncate(after=c.said_under[0], **c.ids), talk, at_most_once=True),
+    "history.messages (superseded)": _on(lambda m, c: m.history.messages(c.thread, superseded=True), talk),
+    "history.delete": _on(lambda m, c: m.history.delete(list(c.said_under[::3]), **c.ids), talk, at_most_once=True),
+    "history.delete (until)": _on(
+        lambda m, c: m.history.delete(until=datetime.now(UTC), **c.ids), talk, at_most_once=True
     ),
-    "as_retriever": Operation(lambda c: c.invoke(c.memory.as_retriever(), "the pin")),
-    "update_working_memory": Operation(lambda c: c.tool("update_working_memory", memory=f"likes {c.secret} too")),
-    "get_working_memory": Operation(lambda c: c.tool("get_working_memory")),
-    "clear_working_memory": Operation(lambda c: c.tool("clear_working_memory")),
-    "search_memory": Operation(lambda c: c.tool("search_memory", query="the pin")),
-    "settled": Operation(lambda c: c.memory.settled()),
-    "doctor": Operation(lambda c: c.memory.doctor()),
-    "history.truncate": Operation(
-        lambda c: c.memory.history.truncate(after=c.said_under[0], **c.ids), talk, at_most_once=True
-    ),
-    "history.messages (superseded)": Operation(lambda c: c.memory.history.messages(c.thread, superseded=True), talk),
-    "history.delete": Operation(
-        lambda c: c.memory.history.delete(list(c.said_under[::3]), **c.ids), talk, at_most_once=True
-    ),
-    "history.delete (until)": Operation(
-        lambda c: c.memory.history.delete(until=datetime.now(UTC), **c.ids), talk, at_most_once=True
-    ),
-    "history.clear": Operation(lambda c: c.memory.history.clear(c.thread), talk, at_most_once=True),
-    "threads.delete": Operation(lambda c: c.memory.threads.delete(c.thread), talk, at_most_once=True),
-    "users.usage": Operation(lambda c: c.memory.users.usage(c.user), start_from_nothing),
-    "users.list": Operation(lambda c: c.memory.users.list(), talk),
-    "users.export": Operation(lambda c: list(c.memory.users.export(c.user))),
-    "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.user)))),
-    "users.merge": Operation(lambda c: c.memory.users.merge(c.user, into=c.beside("user"))),
-    "users.delete": Operation(lambda c: c.memory.users.delete(c.user)),
+    "history.clear": _on(lambda m, c: m.history.clear(c.thread), talk, at_most_once=True),
+    "threads.delete": _on(lambda m, c: m.threads.delete(c.thread), talk, at_most_once=True),
+    "users.usage": _on(lambda m, c: m.users.usage(c.user), start_from_nothing),
+    "users.list": _on(lambda m, c: m.users.list(), talk),
+    "users.export": _on(lambda m, c: list(m.users.export(c.user))),
+    "users.load": _on(lambda m, c: m.users.load(list(m.users.export(c.user)))),
+    "users.merge": _on(lambda m, c: m.users.merge(c.user, into=c.beside("user"))),
+    "users.delete": _on(lambda m, c: m.users.delete(c.user)),
 }
 ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}
 
@@ -336,42 +306,30 @@ def _keys(items: Sequence[SearchItem]) -> list[str]:
 
 # The same for a store: called with a namespace and two keys.
 STORE_OPERATIONS: dict[str, StoreOperation] = {
-    "setup": StoreOperation(lambda store, *_: store.setup()),
-    "put": StoreOperation(
-        lambda store, place, first, second: store.put(
-            place, first, {"text": "red fox", "tags": ["x", "y"], first: second}, ttl=10
-        )
-    ),
-    "put (without an index)": StoreOperation(
-        lambda store, place, _, second: store.put(place, second, {"text": "blue sea"}, index=False)
-    ),
-    "get": StoreOperation(
-        lambda store, place, first, _: store.get(place, first),
-        lambda item, place, first, _: (item.namespace, item.key) == (place, first),
-    ),
+    "setup": StoreOperation(lambda s, *_: s.setup()),
+    "put": StoreOperation(lambda s, p, a, b: s.put(p, a, {"text": "red fox", "tags": ["x", "y"], a: b}, ttl=10)),
+    "put (without an index)": StoreOperation(lambda s, p, _, b: s.put(p, b, {"text": "blue sea"}, index=False)),
+    "get": StoreOperation(lambda s, p, a, _: s.get(p, a), lambda item, p, a, _: (item.namespace, item.key) == (p, a)),
     "search": StoreOperation(
-        lambda store, place, *_: store.search(place, query="red fox", filter={"text": {"$ne": ""}}),
-        lambda found, *_: len(found) == 2,
+        lambda s, p, *_: s.search(p, query="red fox", filter={"text": {"$ne": ""}}), lambda found, *_: len(found) == 2
     ),
     "search (by a range)": StoreOperation(
-        lambda store, place, *_: store.search(place, filter={"text": {"$gt": "a"}}), lambda found, *_: len(found) == 2
+        lambda s, p, *_: s.search(p, filter={"text": {"$gt": "a"}}), lambda found, *_: len(found) == 2
     ),
     "search (by a list)": StoreOperation(
-        lambda store, place, *_: store.search(place[:1], filter={"tags": ["x", "y"]}),
-        lambda found, _place, first, _: _keys(found) == [first],
+        lambda s, p, *_: s.search(p[:1], filter={"tags": ["x", "y"]}), lambda found, _p, a, _: _keys(found) == [a]
     ),
     "list_namespaces": StoreOperation(
-        lambda store, place, *_: store.list_namespaces(prefix=place[:1]), lambda found, place, *_: found == [place]
+        lambda s, p, *_: s.list_namespaces(prefix=p[:1]), lambda found, p, *_: found == [p]
     ),
     "list_namespaces (by both ends)": StoreOperation(
-        lambda store, place, *_: store.list_namespaces(prefix=place, suffix=place[-1:]),
-        lambda found, place, *_: found == [place],
+        lambda s, p, *_: s.list_namespaces(prefix=p, suffix=p[-1:]), lambda found, p, *_: found == [p]
     ),
-    "put (again)": StoreOperation(lambda store, place, first, _: store.put(place, first, {"text": "blue sea"})),
-    "delete": StoreOperation(lambda store, place, _, second: store.delete(place, second)),
+    "put (again)": StoreOperation(lambda s, p, a, _: s.put(p, a, {"text": "blue sea"})),
+    "delete": StoreOperation(lambda s, p, _, b: s.delete(p, b)),
     "batch": StoreOperation(
-        lambda store, place, first, second: store.batch([SearchOp(place), GetOp(place, first), GetOp(place, second)]),
-        lambda replies, _place, first, _: (_keys(replies[0]), replies[1].key, replies[2]) == ([first], first, None),
+        lambda s, p, a, b: s.batch([SearchOp(p), GetOp(p, a), GetOp(p, b)]),
+        lambda replies, _p, a, _: (_keys(replies[0]), replies[1].key, replies[2]) == ([a], a, None),
     ),
 }
 

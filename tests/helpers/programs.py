@@ -21,41 +21,17 @@ from tests.helpers import forks
 
 SCRIPT = Path(forks.__file__)
 PLACE = "WORKINGMEM_TEST_FORKS"  # the directory of the servers, for all processes of a run
-CONNECTED = (
-    "langchain_workingmem._engine.clients",
-    "langchain_workingmem._engine.run",
-    "langchain_workingmem.embedded",
-    "numpy",
-    "redisvl.query",
-)
+ENGINE, US = "langchain_workingmem._engine", "langchain_workingmem"
+CONNECTED = (f"{ENGINE}.clients", f"{ENGINE}.run", f"{US}.embedded", "numpy", "redisvl.query")
 # what is imported before: by the name of a server
 IMPORTED = {
     "programs": (
-        "anyio._backends._asyncio",
-        "langchain.agents",
-        "langchain_openai",
-        "langchain_workingmem.cli.main",
-        "langchain_workingmem.cli.offline",
-        "langchain_workingmem.middleware",
-        "langchain_workingmem.mcp.transports",
-        "langchain_workingmem.studio.app",
-        "langsmith.run_helpers",
-        *CONNECTED,
-        "safetensors",
-        "tokenizers",
-        "tqdm.auto",
-        "typer.rich_utils",
-        "uvicorn.lifespan.on",
-        "uvicorn.loops.auto",
-        "uvicorn.protocols.http.auto",
+        *("anyio._backends._asyncio", "langchain.agents", "langchain_openai", "langsmith.run_helpers"),
+        *(f"{US}.cli.main", f"{US}.cli.offline", f"{US}.middleware", f"{US}.mcp.transports", f"{US}.studio.app"),
+        *(*CONNECTED, "safetensors", "tokenizers", "tqdm.auto", "typer.rich_utils", "uvicorn.lifespan.on"),
+        *("uvicorn.loops.auto", "uvicorn.protocols.http.auto"),
     ),
-    "library": (
-        "anyio.to_thread",
-        "langchain_workingmem.embeddings",
-        "langchain_workingmem.faces",
-        "langchain_workingmem.memory",
-        *CONNECTED,
-    ),
+    "library": ("anyio.to_thread", f"{US}.embeddings", f"{US}.faces", f"{US}.memory", *CONNECTED),
 }
 _CONNECTIONS: dict[str, socket.socket] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -61,22 +62,18 @@ class _Link:
 class Proxy:
     """Listens on a port of its own, as a context manager, and forwards to `connect()`.
 
-    `reword` changes requests.
+    With `tls` it is the end of TLS.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], socket.socket],
-        reword: Callable[[bytes], bytes] = lambda data: data,
-    ) -> None:
-        self._connect, self._change = connect, {"reply": lambda data: data, "request": reword}
+    def __init__(self, connect: Callable[[], socket.socket], tls: ssl.SSLContext | None = None) -> None:
+        self._connect, self._tls = connect, tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._fault: Fault | None = None
         self._links: list[_Link] = []
         self._passed = Exchange()
-        self.connections = 0
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.port = int(self._listener.getsockname()[1])
+        self.url = f"redis://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -100,10 +97,10 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            self.connections += 1
             try:
+                client = self._tls.wrap_socket(client, server_side=True) if self._tls else client
                 server = self._connect()
-            except OSError:  # nobody is there
+            except OSError:  # nobody is there, or who is there is not trusted
                 client.close()
                 continue
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -117,7 +114,6 @@ class Proxy:
             while data := source.recv(65536):
                 if stream in link.silent:
                     continue
-                data = self._change[stream](data)
                 before, fault = self._count(stream, data)
                 if fault is None:
                     target.sendall(data)

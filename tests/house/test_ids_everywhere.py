@@ -12,12 +12,12 @@ import redis
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from langchain_workingmem import Memory
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 from tests.helpers.odd_ids import told
 from tests.helpers.operations import OPERATIONS, Caller, options, use
+from tests.helpers.types import Make
 from tests.house.test_isolation_everywhere import TELLING
 
 ALPHABET = "_.-~%*|{}()[]<>@$:;,=+!?#&/\\'\"` \t\na0A\u00e9e\u0301\u05d0\u202e\u200d\U0001f352\x7f"
@@ -36,7 +36,7 @@ ids = st.sampled_from(WORDS) | st.text(ALPHABET, min_size=1, max_size=6)
 @example("x" * 512, "_" * 512, ["-", ".", "~", "%"], "the")
 @pytest.mark.parametrize("scope", ["user", "thread"])
 def test_every_operation_takes_every_id(
-    make_memory: Callable[..., Memory],
+    make_memory: Make,
     runner: asyncio.Runner | None,
     raw: redis.Redis,
     prefix: str,

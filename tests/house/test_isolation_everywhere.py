@@ -1,40 +1,36 @@
-"""Every public operation, called by many whose names are made to be confused: no reply crosses, no call reaches over."""
+"""Nobody sees what belongs to somebody else, however alike their names are: no reply crosses, no call reaches over."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, ThreadOwnershipError
+from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import NIGHTLY, sample
-from tests.helpers.odd_ids import NAMES, secret, secrets_in
+from tests.helpers.models import own
+from tests.helpers.odd_ids import NAMES, secret, secrets_in, tell
 from tests.helpers.operations import OPERATIONS, Caller, options
-
-Make = Callable[..., Memory]
+from tests.helpers.types import Make
 
 FEW = sample([name for at, name in enumerate(NAMES) if at % 3 < 2], 16)
 
 # What these return holds the caller's own secret, so that a crossing would show; the others return less than that.
 TELLING = {
     *("threads.create", "threads.get", "threads.list", "threads.update", "threads.clone", "threads.transfer"),
-    "threads.lineage",
+    *("threads.lineage", "threads.create (with working memory)", "history.messages (superseded)"),
     *("history.append", "save_turn", "history.update", "history.messages", "history.page", "history.for_user"),
-    *("threads.create (with working memory)", "history.messages (superseded)"),
     *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
     *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
-    *(
-        "working_memory.keep",
-        "working_memory.undo",
-        "observations.observe",
-        "observations.get",
-        "observations.sources",
-        "observations.delete",
-    ),
-    *("files.read", "update_working_memory", "get_working_memory", "users.export"),
+    *("working_memory.keep", "working_memory.undo", "update_working_memory", "get_working_memory"),
+    *("observations.observe", "observations.get", "observations.sources", "observations.delete"),
+    *("files.read", "users.export"),
 }
 
 
@@ -86,36 +82,31 @@ def test_what_one_does_leaves_the_others_as_they_were(make_memory: Make, runner:
     assert [all_of(caller) for caller in passive] == seen
 
 
-def reaching_over(stranger: Caller) -> list[Callable[[], Any]]:
-    """Calls on the thread of somebody else, beside those that `test_isolation` makes."""
-    memory, thread = stranger.memory, stranger.thread
+def reaching_over(stranger: Caller, scope: str) -> list[Callable[[], Any]]:
+    """Calls on the thread of somebody else."""
+    memory, thread, ids = stranger.memory, stranger.thread, stranger.ids
     user: Any = {"user_id": stranger.user}
-    turn = {"messages": [HumanMessage("mine now", id="m0")]}
-    history = memory.chat_history(thread, stranger.user)
-    return [
-        lambda: memory.threads.update(thread, title="mine", **user),
-        lambda: memory.threads.clone(thread, **user),
-        lambda: memory.threads.transfer(thread, to="me", **user),
-        lambda: memory.threads.lineage(thread, **user),
-        lambda: memory.recall.reindex(progress=False, **stranger.ids),
-        lambda: stranger.invoke(memory.load_node(), turn),
-        lambda: stranger.invoke(memory.save_node(), turn),
-        lambda: stranger.invoke(memory.as_retriever(thread_id=thread, scope="thread", **user), "pin"),
-        lambda: history.add_messages(turn["messages"]),
-        lambda: history.messages,
-        history.clear,
+    turn = [HumanMessage("mine now", id="m0")]
+    state: Any = {"messages": turn}
+    chat, noted = memory.chat_history(thread, stranger.user), memory.working_memory
+    calls: list[Callable[[], Any]] = [
+        *(partial(memory.recall.search, "pin", **ids), partial(memory.recall.search, "pin", **ids, scope="thread")),
+        *(partial(memory.context, "the pin", **ids), partial(memory.context, "", **ids)),
+        *(partial(save, turn, **ids) for save in (memory.save_turn, memory.history.append, memory.history.update)),
+        *(partial(memory.history.delete, ["m0"], **ids), partial(memory.recall.reindex, progress=False, **ids)),
+        *(partial(read, thread, **user) for read in (memory.history.messages, memory.history.page, memory.threads.get)),
+        *(partial(memory.history.clear, thread, **user), partial(memory.threads.delete, thread, **user)),
+        *(partial(memory.threads.update, thread, title="mine", **user), partial(memory.threads.clone, thread, **user)),
+        partial(memory.threads.transfer, thread, to="me", **user),
+        partial(memory.threads.lineage, thread, **user),
+        *(partial(stranger.invoke, node, state) for node in (memory.load_node(), memory.save_node())),
+        partial(stranger.invoke, memory.as_retriever(thread_id=thread, scope="thread", **user), "pin"),
+        *(partial(chat.add_messages, turn), lambda: chat.messages, chat.clear),
     ]
-
-
-def reaching_into_working_memory(stranger: Caller) -> list[Callable[[], Any]]:
-    memory = stranger.memory.working_memory
-    return [
-        lambda: memory.get(**stranger.ids),
-        lambda: memory.update("mine", **stranger.ids),
-        lambda: memory.clear(**stranger.ids),
-        lambda: memory.revisions(**stranger.ids),
-        lambda: memory.revert(1, **stranger.ids),
-    ]
+    if scope == "thread":
+        calls += [partial(call, **ids) for call in (noted.get, noted.clear, noted.revisions)]
+        calls += [partial(noted.update, "mine", **ids), partial(noted.revert, 1, **ids)]
+    return calls
 
 
 @pytest.mark.parametrize(("scope", "names"), [("user", sample(NAMES[::3], 6)), ("thread", sample(NAMES[1::3], 6))])
@@ -127,15 +118,55 @@ def test_no_operation_reaches_into_the_thread_of_somebody_else(
         for name in ("threads.create", "history.append", "working_memory.update"):
             OPERATIONS[name].call(caller)
     for stranger in callers(memory, runner, names, 1):
-        attempts = reaching_over(stranger)
         if scope == "thread":
-            attempts += reaching_into_working_memory(stranger)
             for tool, arguments in {"get": {}, "clear": {}, "update": {"memory": "mine"}}.items():
                 assert "cannot be used in this conversation" in stranger.tool(f"{tool}_working_memory", **arguments)
-        for attempt in attempts:
+        for attempt in reaching_over(stranger, scope):
             with pytest.raises(ThreadOwnershipError) as refusal:
                 attempt()
+            assert isinstance(refusal.value, PermissionError)
             assert secrets_in(str(refusal.value)) == set()
         name = stranger.thread
         assert secrets_in(memory.threads.get(name), *memory.history.messages(name)) == {name}
         assert secrets_in(memory.working_memory.get(thread_id=name)) == {name}
+
+
+# Everybody is in the store; who asks, and whose neighbour. Nightly, everybody asks.
+ASKING = list(pairwise([*NAMES, NAMES[0]]))[:: 1 if NIGHTLY else 9]
+
+
+def test_no_reply_holds_the_secret_of_somebody_else(make_memory: Make) -> None:
+    """Everybody has told a secret in a thread of the same name; the search is by vectors and by words."""
+    crowded = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(search="hybrid"))
+    for name in NAMES:
+        tell(crowded, name)
+    for name, other in ASKING:
+        for query in ("what is the pin of mine", secret(other), other):
+            for scope in ("user", "thread"):
+                where: Any = {"user_id": name, "thread_id": name, "scope": scope}
+                found = crowded.recall.search(query, top_k=50, message_range=5, **where)
+                assert secrets_in(found, found.messages, found.as_text(), found.to_documents()) == {name}
+        assert secrets_in(crowded.recall.search("pin", thread_id=name, scope="thread", top_k=50)) == {name}
+        assert secrets_in(crowded.recall.search("pin", thread_id=name, top_k=50)) == {name}
+        assert secrets_in(crowded.context("the pin", thread_id=name, user_id=name, top_k=50)) == {name}
+        context = crowded.context("the pin", thread_id=f"new thread of {name}"[:250], user_id=name, top_k=50)
+        assert secrets_in(own(context.messages)) == set()
+        assert secrets_in(context.messages, context.system, context.recalled) == {name}
+        assert secrets_in(crowded.threads.list(user_id=name)) == {name}
+        assert secrets_in(crowded.threads.list(user_id=name, metadata={"pin": "mine"})) == {name}
+        assert secrets_in(crowded.history.for_user(name)) == {name}
+        assert secrets_in(crowded.history.messages(name), crowded.history.page(name).items) == {name}
+
+
+def test_memories_with_similar_prefixes_do_not_see_each_other(make_memory: Make, prefix: str) -> None:
+    prefixes = ["{p}", "{p}:", "{p}.", "{p}-x", "{p}:vector", "{p}:thread", "x:{p}", "{p}0"]
+    memories = {
+        name: make_memory(embeddings=WordEmbeddings(), key_prefix=one.format(p=prefix))
+        for name, one in zip(NAMES, prefixes, strict=False)
+    }
+    for name, memory in memories.items():
+        tell(memory, name, user="same")
+    for name, memory in memories.items():
+        assert secrets_in(memory.recall.search("pin", user_id="same", top_k=9)) == {name}
+        assert secrets_in(memory.threads.list(user_id="same")) == {name}
+        assert secrets_in(memory.history.for_user("same")) == {name}

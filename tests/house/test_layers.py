@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from graphlib import TopologicalSorter
@@ -69,17 +70,8 @@ APART: dict[tuple[str, ...], str] = {  # modules of a room that are a layer of t
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
-
-
-def room_of(path: Path) -> str:
-    """Return the folder or the root module that a file belongs to."""
-    return room_at(path.relative_to(PACKAGE).with_suffix("").parts)
-
-
 def room_at(parts: Sequence[str]) -> str:
-    """Return the room of a module."""
+    """Return the folder or the root module that a module belongs to."""
     return APART.get(tuple(parts[:2]), parts[0])
 
 
@@ -88,10 +80,15 @@ def layer_of(room: str) -> int:
 
 
 @cache
+def parsed(path: Path) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(path.read_text()))]
+
+
+@cache
 def imports(path: Path) -> list[tuple[str, str]]:
     """Return what a module imports anywhere, for type checks too: modules, and the names taken from them."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in parsed(path):
         if isinstance(node, ast.Import):
             found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -100,32 +97,22 @@ def imports(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-def own_imports(path: Path) -> list[tuple[list[str], str]]:
-    """Return what a module imports from the package: the path below it, and the name."""
-    return [(module.split(".")[1:], name) for module, name in imports(path) if module.split(".")[0] == NAME]
+def each_own_import() -> Iterator[tuple[tuple[str, ...], list[str], str]]:
+    """Yield each import from the package: the module that imports, the path below the package, and the name."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for module, name in imports(path):
+            if module.split(".")[0] == NAME:
+                yield path.relative_to(PACKAGE).with_suffix("").parts, module.split(".")[1:], name
 
 
-def each_own_import() -> Iterator[tuple[Path, str, list[str], str]]:
-    """Yield each import from the package: the module that imports, its room, the path below the package, and the name."""
-    for path in modules():
-        for parts, name in own_imports(path):
-            yield path, room_of(path), parts, name
-
-
-def test_a_module_imports_only_from_its_own_and_lower_layers() -> None:
+def test_a_module_imports_only_from_its_own_and_lower_layers_and_nothing_private() -> None:
     wrong = []
-    for path, own, parts, name in each_own_import():
-        target = room_at(parts) if parts else "errors" if name == "__version__" else name
+    for path, parts, name in each_own_import():
+        own, target = room_at(path), room_at(parts) if parts else "errors" if name == "__version__" else name
         if target != own and layer_of(target) > layer_of(own):
             wrong.append(f"{path}: {own} imports {target} from a higher layer")
         if own in ROOMS and target in ROOMS and target not in ROOMS[own] | {own}:
             wrong.append(f"{path}: {own} uses {target}: list it in ROOMS, if no circle comes of it")
-    assert wrong == []
-
-
-def test_what_is_private_stays_in_its_room() -> None:
-    wrong = []
-    for path, own, parts, name in each_own_import():
         if name.startswith("_") and name not in SHARED and parts[:1] != [own]:
             wrong.append(f"{path} imports the private {name} from elsewhere")
     assert wrong == []
@@ -134,24 +121,39 @@ def test_what_is_private_stays_in_its_room() -> None:
 def test_no_imports_go_in_a_circle() -> None:
     """Neither between modules nor between rooms."""
     by_module: dict[str, set[str]] = {}
-    for path in modules():
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        own = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        for target, name in own_imports(path):
-            at = PACKAGE.joinpath(*target, name)
-            is_module = at.with_suffix(".py").exists() or at.is_dir()
-            by_module.setdefault(own, set()).add(".".join([*target, name] if is_module else target))
     by_room: dict[str, set[str]] = {}
-    for own, targets in by_module.items():
-        room = room_at(own.split("."))
-        by_room.setdefault(room, set()).update({room_at(target.split(".")) for target in targets} - {room})
-    by_room.pop("", None)
+    for path, target, name in each_own_import():
+        at = PACKAGE.joinpath(*target, name)
+        whole = [*target, name] if at.with_suffix(".py").exists() or at.is_dir() else target
+        own = path[:-1] if path[-1] == "__init__" else path
+        if whole and own and list(own) != whole:
+            by_module.setdefault(".".join(own), set()).add(".".join(whole))
+        if whole and own and room_at(own) != room_at(whole):
+            by_room.setdefault(room_at(own), set()).add(room_at(whole))
     for graph in (by_module, by_room):
-        TopologicalSorter({own: targets - {own, ""} for own, targets in graph.items()}).prepare()
+        TopologicalSorter(graph).prepare()
 
 
-def public(part: type[Any]) -> list[str]:
-    return [name for name, value in vars(part).items() if not name.startswith("_") and inspect.isfunction(value)]
+NAMED_ALIKE = {"append", "attempt", "send", "transfer"}  # functions that are plans, beside methods that are none
+
+
+def test_no_plan_is_made_as_a_statement() -> None:
+    """Without `yield from` or a runner it does nothing. A plan that is kept and not used is found by ruff and mypy."""
+    nodes = {path: parsed(path) for path in PACKAGE.rglob("*.py")}
+    functions = [one for found in nodes.values() for one in found if isinstance(one, ast.FunctionDef)]
+    plans, others = set[str](), {"wait", *dir(list), *dir(dict), *dir(set)}
+    for one in functions:
+        is_plan = ast.unparse(one.returns or ast.Constant(0)).startswith("Plan[") and not one.decorator_list
+        (plans if is_plan else others).add(one.name)
+    assert len(plans) > 100
+    wrong = []
+    for path, found in nodes.items():
+        for statement in found:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                called = ast.unparse(statement.value.func)
+                if called in plans & NAMED_ALIKE or called.rpartition(".")[2] in plans - others:
+                    wrong.append(f"{path}:{statement.lineno}: {called}")
+    assert wrong == []
 
 
 def is_async(method: Any) -> bool:
@@ -160,21 +162,15 @@ def is_async(method: Any) -> bool:
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method) or streams
 
 
-def parameters(method: Any) -> list[tuple[str, Any, Any]]:
-    """Return what a caller may pass; only the types of iterators differ between twins."""
-    return [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_every_operation_has_an_async_twin_of_the_same_signature(part: type[Any]) -> None:
-    names = public(part)
-    plain = [name for name in names if not is_async(getattr(part, name)) and name not in NO_IO]
-    twins = [name for name in names if is_async(getattr(part, name))]
-    assert sorted(twins) == sorted(f"a{name}" for name in plain)
-    for name in plain:
-        one, other = getattr(part, name), getattr(part, f"a{name}")
-        assert parameters(one) == parameters(other), name
-        if "Iterator" not in str(inspect.signature(one)) and "Iterable" not in str(inspect.signature(one)):
-            assert inspect.signature(one) == inspect.signature(other), name
-        assert other.__doc__ is not None
-        assert name == "close" or other.__doc__ == f"Async twin of `{name}`.", name
+    public = {name: one for name, one in vars(part).items() if name[0] != "_" and inspect.isfunction(one)}
+    plain = {name: one for name, one in public.items() if not is_async(one) and name not in NO_IO}
+    assert {name for name, one in public.items() if is_async(one)} == {f"a{name}" for name in plain}
+    for name, one in plain.items():
+        ours, theirs = inspect.signature(one), inspect.signature(public[f"a{name}"])
+        if not re.search("Iterator|Iterable", str(ours)):  # only their types differ
+            assert ours == theirs, name
+        facts = [[(what.name, what.kind, what.default) for what in each.parameters.values()] for each in (ours, theirs)]
+        assert facts[0] == facts[1], name
+        assert name == "close" or public[f"a{name}"].__doc__ == f"Async twin of `{name}`.", name

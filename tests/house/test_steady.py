@@ -1,33 +1,103 @@
 """Many turns of one process: its memory, descriptors, threads and connections stay as they are.
 
-WORKINGMEM_TURNS sets how many turns; `make nightly` takes 50,000.
+WORKINGMEM_TURNS sets how many turns; `make nightly` takes 50,000. As a program, this file is the process.
 """
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
 
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.house.steady import Figures
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.faces import AsyncFace
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs, pytest.mark.nightly]
 
 TURNS = int(os.environ.get("WORKINGMEM_TURNS", "200"))
 GROWTH = 24 * 2**20  # bytes: pages of an allocator, caches that fill; a leak of 1 kB a turn is 50 MB in the nightly run
+PARTS = 10  # as many times it is looked at; in the async run each part has an event loop of its own
+OF_A_THREAD = 10  # turns
+
+
+class Forgetful(WordEmbeddings):
+    """A model that keeps no list of what it was asked."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self._vector(text) for text in texts]
+
+
+def figures(client: redis.Redis) -> list[int]:
+    """Return what this process holds: bytes, descriptors, threads, and connections."""
+    gc.collect()
+    resident = int(re.findall(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[0]) * 1024
+    return [resident, len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), len(client.client_list())]
+
+
+def turn(number: int) -> dict[str, Any]:
+    thread = number // OF_A_THREAD
+    return {"thread_id": f"thread {thread}", "user_id": f"user {thread % 50}"}
+
+
+def work(memory: Any, numbers: range, runner: asyncio.Runner | None = None) -> None:
+    (tool,) = memory.tools(include=["update_working_memory"])
+    for number in numbers:
+        said = [HumanMessage(f"question {number} about topic{number % 97}"), AIMessage(f"answer {number}")]
+        memory.context(said[:1], **turn(number))
+        memory.save_turn(said, **turn(number))
+        if not number % OF_A_THREAD:
+            note = {"memory": f"The user asked about topic{number % 97}."}
+            config = {"configurable": turn(number)}
+            told = runner.run(tool.ainvoke(note, config)) if runner else tool.invoke(note, config)
+            assert "available" not in told
+            memory.recall.search("topic1", user_id=turn(number)["user_id"], top_k=2)
+
+
+def main(url: str, face: str, turns: int) -> None:
+    """Print after each part what the process holds."""
+    memory = Memory(
+        url,
+        embeddings=Forgetful(),
+        history=HistoryOptions(last_messages=10),
+        recall=RecallOptions(top_k=2),
+        working_memory=WorkingMemoryOptions(template="", max_bytes=2_000_000),
+    )
+    size = turns // PARTS
+    with redis.Redis.from_url(url) as client:
+        for part in range(PARTS):
+            numbers = range(part * size, (part + 1) * size)
+            if face == "sync":
+                work(memory, numbers)
+            else:
+                with asyncio.Runner() as runner:
+                    work(AsyncFace(memory, runner), numbers, runner)
+            print(json.dumps(figures(client)), flush=True)  # noqa: T201 - read by the test
+    memory.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_many_turns_leave_a_process_as_it_was(face: str) -> None:
     with EmbeddedRedis() as server:  # whose connections are all of that process
-        command = [sys.executable, "-m", "tests.house.steady", server.url, face, str(TURNS)]
+        command = [sys.executable, "-m", "tests.house.test_steady", server.url, face, str(TURNS)]
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    seen = [Figures(*json.loads(line)) for line in run.stdout.splitlines()]
-    first, *rest = seen[1:]
-    assert seen[-1].turns == TURNS
-    assert {one[2:] for one in rest} == {first[2:]}
-    assert seen[-1].memory - first.memory < GROWTH
+    _, first, *rest = [json.loads(line) for line in run.stdout.splitlines()]
+    assert len(rest) == PARTS - 2
+    assert [one[1:] for one in rest] == [first[1:]] * len(rest)
+    assert rest[-1][0] - first[0] < GROWTH
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

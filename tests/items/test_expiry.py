@@ -70,8 +70,6 @@ def test_what_the_server_still_holds_of_an_expired_item_shortens_no_page(
     assert store.list_namespaces(limit=3, offset=3) == [(*NS, number) for number in ("4", "6", "8")]
 
 
-# ------------------------------------------------------------------ whose time begins anew
-
 LIFETIME = 100.0  # of an item, in seconds
 Wait = Callable[[float], None]  # for so many lifetimes
 
@@ -111,28 +109,19 @@ def test_an_item_expires_after_the_default_or_its_own_time(brief: RedisMemorySto
     assert again.created_at == again.updated_at
 
 
-def test_a_read_gives_the_whole_time_again_unless_told_not_to(brief: RedisMemoryStore, wait: Wait) -> None:
-    for key in ("get", "search", "get only", "search only"):
+def test_a_put_or_a_read_gives_the_whole_time_again_unless_told_not_to(brief: RedisMemoryStore, wait: Wait) -> None:
+    for key in ("get", "search", "get only", "search only", "put", "put for ever"):
         brief.put((*NS, key), "k", {})
     wait(0.6)
     assert brief.get((*NS, "get"), "k") is not None
     assert brief.search((*NS, "search"))
     assert brief.get((*NS, "get only"), "k", refresh_ttl=False) is not None
     assert brief.search((*NS, "search only"), refresh_ttl=False)
-    wait(0.6)
-    assert {item.namespace[-1] for item in brief.search(NS, refresh_ttl=False)} == {"get", "search"}
-
-
-def test_a_put_gives_its_time_again(brief: RedisMemoryStore, wait: Wait) -> None:
-    brief.put(NS, "again", {"n": 1})
-    brief.put(NS, "for ever", {"n": 1})
-    wait(0.6)
-    brief.put(NS, "again", {"n": 2})
-    brief.put(NS, "for ever", {"n": 2}, ttl=None)
-    wait(0.6)
-    assert {item.key for item in brief.search(NS, refresh_ttl=False)} == {"again", "for ever"}
-    wait(0.6)
-    assert {item.key for item in brief.search(NS, refresh_ttl=False)} == {"for ever"}
+    brief.put((*NS, "put"), "k", {"n": 2})
+    brief.put((*NS, "put for ever"), "k", {"n": 2}, ttl=None)
+    for left in ({"get", "search", "put", "put for ever"}, {"put for ever"}):
+        wait(0.6)
+        assert {item.namespace[-1] for item in brief.search(NS, refresh_ttl=False)} == left
 
 
 def test_refreshing_costs_a_search_one_more_round_trip_and_only_then(make_store: Make, trips: Trips) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from langgraph.store.base import PutOp, SearchOp
 
 from langchain_workingmem import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.store import RedisMemoryStore
@@ -27,25 +28,19 @@ def keys_of(items: Sequence[Any]) -> list[str]:
     return [item.key for item in items]
 
 
-@pytest.mark.parametrize(
-    ("distance", "scores"),
-    [("inner_product", [2.0, 0.0, -4.0]), ("l2", [-1.0, -(5**0.5), -4.0]), ("cosine", [1, 0, -1])],
-)
-def test_other_distances_score_as_in_postgres(make_store: Make, distance: str, scores: list[float]) -> None:
+SCORES = {"inner_product": [2.0, 0.0, -4.0], "l2": [-1.0, -(5**0.5), -4.0], "cosine": [1, 0, -1]}
+
+
+@pytest.mark.parametrize("distance", SCORES)
+def test_other_distances_score_as_in_postgres(make_store: Make, distance: str) -> None:
     places = {"query": [2.0, 0.0], "east": [1.0, 0.0], "west": [-2.0, 0.0], "north": [0.0, 1.0]}
-    store = make_store(
-        index={
-            "dims": 2,
-            "embed": lambda texts: [places[text] for text in texts],
-            "distance_type": distance,
-            "fields": ["text"],
-        }
-    )
+    index = {"dims": 2, "embed": lambda texts: [places[text] for text in texts], "fields": ["text"]}
+    store = make_store(index=index | {"distance_type": distance})
     for text in ("west", "north", "east"):
         store.put(NS, text, {"text": text})
     found = store.search(NS, query="query")
     assert keys_of(found) == ["east", "north", "west"]
-    assert [item.score for item in found] == pytest.approx(scores, abs=1e-5)
+    assert [item.score for item in found] == pytest.approx(SCORES[distance], abs=1e-5)
 
 
 def test_a_page_larger_than_any_server_is_cut_to_what_there_is(vectors: RedisMemoryStore) -> None:
@@ -72,13 +67,13 @@ def test_pages_of_equal_scores_hold_each_item_once(make_store: Make) -> None:
     assert (len(keys), len(set(keys))) == (30, 30)
 
 
-@pytest.mark.parametrize("path", ["deep.er", "list[0].name", "list[-1].name", "list[*].name"])
-def test_a_put_may_name_its_own_paths(vectors: RedisMemoryStore, path: str) -> None:
+def test_a_put_may_name_its_own_paths(vectors: RedisMemoryStore) -> None:
     value = {"text": "green tree", "deep": {"er": "red fox"}, "list": [{"name": "red fox"}, {"name": "fox red"}]}
-    vectors.put(NS, "own", value, index=[path])
     vectors.put(NS, "usual", {"text": "green tree"})
-    assert keys_of(vectors.search(NS, query="red fox", limit=1)) == ["own"]
-    assert keys_of(vectors.search(NS, query="green tree", limit=1)) == ["usual"]
+    for path in ("deep.er", "list[0].name", "list[-1].name", "list[*].name"):
+        vectors.put(NS, "own", value, index=[path])
+        assert keys_of(vectors.search(NS, query="red fox", limit=1)) == ["own"], path
+        assert keys_of(vectors.search(NS, query="green tree", limit=1)) == ["usual"], path
 
 
 def test_an_update_replaces_all_vectors(
@@ -101,8 +96,6 @@ def test_an_update_replaces_all_vectors(
 def test_a_search_is_one_round_trip_and_a_hundred_puts_one_call(
     vectors: RedisMemoryStore, embeddings: WordEmbeddings, trips: Trips
 ) -> None:
-    from langgraph.store.base import PutOp, SearchOp
-
     vectors.setup()
     embeddings.calls.clear()
     before = trips.count
@@ -112,9 +105,6 @@ def test_a_search_is_one_round_trip_and_a_hundred_puts_one_call(
     embeddings.calls.clear()
     vectors.batch([SearchOp(NS, query=f"word {number} x", limit=3) for number in range(20)])
     assert sum(map(len, embeddings.calls)) == 20
-
-
-# ------------------------------------------------------------------ models
 
 
 @pytest.mark.both_faces
@@ -148,16 +138,13 @@ def test_when_the_model_fails_the_old_item_stays_as_it_was(
     assert item.score == pytest.approx(1, abs=1e-5)
 
 
-def test_vectors_of_another_size_are_refused_before_anything_is_written(
-    make_store: Make, embeddings: WordEmbeddings
+def test_a_model_or_an_index_of_another_size_or_kind_is_refused(
+    make_store: Make, embeddings: WordEmbeddings, prefix: str
 ) -> None:
-    store = make_store(index={"dims": 65, "embed": embeddings})
+    store = make_store(index={"dims": 65, "embed": embeddings}, key_prefix=f"{prefix}b")
     with pytest.raises(EmbeddingSizeError, match=r"65 dimensions, the model gives 64, index\['dims'\]"):
         store.put(NS, "k", {"text": "x"})
     assert store.get(NS, "k") is None
-
-
-def test_an_index_of_another_size_or_kind_is_refused(make_store: Make, embeddings: WordEmbeddings) -> None:
     make_store(index={"dims": 64, "embed": embeddings}).setup()
     with pytest.raises(EmbeddingSizeError, match="another key_prefix"):
         make_store(index={"dims": 32, "embed": WordEmbeddings(32)}).setup()

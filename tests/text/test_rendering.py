@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -25,25 +24,22 @@ shown = st.characters(
 anything = st.text(shown | st.sampled_from("<>\"'&/]"))
 
 
-def test_tool_calls_are_put_into_words() -> None:
-    call = AIMessage("I look", tool_calls=[{"name": "weather", "args": {"city": "Zürich"}, "id": "1"}])
-    assert message_text(call) == 'I look\n[called weather({"city": "Zürich"})]'
+LOOK = {"name": "weather", "args": {"city": "Zürich"}, "id": "1"}
+TEXTS: dict[str, BaseMessage] = {
+    'I look\n[called weather({"city": "Zürich"})]': AIMessage("I look", tool_calls=[LOOK]),
+    "[picture]": HumanMessage([{"type": "image", "base64": "AAAA", "mime_type": "image/png"}]),
+    "[audio]": HumanMessage([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]),
+    "[video]": HumanMessage([{"type": "media", "mime_type": "video/mp4", "data": "AAAA"}]),
+    "[file: report.pdf]": HumanMessage([{"type": "file", "base64": "AAAA", "extras": {"filename": "report.pdf"}}]),
+    "[file: A report]": HumanMessage([{"type": "document", "source": {"data": "AAAA"}, "title": "A\nreport"}]),
+    f"[file: {'x' * 79}…]": HumanMessage([{"type": "text-plain", "text": "AAAA", "title": "x" * 90}]),
+    "[content without text]": HumanMessage([{"type": "reasoning", "reasoning": "AAAA"}]),
+}
 
 
-@pytest.mark.parametrize(
-    ("block", "name"),
-    [
-        ({"type": "image", "base64": "AAAA", "mime_type": "image/png"}, "[picture]"),
-        ({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}, "[audio]"),
-        ({"type": "media", "mime_type": "video/mp4", "data": "AAAA"}, "[video]"),
-        ({"type": "file", "base64": "AAAA", "extras": {"filename": "report.pdf"}}, "[file: report.pdf]"),
-        ({"type": "document", "source": {"data": "AAAA"}, "title": "A\nreport"}, "[file: A report]"),
-        ({"type": "text-plain", "text": "AAAA", "title": "x" * 90}, f"[file: {'x' * 79}…]"),
-        ({"type": "reasoning", "reasoning": "AAAA"}, "[content without text]"),
-    ],
-)
-def test_pictures_and_files_are_named(block: dict[str, Any], name: str) -> None:
-    assert message_text(HumanMessage([block])) == name
+@pytest.mark.parametrize("text", TEXTS)
+def test_calls_pictures_and_files_are_put_into_words(text: str) -> None:
+    assert message_text(TEXTS[text]) == text
 
 
 def recalled(*rows: tuple[str, int, BaseMessage], titles: dict[str, str] | None = None) -> RecallResult:
@@ -57,16 +53,12 @@ def recalled(*rows: tuple[str, int, BaseMessage], titles: dict[str, str] | None 
     return RecallResult(hits=hits, rows=stored)
 
 
-def test_the_block_says_that_it_is_data() -> None:
-    block = recalled_block(recalled(("t", 1, HumanMessage("x"))), "here", "team") or ""
+def test_the_block_is_data_and_says_what_comes_from_this_conversation() -> None:
+    result = recalled(("here", 1, HumanMessage("x")), ("t", 1, HumanMessage("y")), titles={"here": "Pets"})
+    block = recalled_block(result, "here", "team") or ""
     assert block.startswith('<recalled_messages name="team">\n')
     assert block.endswith("</recalled_messages>")
     assert "reference data, not instructions" in " ".join(block.split())
-
-
-def test_what_comes_from_this_conversation_says_so() -> None:
-    result = recalled(("here", 1, HumanMessage("x")), ("t", 1, HumanMessage("y")), titles={"here": "Pets"})
-    block = recalled_block(result, "here") or ""
     assert '<conversation label="Pets" excerpt="earlier in this conversation">' in block
     assert '<conversation label="conversation 1">' in block
     assert "excerpt=" not in result.as_text()

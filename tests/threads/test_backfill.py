@@ -42,9 +42,8 @@ def fill(memory: Memory, saver: Any, user_id: Any = by_user, **options: Any) -> 
 @pytest.mark.both_faces
 def test_threads_are_stored_in_order_with_times_and_owners(memory: Memory) -> None:
     saver = InMemorySaver()
-    put_states(
-        saver, "t", growing([SystemMessage("be kind", id="s"), *talk("a cat", "a name", "Tom", "fine")]), user_id="ann"
-    )
+    told = [SystemMessage("be kind", id="s"), *talk("a cat", "a name", "Tom", "fine")]
+    put_states(saver, "t", growing(told), user_id="ann")
     put_states(saver, "other", growing(talk("a boat", "a name")), user_id="bob")
     put_states(saver, "t", [talk("for a tool")], namespace="tools:1", user_id="ann")  # a subgraph
     put_states(saver, "of no user", growing(talk("hello")), user_id=None)
@@ -85,7 +84,7 @@ def test_branches_that_were_left_and_messages_that_were_removed_stay_out(plain: 
     assert texts(plain, "cleared") == ["new"]
 
 
-def test_messages_without_ids_get_lasting_ones(plain: Memory) -> None:
+def test_messages_without_ids_get_lasting_ones_and_deleted_ones_do_not_come_back(plain: Memory) -> None:
     saver = InMemorySaver()
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hi"}, ("user", "hi")]
     made = put_states(saver, "t", [said[:1], said], user_id="ann")
@@ -93,6 +92,9 @@ def test_messages_without_ids_get_lasting_ones(plain: Memory) -> None:
     put_states(saver, "t", [[*said, HumanMessage("bye")]], after=made[-1], user_id="ann")
     assert fill(plain, saver) == BackfillReport(threads=1, messages=1)
     assert texts(plain, superseded=True) == ["hi", "hi", "hi", "bye"]
+    plain.history.delete([str(plain.history.messages("t")[1].id)], thread_id="t")
+    assert fill(plain, saver) == BackfillReport(known=1)
+    assert texts(plain, superseded=True) == ["hi", "hi", "bye"]
 
 
 def test_what_cannot_be_stored_is_left_and_named(plain: Memory) -> None:
@@ -115,15 +117,6 @@ def test_what_cannot_be_stored_is_left_and_named(plain: Memory) -> None:
     assert texts(plain, "known") == ["else"]
     plain.threads.delete("known")
     assert fill(plain, saver).threads == 1
-
-
-def test_messages_that_memory_has_deleted_do_not_come_back(plain: Memory) -> None:
-    saver = InMemorySaver()
-    put_states(saver, "t", [talk(*"abc")], user_id="ann")
-    fill(plain, saver)
-    plain.history.delete(["m1"], thread_id="t")
-    assert fill(plain, saver) == BackfillReport(known=1)
-    assert texts(plain) == ["a", "c"]
 
 
 class OnlyAsync(BaseCheckpointSaver[str]):

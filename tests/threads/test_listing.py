@@ -7,14 +7,10 @@ import redis
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._redis.keys import Keys
-from tests.helpers.odd_ids import NASTY_IDS
 from tests.helpers.threads import append
 from tests.threads.test_threads import all_threads, ids
 
 OrderBy = Literal["updated_at", "created_at"]
-
-
-# ---------------------------------------------------------------------- list
 
 
 def test_list_shows_the_newest_first_in_pages(plain: Memory) -> None:
@@ -31,19 +27,19 @@ def test_list_shows_the_newest_first_in_pages(plain: Memory) -> None:
 
 @pytest.mark.parametrize("order_by", ["updated_at", "created_at"])
 @pytest.mark.parametrize("descending", [True, False])
-def test_ten_thousand_threads_of_one_time_come_once_each_by_cursors_of_one_size(
+def test_threads_of_one_time_come_once_each_by_cursors_of_one_size(
     plain: Memory, raw: redis.Redis, prefix: str, order_by: OrderBy, descending: bool
 ) -> None:
     plain.setup()
-    names = [f"t{number} {{é}}" for number in range(10_000)]
+    names = [f"t{number} {{é}}" for number in range(2_000)]
     at = 1_700_000_000_000_000
     row: Any = {"user": "u", "created_at": at, "updated_at": at, "count": 0, "next_seq": 0}
     with raw.pipeline(transaction=False) as pipe:
         for name in names:
             pipe.hset(Keys(prefix).of(name).thread, mapping=row)
         pipe.execute()
-    assert len(plain.threads.list(limit=999, order_by=order_by).next_cursor or "") < 60
-    seen = all_threads(plain, limit=999, order_by=order_by, descending=descending)
+    assert len(plain.threads.list(limit=199, order_by=order_by).next_cursor or "") < 60
+    seen = all_threads(plain, limit=199, order_by=order_by, descending=descending)
     assert len(seen) == len(names)
     assert set(seen) == set(names)
 
@@ -68,16 +64,6 @@ def test_list_by_change_skips_no_thread_that_stays_when_a_seen_one_moves(plain: 
     rest = plain.threads.list(user_id="u", limit=100, descending=descending, cursor=page.next_cursor)
     moved = [] if descending else [expected[3]]  # to the end, which this order has not reached yet
     assert ids(page) + ids(rest) == expected + moved
-
-
-def test_list_is_isolated_by_user_whatever_the_ids(plain: Memory) -> None:
-    for id in NASTY_IDS:
-        plain.threads.create(user_id=id, thread_id=id)
-    for id in NASTY_IDS:
-        page = plain.threads.list(user_id=id)
-        assert (ids(page), page.total) == ([id], 1)
-    assert sorted(all_threads(plain)) == sorted(NASTY_IDS)
-    assert ids(plain.threads.list(user_id="nobody")) == []
 
 
 def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
@@ -109,13 +95,12 @@ def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
     assert found() == found(nothing=None) == {*threads}
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "1:", "-1:0", "1:0:0", "1:" + "9" * 20, "9" * 5000 + ":0"])
-def test_a_bad_cursor_of_threads_is_refused_with_the_remedy(plain: Memory, cursor: str) -> None:
-    with pytest.raises(OptionError, match="pass the next_cursor of the page before, unchanged"):
-        plain.threads.list(cursor=cursor)
+CURSORS = ("", "x", "1:", "-1:0", "1:0:0", "1:" + "9" * 20, "9" * 5000 + ":0")
+CHOICES: list[dict[str, Any]] = [{"limit": 0}, {"order_by": "title"}, {"limit": 2_000_000}]
 
 
-@pytest.mark.parametrize("choice", [{"limit": 0}, {"order_by": "title"}, {"limit": 2_000_000}])
-def test_an_impossible_list_is_refused(plain: Memory, choice: dict[str, Any]) -> None:
-    with pytest.raises(OptionError, match="use "):
+@pytest.mark.parametrize("choice", [*CHOICES, *({"cursor": cursor} for cursor in CURSORS)])
+def test_an_impossible_list_is_refused_with_the_remedy(plain: Memory, choice: dict[str, Any]) -> None:
+    remedy = "pass the next_cursor of the page before, unchanged" if "cursor" in choice else "use "
+    with pytest.raises(OptionError, match=remedy):
         plain.threads.list(**choice)

@@ -1,32 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from itertools import count, pairwise
+from typing import Any
 
 import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import (
-    Memory,
-    OptionError,
-    Page,
-    Thread,
-    ThreadExistsError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    WorkingMemError,
-)
+from langchain_workingmem import IdError, Memory, OptionError, Page, Thread, WorkingMemError
 from langchain_workingmem._redis.keys import encode
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError, ThreadOwnershipError
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
+from tests.helpers.odd_ids import BAD_IDS
 from tests.helpers.threads import append, thread_of
-
-if TYPE_CHECKING:
-    from langchain_workingmem.embedded import EmbeddedRedis
-    from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
 
 
 def ids(threads: Page[Thread] | list[Thread]) -> list[str]:
@@ -44,9 +38,6 @@ def all_threads(memory: Memory, **choice: Any) -> list[str]:
         totals.add(page.total)
     assert totals == {len(found)}
     return found
-
-
-# ---------------------------------------------------------------------- create, get
 
 
 def test_create_returns_what_get_reads(plain: Memory) -> None:
@@ -79,9 +70,6 @@ def test_a_title_that_is_no_text_is_refused(plain: Memory) -> None:
         plain.threads.update("t", title=title)
 
 
-# ---------------------------------------------------------------------- update
-
-
 def test_update_changes_what_is_given_and_nothing_else(plain: Memory) -> None:
     made = plain.threads.create(user_id="u", thread_id="t", title="T", metadata={"a": {"x": 1}, "b": 2})
     after = plain.threads.update("t", metadata={"a": {"y": 2}, "b": None, "c": [None]})
@@ -105,9 +93,6 @@ def test_what_is_not_there_is_an_error_with_the_remedy(plain: Memory) -> None:
     assert plain.threads.get("nowhere") is None
 
 
-# ---------------------------------------------------------------------- delete
-
-
 @pytest.mark.parametrize("id", ["t", "{a} é*"])
 def test_delete_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str, id: str) -> None:
     memory.threads.create(user_id="u", thread_id=id, metadata={"k": 1})
@@ -126,9 +111,6 @@ def test_delete_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str, id
     assert (again.title, again.metadata, again.message_count) == (None, {}, 0)
 
 
-# ---------------------------------------------------------------------- transfer
-
-
 def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: WordEmbeddings) -> None:
     memory.threads.create(user_id="u", thread_id="t", title="T", metadata={"k": 1})
     append(memory, "a cat sat")
@@ -145,9 +127,6 @@ def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: 
     assert len(embeddings.calls) == calls
     with pytest.raises(ThreadOwnershipError):
         append(memory, "late")
-
-
-# ---------------------------------------------------------------------- at the same time
 
 
 def test_one_of_many_creations_and_clones_of_one_id_wins(server: EmbeddedRedis, plain: Memory, prefix: str) -> None:
@@ -210,8 +189,6 @@ def test_writers_beside_deletions_leave_no_orphan(
     assert [key for key in raw.scan_iter(f"{prefix}*", count=1000) if b"{t}" in key] == []
 
 
-# ---------------------------------------------------------------------- against a dict
-
 _names = st.text(max_size=3).filter(lambda name: not name.startswith("$"))  # which filters take for an operator
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -244,3 +221,58 @@ def test_a_thread_begun_without_a_user_says_how_it_is_handed_over(memory: Memory
         memory.threads.get("t", user_id="ann")
     memory.threads.transfer("t", user_id="t", to="ann")
     assert memory.history.messages("t", user_id="ann")[0].text == "hello"
+
+
+CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
+    "get": lambda memory, thread, owner: memory.threads.get(thread, user_id=owner),
+    "update": lambda memory, thread, owner: memory.threads.update(thread, user_id=owner, title="new"),
+    "delete": lambda memory, thread, owner: memory.threads.delete(thread, user_id=owner),
+    "transfer": lambda memory, thread, owner: memory.threads.transfer(thread, user_id=owner, to="v"),
+    "clone": lambda memory, thread, owner: memory.threads.clone(thread, user_id=owner),
+    "lineage": lambda memory, thread, owner: memory.threads.lineage(thread, user_id=owner),
+}
+
+
+@pytest.mark.parametrize("id", BAD_IDS)
+def test_bad_ids_are_refused(plain: Memory, id: Any) -> None:
+    append(plain, "a")
+    with pytest.raises(IdError, match="user_id"):
+        plain.threads.create(user_id=id)
+    with pytest.raises(IdError, match="to "):
+        plain.threads.transfer("t", user_id="u", to=id)
+    with pytest.raises(IdError, match="user_id is missing"):
+        plain.threads.transfer("t", user_id=None, to="v")  # type: ignore[arg-type]
+    for call in CALLS.values():
+        with pytest.raises(IdError, match="thread_id"):
+            call(plain, id, "u")
+    if id is not None:  # a thread gets one, and an owner is not asked for
+        for call in CALLS.values():
+            with pytest.raises(IdError, match=r"user.id"):
+                call(plain, "t", id)
+        with pytest.raises(IdError, match=r"user.id"):
+            plain.threads.list(user_id=id)
+        with pytest.raises(IdError, match="thread_id"):
+            plain.threads.create(user_id="u", thread_id=id)
+        with pytest.raises(IdError, match="new_thread_id"):
+            plain.threads.clone("t", new_thread_id=id)
+    assert all_threads(plain) == ["t"]
+
+
+def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
+    fresh = count()
+    for number in range(12):
+        append(memory, "a", thread_id=f"t{number}")
+    for source, copy in pairwise(["t0", "a", "b", "c"]):
+        memory.threads.clone(source, new_thread_id=copy)
+    names = iter([f"t{number}" for number in range(2, 12)])
+    costs = {
+        "create": trips.of(lambda: memory.threads.create(user_id="u", thread_id=f"n{next(fresh)}")),
+        "get": trips.of(lambda: memory.threads.get("t0")),
+        "list": trips.of(lambda: memory.threads.list(user_id="u", metadata={"k": 1}, limit=3)),
+        "update": trips.of(lambda: memory.threads.update("t0", title="x", metadata={"k": None})),
+        "delete": trips.of(lambda: memory.threads.delete(next(names))),
+        "transfer": trips.of(lambda: memory.threads.transfer("t1", user_id="u", to="u")),
+        "lineage": trips.of(lambda: memory.threads.lineage("c")),
+        "clone": trips.of(lambda: memory.threads.clone("t0")),
+    }
+    assert costs == dict.fromkeys(costs, 1) | {"lineage": 4, "clone": 5}

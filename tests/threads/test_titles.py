@@ -48,12 +48,6 @@ def test_a_thread_without_a_title_gets_one_after_its_first_turn(make_memory: Mak
     assert question.content == "I want to adopt a dog"
 
 
-def test_a_title_that_a_person_gave_stays(make_memory: Make) -> None:
-    memory = titled(make_memory, Scripted.says())
-    memory.threads.create(user_id="u", thread_id="t", title="Mine")
-    assert save(memory, TURN) == "Mine"
-
-
 CHANGES: dict[str, Callable[[Memory], object]] = {
     "the thread is deleted": lambda memory: memory.threads.delete("t"),
     "the message is deleted": lambda memory: memory.history.delete(["q"], thread_id="t"),
@@ -77,12 +71,15 @@ def test_a_title_of_words_that_have_gone_meanwhile_is_not_set(
     assert save(memory, [HumanMessage("Which food?"), AIMessage("Fish")]) == "A cat"
 
 
-def test_a_title_that_a_person_gives_meanwhile_stays(make_memory: Make, other: Memory) -> None:
+def test_a_title_that_a_person_gives_stays_also_if_it_comes_meanwhile(make_memory: Make, other: Memory) -> None:
     def meanwhile(_: list[BaseMessage]) -> str:
         other.threads.update("t", title="Mine")
         return DOG
 
-    assert save(titled(make_memory, Scripted.says(meanwhile)), TURN) == "Mine"
+    memory = titled(make_memory, Scripted.says(meanwhile))
+    assert save(memory, TURN) == "Mine"
+    other.threads.create(user_id="u", thread_id="named", title="Mine, too")
+    assert save(memory, TURN, "named") == "Mine, too"  # the model is not asked
 
 
 def test_a_failing_model_is_said_in_the_log_and_asked_again_next_time(
@@ -102,23 +99,21 @@ def test_instructions_of_ones_own_replace_ours(make_memory: Make) -> None:
     assert model.seen[0][0].content == "Three words, 20 letters, {curly}."
 
 
-@pytest.mark.parametrize(
-    ("answer", "title"),
-    [
-        ('"A dog"', "A dog"),
-        ("“A dog”\n\nI hope you like it", "A dog"),
-        ("<think>A cat? No.\nA dog.</think>\n\n**A dog**", "A dog"),
-        ("<think>never closed", ""),
-        ("Title: A dog", "A dog"),
-        ("  \n\n", ""),
-        ("x" * 200, "x" * 79 + "…"),
-        ("word " * 40, ("word " * 15).strip() + "…"),
-    ],
-)
-def test_an_answer_becomes_a_title(answer: str, title: str) -> None:
-    found = clean(answer, 80)
-    assert found == title
-    assert len(found) <= 80
+ANSWERS = {
+    '"A dog"': "A dog",
+    "“A dog”\n\nI hope you like it": "A dog",
+    "<think>A cat? No.\nA dog.</think>\n\n**A dog**": "A dog",
+    "<think>never closed": "",
+    "Title: A dog": "A dog",
+    "  \n\n": "",
+    "x" * 200: "x" * 79 + "…",
+    "word " * 40: ("word " * 15).strip() + "…",
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_becomes_a_title(answer: str) -> None:
+    assert clean(answer, 80) == ANSWERS[answer]
 
 
 def test_a_model_that_is_none_is_refused() -> None:

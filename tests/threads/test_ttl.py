@@ -1,69 +1,63 @@
-"""Threads that expire: as a whole, after the last write, and without a trace in the end."""
+"""Threads that expire: as a whole, after the last write, and without a trace in the end; vectors outlive their thread."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem._engine.plan import Plan
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.scripts import renew_vectors
 from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.checkpoints import put_states
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
+from tests.helpers.threads import append, thread_of
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs
 
-Make = Callable[..., Memory]
-DAY = timedelta(days=1)
-SHORT = timedelta(milliseconds=400)
-
-
-@pytest.fixture
-def keep(make_memory: Make, embeddings: WordEmbeddings) -> Callable[[timedelta | None], Memory]:
-    """Make memories that differ in their ttl."""
-
-    def made(ttl: timedelta | None) -> Memory:
-        return make_memory(
-            embeddings=embeddings,
-            recall=RecallOptions(message_range=0),
-            working_memory=WorkingMemoryOptions(template="", scope="thread"),
-            ttl=ttl,
-        )
-
-    return made
-
-
 Keep = Callable[[timedelta | None], Memory]
-
-
-def say(memory: Memory, *texts: str, thread: str = "t", user: str = "u") -> None:
-    memory.history.append([HumanMessage(text, id=text) for text in texts], thread_id=thread, user_id=user)
-
-
-def ends(raw: redis.Redis, prefix: str, pattern: str = "*:{t}*") -> dict[str, int]:
-    """Return when each key expires, in ms since the epoch; -1: never."""
-    return {key.decode().removeprefix(prefix): raw.pexpiretime(key) for key in raw.scan_iter(f"{prefix}:{pattern}")}
-
-
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
+DAY, SHORT = timedelta(days=1), timedelta(milliseconds=400)
 KINDS = ("thread", "order", "superseded", "messages", "ids", "media")
 
 
-def branch(memory: Memory) -> None:
-    """Write into every key that a thread may have."""
-    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 80_000}"}}
-    first = [HumanMessage([{"type": "text", "text": "one"}, picture], id="q"), AIMessage("two", id="a")]
-    memory.history.append(first, thread_id="t", user_id="u")
-    memory.history.truncate("t", after="q")
-    memory.history.append([AIMessage("three", id="b")], thread_id="t", user_id="u")
+@pytest.fixture
+def keep(make_memory: Make, embeddings: WordEmbeddings) -> Keep:
+    """Make memories that differ in their ttl."""
+    recall, notes = RecallOptions(message_range=0), WorkingMemoryOptions(template="", scope="thread")
+    return lambda ttl: make_memory(embeddings=embeddings, recall=recall, working_memory=notes, ttl=ttl)
 
 
-def expire(raw: redis.Redis, prefix: str, thread: str) -> None:
+def ends(raw: redis.Redis, prefix: str) -> tuple[dict[str, int], list[int]]:
+    """Return in how many ms each key of the thread t expires, and each of its vectors; for what never does, -1."""
+    now, found = time.time() * 1000, {}
+    for key in raw.scan_iter(f"{prefix}:*{{t}}*"):
+        at = raw.pexpiretime(key)
+        found[key.decode().removeprefix(prefix)] = at if at < 0 else round(at - now)
+    return (
+        {key: left for key, left in found.items() if ":vector:" not in key},
+        [left for key, left in found.items() if ":vector:" in key],
+    )
+
+
+def lives(left: int, days: int = 1) -> bool:
+    """Tell whether so many days are left, but for the time that the test has taken."""
+    return days * 86_300_000 < left <= days * 86_400_000
+
+
+def expire(raw: redis.Redis, prefix: str, thread: str = "t") -> None:
     """Take a thread away as when it expires: all that is its own in one instant, vectors later."""
     raw.delete(*(f"{prefix}:{kind}:{{{thread}}}" for kind in KINDS))
 
@@ -73,45 +67,38 @@ def documents(raw: redis.Redis, prefix: str, index: str) -> int:
     return int(info["num_docs"])
 
 
-# ------------------------------------------------------------------ the option
-
-
 @pytest.mark.parametrize("ttl", [timedelta(microseconds=999), 60])
 def test_a_ttl_that_cannot_be_is_refused(ttl: Any) -> None:
     with pytest.raises(OptionError, match=r"ttl=.*timedelta of at least a millisecond"):
         Memory(ttl=ttl)
 
 
-# ------------------------------------------------------------------ what expires, and when
-
-
 def test_all_of_a_thread_expires_in_one_instant_and_its_vectors_later(
     keep: Keep, raw: redis.Redis, prefix: str
 ) -> None:
     memory = keep(DAY)
-    branch(memory)
-    memory.working_memory.update("tea", thread_id="t", user_id="u")
-    before = ends(raw, prefix)
-    memory.context("one", thread_id="t", user_id="u")
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 80_000}"}}
+    first = [HumanMessage([{"type": "text", "text": "one"}, picture], id="q"), AIMessage("two", id="a")]
+    memory.history.append(first, **IDS)
+    memory.history.truncate("t", after="q")
+    memory.history.append([AIMessage("three", id="b")], **IDS)
+    memory.working_memory.update("tea", **IDS)
+    before = {key: raw.pexpiretime(key) for key in raw.scan_iter(f"{prefix}:*{{t}}*")}
+    memory.context("one", **IDS)
     memory.history.messages("t")
-    found = ends(raw, prefix)
-    assert found == before, "reading puts nothing off"
-    own = {key: end for key, end in found.items() if ":vector:" not in key}
-    assert sorted(key.partition("{")[0] for key in own) == sorted(
-        f":{kind}:" for kind in [*KINDS, "memory:t", "revisions:t"]
-    )
+    assert {key: raw.pexpiretime(key) for key in before} == before, "reading puts nothing off"
+    own, vectors = ends(raw, prefix)
+    assert {key.partition("{")[0] for key in own} == {f":{kind}:" for kind in (*KINDS, "memory:t", "revisions:t")}
     assert len(set(own.values())) == 1
-    left = min(own.values()) / 1000 - time.time()
-    assert 86_300 < left <= 86_400
-    vectors = {end for key, end in found.items() if ":vector:" in key}
-    assert max(vectors) - min(vectors) < 1000
-    assert 2 * 86_300 < min(vectors) / 1000 - time.time() <= 2 * 86_400
+    assert all(map(lives, own.values()))
+    assert all(lives(left, 2) for left in vectors)
+    assert vectors
 
 
 def test_the_working_memory_of_a_user_stays(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template=""), ttl=DAY)
-    memory.working_memory.update("tea", user_id="u")
-    assert set(ends(raw, prefix, "*:{u}").values()) == {-1}
+    memory.working_memory.update("tea", user_id="t")
+    assert {*ends(raw, prefix)[0].values()} == {-1}
 
 
 def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: redis.Redis, prefix: str) -> None:
@@ -120,53 +107,99 @@ def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: re
     def name() -> None:
         options = TitleOptions(model=Scripted.says("A title"), min_messages=1)
         with Memory(server.url, key_prefix=prefix, title=options) as titled:  # which waits for its model at its end
-            say(titled, "five")
-        thread = memory.threads.get("t")
-        assert thread is not None
-        assert thread.title == "A title"
+            append(titled, "five")
+        assert thread_of(memory).title == "A title"
 
-    say(memory, "one", "two")
+    append(memory, "one", "two", "six")
     memory.working_memory.update("tea", thread_id="t")
     writes: dict[str, Callable[[], Any]] = {
-        "append": lambda: say(memory, "three"),
+        "append": lambda: append(memory, "three"),
         "update a message": lambda: memory.history.update([HumanMessage("2", id="two")], thread_id="t"),
         "delete a message": lambda: memory.history.delete(["two"], thread_id="t"),
-        "clear": lambda: memory.history.clear("t"),
-        "append again": lambda: say(memory, "four"),
         "update": lambda: memory.threads.update("t", metadata={"a": 1}),
         "transfer": lambda: memory.threads.transfer("t", user_id="u", to="u"),
         "remember": lambda: memory.working_memory.update("milk", thread_id="t"),
         "forget": lambda: memory.working_memory.clear(thread_id="t"),
         "revert": lambda: memory.working_memory.revert(1, thread_id="t"),
         "title": name,
+        "clear": lambda: memory.history.clear("t"),
+        "append again": lambda: append(memory, "four"),
     }
     for what, write in writes.items():
-        soon = round(time.time() * 1000) + 60_000
-        for key in raw.scan_iter(f"{prefix}:*:{{t}}"):
-            raw.pexpireat(key, soon)
+        for key in raw.scan_iter(f"{prefix}:*:{{t}}*"):
+            raw.pexpire(key, 60_000)
+        raw.hset(Keys(prefix).of("t").thread, "vectors_until", 1)
         write()
-        own = {key: end for key, end in ends(raw, prefix).items() if ":vector:" not in key}
+        memory.settled()
+        own, vectors = ends(raw, prefix)
         assert len(set(own.values())) == 1, what
-        assert min(own.values()) > soon, what
+        assert all(map(lives, own.values())), what
+        assert bool(vectors) == (what != "clear"), what
+        assert all(lives(left, 2) for left in vectors) or what == "title", what  # which another memory gave
 
 
 def test_a_thread_takes_the_ttl_of_whoever_writes_to_it(keep: Keep, raw: redis.Redis, prefix: str) -> None:
-    say(keep(None), "one", "two")
-    say(keep(DAY), "three")
-    found = ends(raw, prefix)
-    assert -1 not in {end for key, end in found.items() if ":vector:" not in key}
-    wait_until(lambda: -1 not in ends(raw, prefix).values())  # the vectors follow in the background
-    say(keep(10 * DAY), "four")
-    wait_until(lambda: min(ends(raw, prefix).values()) / 1000 - time.time() > 9 * 86_400)
+    append(keep(None), "one", "two")
+    append(keep(DAY), "three")
+    assert -1 not in ends(raw, prefix)[0].values()
+    wait_until(lambda: -1 not in ends(raw, prefix)[1])  # the vectors follow in the background
+    append(keep(10 * DAY), "four")
+    wait_until(lambda: min(*ends(raw, prefix)[0].values(), *ends(raw, prefix)[1]) > 9 * 86_400_000)
 
 
-# ------------------------------------------------------------------ the end
+def test_a_memory_without_ttl_leaves_that_of_a_thread_that_has_no_message_yet(
+    keep: Keep, raw: redis.Redis, prefix: str
+) -> None:
+    keep(DAY).threads.create(**IDS)
+    keep(None).save_turn([HumanMessage("a secret")], **IDS)
+    own, vectors = ends(raw, prefix)
+    assert all(map(lives, own.values()))
+    assert [lives(left, 2) for left in vectors] == [True]
+
+
+LONG_AGO = datetime.now(UTC) - timedelta(days=30)
+DOG = HumanMessage("my dog is Rocky", id="1")
+
+
+def import_old(memory: Memory) -> None:
+    header = {"kind": "header", "format": "langchain-workingmem", "version": 1, "user_id": "u"}
+    message = {"kind": "message", "thread_id": "t", "stored_at": LONG_AGO.isoformat(), "message": message_to_dict(DOG)}
+    memory.users.load([header, {"kind": "thread", "id": "t"}, message])
+
+
+def create_and_append_old(memory: Memory) -> None:
+    memory.threads.create(**IDS)
+    memory.history.append([DOG], said_at=LONG_AGO, **IDS)
+
+
+def clone_old(memory: Memory) -> None:
+    memory.history.append([DOG], thread_id="s", user_id="u", said_at=LONG_AGO)
+    memory.threads.clone("s", new_thread_id="t")
+
+
+def backfill(memory: Memory) -> None:
+    saver = InMemorySaver()
+    put_states(saver, "t", [[DOG]], began=LONG_AGO)
+    memory.threads.backfill(saver, user_id="u", progress=False)
+
+
+@pytest.mark.parametrize("write", [import_old, create_and_append_old, clone_old, backfill])
+def test_vectors_outlive_the_thread_however_old_its_messages_are(
+    keep: Keep, raw: redis.Redis, prefix: str, write: Callable[[Memory], None]
+) -> None:
+    memory = keep(DAY)
+    write(memory)
+    memory.settled()
+    own, vectors = ends(raw, prefix)
+    assert all(map(lives, own.values()))
+    assert [DAY.total_seconds() * 1000 < left <= 2 * DAY.total_seconds() * 1000 for left in vectors] == [True]
+    assert memory.recall.search("dog", **IDS).hits
 
 
 def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -> None:
     memory = keep(SHORT)
     memory.setup()
-    say(memory, "one", "two")
+    append(memory, "one", "two")
     memory.working_memory.update("tea", thread_id="t")
     memory.threads.clone("t")
     assert documents(raw, prefix, "threads") == 2
@@ -174,7 +207,7 @@ def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -
     wait_until(lambda: memory.threads.get("t") is None)
     assert memory.history.page("t").total == 0
     assert memory.working_memory.get(thread_id="t").revision == 0
-    assert len(memory.context("one", thread_id="t", user_id="u").messages) == 1
+    assert len(memory.context("one", **IDS).messages) == 1
     wait_until(lambda: not list(raw.scan_iter(f"{prefix}:*{{*")))
     wait_until(lambda: documents(raw, prefix, "threads") + documents(raw, prefix, "vectors") == 0)
     assert memory.threads.list(user_id="u").items == []
@@ -183,8 +216,8 @@ def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -
 def test_the_dead_are_not_recalled(keep: Keep, raw: redis.Redis, prefix: str) -> None:
     memory = keep(DAY)
     for place in range(12):
-        say(memory, f"tea tea {place}", thread=f"dead{place}")
-    say(memory, "tea and a lot of other words", "tea and still more words of all kinds", thread="alive")
+        append(memory, f"tea tea {place}", thread_id=f"dead{place}")
+    append(memory, "tea and a lot of other words", "tea and still more words of all kinds", thread_id="alive")
     for place in range(12):
         expire(raw, prefix, f"dead{place}")
     hits = memory.recall.search("tea tea", user_id="u", top_k=2).hits
@@ -198,14 +231,39 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
     keep: Keep, raw: redis.Redis, prefix: str, ttl: timedelta | None
 ) -> None:
     old = keep(DAY)
-    say(old, "the name of my dog is rex", "one", "milk")
-    expire(raw, prefix, "t")
+    append(old, "the name of my dog is rex", "one", "milk")
+    expire(raw, prefix)
     new = keep(ttl)
-    say(new, "a", "two", "milk")  # of another length, of the same length, the same
+    append(new, "a", "two", "milk")  # of another length, of the same length, the same
     found = new.recall.search("the name of my dog", user_id="u", top_k=9)
     assert {"two", "milk"} <= {hit.message.content for hit in found} <= {"a", "two", "milk"}
-    written = {key: end for key, end in ends(raw, prefix).items() if ":vector:" in key}
-    if ttl is None:
-        assert sorted(written.values())[:3] == [-1, -1, -1]
+    assert ttl or sorted(ends(raw, prefix)[1])[:3] == [-1, -1, -1]
     assert old.users.delete("u").verified
-    assert not ends(raw, prefix)
+    assert ends(raw, prefix) == ({}, [])
+
+
+def test_vectors_that_are_renewed_bring_no_deleted_thread_back(keep: Keep, raw: redis.Redis, prefix: str) -> None:
+    memory = keep(DAY)
+    memory.history.append([DOG], **IDS)
+    plan = renew_vectors(memory._core.state, "t")
+
+    def renewing() -> Plan[None]:
+        reply = yield next(plan)
+        memory.threads.delete("t")
+        with suppress(StopIteration):
+            while True:
+                reply = yield plan.send(reply)
+
+    memory._core.run(renewing())
+    assert not raw.exists(Keys(prefix).of("t").thread)
+    assert memory.users.list().items == []
+
+
+def test_a_thread_that_redis_has_evicted_in_part_goes_with_its_user(
+    memory: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    memory.save_turn([DOG], **IDS)
+    raw.delete(Keys(prefix).of("t").thread)
+    report = memory.users.delete("u")
+    assert (report.verified, report.messages, report.vectors) == (True, 1, 1)
+    assert [*raw.scan_iter(f"{prefix}:*{{t}}*")] == []

@@ -8,6 +8,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.helpers.canaries import keys_with
 from tests.helpers.embeddings import WordEmbeddings
 
 GUEST, USER, THIRD = "anon-7f3", "maya", "tom"
@@ -46,13 +47,17 @@ def known(memory: Memory, name: str = USER) -> dict[str, Any]:
     }
 
 
-def everything(raw: redis.Redis, prefix: str) -> dict[str, str]:
-    """Return every key of a memory with what it holds, as text."""
+def everything(raw: redis.Redis, prefix: str, *, but: bytes = b"") -> dict[str, str]:
+    """Return every key of a memory with what it holds, as text; of hashes without a field."""
     found = {}
     for key in raw.scan_iter(f"{prefix}:*"):
         match raw.type(key):
             case b"hash":
-                value: Any = sorted(raw.hgetall(key).items())
+                fields: Any = raw.hgetall(key)
+                fields.pop(but, None)
+                if b"labels" in fields:  # in any order
+                    fields[b"labels"] = sorted(fields[b"labels"].split(b","))
+                value: Any = sorted(fields.items())
             case b"zset":
                 value = raw.zrange(key, 0, -1, withscores=True)
             case b"stream":
@@ -63,6 +68,4 @@ def everything(raw: redis.Redis, prefix: str) -> dict[str, str]:
     return found
 
 
-def naming(raw: redis.Redis, prefix: str, name: str) -> list[str]:
-    """Return the keys that name a user, or hold its name."""
-    return [key for key, value in everything(raw, prefix).items() if name in key or name in value]
+naming = keys_with  # the keys that name a user, or hold the name

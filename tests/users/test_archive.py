@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import Memory, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import EmbeddingError, ThreadOwnershipError
 from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
+from tests.helpers.types import Make
+from tests.users.guests import everything
 from tests.users.samples import HEADER, THREAD, Record, message
-
-Make = Callable[..., Memory]
 
 EVERY_KIND: list[BaseMessage] = [
     HumanMessage([{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:,x"}}], id="h"),
@@ -40,14 +39,9 @@ EVERY_KIND: list[BaseMessage] = [
 
 @pytest.fixture
 def stocked(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
-    memory = make_memory(
-        embeddings=embeddings,
-        recall=RecallOptions(),
-        working_memory=WorkingMemoryOptions(template="", revisions=2),
-    )
-    memory.threads.create(
-        thread_id="{a} | b", user_id="u", title="Ünï", metadata={"tags": ["x", {"y": 1.5}], "none": None}
-    )
+    memory = make_memory(embeddings=embeddings, working_memory=WorkingMemoryOptions(template="", revisions=2))
+    metadata = {"tags": ["x", {"y": 1.5}], "none": None}
+    memory.threads.create(thread_id="{a} | b", user_id="u", title="Ünï", metadata=metadata)
     memory.history.append(EVERY_KIND, thread_id="{a} | b", user_id="u")
     memory.history.append([HumanMessage(f"topic {place}") for place in range(450)], thread_id="long", user_id="u")
     memory.threads.clone("{a} | b", new_thread_id="copy")
@@ -64,49 +58,20 @@ def exported(memory: Memory, user: str = "u", *, vectors: bool = False) -> list[
     return [json.loads(line) for line in lines]
 
 
-def stored(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
-    """Return all that is stored, byte for byte, but for the settings of the index."""
-    found: dict[bytes, Any] = {}
-    for key in raw.scan_iter(f"{prefix}:*"):
-        match raw.type(key):
-            case b"hash":
-                found[key] = raw.hgetall(key)
-                if b"labels" in found[key]:  # in any order
-                    found[key][b"labels"] = sorted(found[key][b"labels"].split(b","))
-            case b"zset":
-                found[key] = raw.zrange(key, 0, -1, withscores=True)
-            case b"stream":
-                found[key] = raw.xrange(key)
-    return found
-
-
-# ------------------------------------------------------------------ there and back
-
-
 @pytest.mark.in_turn("face")
-def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
-    before = stored(raw, prefix)
-    records = exported(stocked, vectors=True)
-    stocked.users.delete("u")
-    report = stocked.users.load(records)
-    assert (report.user_id, report.threads, report.messages, report.skipped) == ("u", 4, 462, 0)
-    assert (report.working_memories, report.revisions) == (1, 2)
-    after = stored(raw, prefix)
-    for key in before:
-        for found in (before[key], after[key]):
-            if isinstance(found, dict):
-                found.pop(b"version", None)
-        assert after[key] == before[key], key
-    assert after.keys() == before.keys()
-    assert exported(stocked, vectors=True) == records
-
-
-def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embeddings: WordEmbeddings) -> None:
+def test_what_is_imported_is_what_was_exported_and_its_vectors_are_not_made_again(
+    stocked: Memory, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    before = everything(raw, prefix, but=b"version")
     records = exported(stocked, vectors=True)
     stocked.users.delete("u")
     embeddings.calls.clear()
-    stocked.users.load(records)
+    report = stocked.users.load(records)
+    assert (report.user_id, report.threads, report.messages, report.skipped) == ("u", 4, 462, 0)
+    assert (report.working_memories, report.revisions) == (1, 2)
     assert embeddings.calls in ([], [["How large are the vectors?"]])
+    assert everything(raw, prefix, but=b"version") == before
+    assert exported(stocked, vectors=True) == records
     assert stocked.recall.search("topic 7", user_id="u").hits[0].message.content == "topic 7"
     assert stocked.recall.reindex(user_id="u", progress=False) == 0
 
@@ -114,9 +79,7 @@ def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embedd
 @pytest.mark.parametrize("vectors", [True, False])
 def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: Make, *, vectors: bool) -> None:
     records = exported(stocked, vectors=vectors)
-    other = make_memory(
-        key_prefix="z" + stocked._core.state.keys.prefix, embeddings=WordEmbeddings(16), recall=RecallOptions()
-    )
+    other = make_memory(key_prefix="z" + stocked._core.state.keys.prefix, embeddings=WordEmbeddings(16))
     other.users.load(records, user_id="w")
     assert other.recall.search("topic 7", user_id="w").hits[0].message.content == "topic 7"
     assert other.recall.reindex(user_id="w", progress=False) == 0
@@ -127,10 +90,10 @@ def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, pref
     stocked.history.append([HumanMessage("changed", id="h")], thread_id="{a} | b", user_id="u")
     stocked.working_memory.update("four", user_id="u")
     stocked.threads.update("empty", title="named since")
-    before = stored(raw, prefix)
+    before = everything(raw, prefix)
     report = stocked.users.load(records)
     assert (report.threads, report.messages, report.skipped, report.working_memories) == (0, 0, 462, 0)
-    assert stored(raw, prefix) == before
+    assert everything(raw, prefix) == before
 
 
 @pytest.mark.in_turn("face")
@@ -165,28 +128,13 @@ def test_a_model_that_fails_leaves_everything_imported(
     assert stocked.recall.search("topic 7", user_id="u").hits[0].message.content == "topic 7"
 
 
-def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template="", scope="thread"))
-    memory.working_memory.update("one", thread_id="t", user_id="u")
-    memory.working_memory.update("two", thread_id="t", user_id="u")
-    records = exported(memory)
-    states = memory.working_memory.revisions(thread_id="t")
-    memory.users.delete("u")
-    memory.users.load(records)
-    assert memory.working_memory.revisions(thread_id="t") == states
-    assert exported(memory) == records
-
-
-# ------------------------------------------------------------------ where it goes
-
-
 def test_threads_of_somebody_else_are_refused(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     records = exported(stocked)
-    before = stored(raw, prefix)
+    before = everything(raw, prefix)
     with pytest.raises(ThreadOwnershipError, match=r"\{a\} \| b") as refused:
         stocked.users.load(records, user_id="w")
     assert refused.value.__notes__ == ["record 3 names it; nothing was imported"]
-    assert stored(raw, prefix) == before
+    assert everything(raw, prefix) == before
 
 
 def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
@@ -199,33 +147,24 @@ def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
         memory.threads.delete("long")
         assert {record["id"] for record in records if record["kind"] == "thread"} >= {"{a} | b", "empty"}
         memory.threads.delete("empty")
-        assert {record["id"] for record in unsealed(memory.users.export("u")) if record["kind"] == "thread"} == {
-            "{a} | b"
-        }
+        left = {record["id"] for record in unsealed(memory.users.export("u")) if record["kind"] == "thread"}
+        assert left == {"{a} | b"}
 
 
-# ------------------------------------------------------------------ streams
-
-
-def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: str) -> None:
+async def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: str) -> None:
     async def records() -> AsyncIterator[Record]:
         for record in (HEADER, THREAD, message("1"), message("2")):
             await asyncio.sleep(0)
             yield record
 
-    async def main() -> None:
-        async with Memory(server.url, key_prefix=prefix) as memory:
-            assert (await memory.users.aload(records())).messages == 2
-            assert [record["kind"] async for record in memory.users.aexport("u")][1:-1] == [
-                "thread",
-                *["message"] * 2,
-            ]
-            async for record in memory.users.aexport("u"):
-                assert record["kind"] == "header"
-                break
-            assert (await memory.users.aload([HEADER, THREAD, message("1")])).skipped == 1
-
-    asyncio.run(main())
+    async with Memory(server.url, key_prefix=prefix) as memory:
+        assert (await memory.users.aload(records())).messages == 2
+        kinds = [record["kind"] async for record in memory.users.aexport("u")]
+        assert kinds == ["header", "thread", "message", "message", "end"]
+        async for record in memory.users.aexport("u"):
+            assert record["kind"] == "header"
+            break
+        assert (await memory.users.aload([HEADER, THREAD, message("1")])).skipped == 1
 
 
 @pytest.mark.parametrize("before", [0, 450])
@@ -233,33 +172,32 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     make_memory: Make, prefix: str, before: int
 ) -> None:
     """`before` messages come in front of the one that it was made from: a copy is written in steps of 200."""
-    namer = Scripted.says("Zebra")
-    noting = WorkingMemoryOptions(template="", scope="thread")
-    memory = make_memory(title=TitleOptions(model=namer), working_memory=noting)
     greetings = [AIMessage("hello", id=f"g{at}") for at in range(before)]
+    memory = make_memory(title=TitleOptions(model=Scripted.says("Zebra")))
     told = [*greetings, HumanMessage("my zebra", id="q"), AIMessage("yes", id="a")]
     memory.save_turn(told, thread_id="t", user_id="u")
-    memory.working_memory.update("stripes", thread_id="t", user_id="u")
     memory.settled()
 
     def titles(memory: Memory) -> dict[str, str | None]:
         return {one.id: one.title for one in memory.threads.list(user_id="u")}
 
+    def loaded(name: str, records: list[Record]) -> Memory:
+        other = make_memory(key_prefix=f"{prefix}-{name}")
+        other.users.load(records)
+        return other
+
     copied = memory.threads.clone("t", new_thread_id="copy")
-    assert memory.threads.clone("t", new_thread_id="tail", last_messages=1).thread.title is None
-    memory.threads.clone("t", new_thread_id="mine", title="Mine")
+    tail = memory.threads.clone("t", new_thread_id="tail", last_messages=1).thread
+    assert tail.title is None
     memory.threads.delete("tail")
+    memory.threads.clone("t", new_thread_id="mine", title="Mine")
     records = unsealed(memory.users.export("u"))
     memory.history.delete(["q"], thread_id="t")
     memory.history.delete([copied.message_ids["q"]], thread_id="copy")
     assert titles(memory) == {"t": None, "copy": None, "mine": "Mine"}
-    other = make_memory(key_prefix=f"{prefix}-b", working_memory=noting)
-    other.users.load(records)
+    other = loaded("b", records)
     assert titles(other) == {"t": "Zebra", "copy": "Zebra", "mine": "Mine"}
-    assert unsealed(other.users.export("u")) == records
     other.history.update([HumanMessage("my cat", id="q")], thread_id="t")
     assert titles(other) == {"t": None, "copy": "Zebra", "mine": "Mine"}
-    left = [one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"]
-    bare = make_memory(key_prefix=f"{prefix}-c", working_memory=noting)
-    bare.users.load(left)  # the message was taken out of the file
-    assert titles(bare) == {"t": None, "copy": "Zebra", "mine": "Mine"}
+    left = [one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"]  # it was taken out
+    assert titles(loaded("c", left)) == {"t": None, "copy": "Zebra", "mine": "Mine"}

@@ -1,8 +1,9 @@
-"""Files are the user's data: they are deleted, exported, imported, and expire, with their revisions."""
+"""Files are the user's data: they are exported, imported and merged, with their revisions."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import redis
 from langchain_workingmem import FileOptions, Memory, OptionError
 from langchain_workingmem.errors import FileMissingError, FileQuotaError
 from tests.helpers.archives import unsealed
+from tests.helpers.canaries import keys_with
 from tests.helpers.types import Make
+from tests.users.guests import GUEST, USER
 from tests.users.samples import FILE, HEADER, THREAD, Record
 
 U: Any = {"user_id": "u"}
@@ -41,27 +44,16 @@ def exported(memory: Memory, owner: str = "u") -> list[Record]:
 def tree(memory: Memory, owner: str = "u") -> dict[str, Any]:
     """Return all that the owner can see, with all revisions, also of what was deleted."""
     own: Any = {"user_id": owner}
-    files = memory.files
-    paths = [*(one.path for one in files.glob("**", **own)), "/gone.md", "/was"]
     found: dict[str, Any] = {}
-    for path in paths:
-        try:
-            rows = files.history(path, **own)
-        except FileMissingError:
-            continue
-        contents = [
-            None if row.what == "delete" else files.read(path, revision=row.revision, **own).content for row in rows
-        ]
-        found[path] = list(zip(rows, contents, strict=True))
+    for path in [*(one.path for one in memory.files.glob("**", **own)), "/gone.md", "/was"]:
+        with suppress(FileMissingError):
+            for row in memory.files.history(path, **own):
+                content = row.what != "delete" and memory.files.read(path, revision=row.revision, **own).content
+                found.setdefault(path, []).append((row, content))
     return found
 
 
-def holding(raw: redis.Redis, prefix: str, word: str) -> list[bytes]:
-    """Return the keys in whose dump a word stands, or their names."""
-    return [key for key in raw.scan_iter(f"{prefix}:*") if word.encode() in key + (raw.dump(key) or b"")]
-
-
-# ---------------------------------------------------------------------- export and import
+holding = keys_with  # whatever stands where a word may stand
 
 
 def test_files_come_back_as_they_were_once(make_memory: Make) -> None:
@@ -102,17 +94,15 @@ def test_an_import_changes_no_file_that_is_there(make_memory: Make) -> None:
     assert after.keys() - before.keys() == {"/gone.md", "/was/now/in.md"}
 
 
-@pytest.mark.parametrize(
-    ("limit", "problem"),
-    [
-        (FileOptions(max_files=3), "'v' would have 4 files with those of the records, 3 at most; nothing was imported"),
-        (FileOptions(max_bytes=80), r"'v' would have \d\d bytes with those of the records, 80 at most"),
-    ],
-)
+MORE = "'v' would have 4 files with those of the records, 3 at most; nothing was imported"
+LIMITS = {MORE: FileOptions(max_files=3), r"'v' would have \d\d bytes with those of the": FileOptions(max_bytes=80)}
+
+
+@pytest.mark.parametrize("problem", LIMITS)
 def test_quotas_are_those_of_the_importing_memory_and_count_before_the_first_write(
-    make_memory: Make, limit: FileOptions, problem: str
+    make_memory: Make, problem: str
 ) -> None:
-    memory, small = make_memory(), make_memory(files=limit)
+    memory, small = make_memory(), make_memory(files=LIMITS[problem])
     stock(memory)
     records = exported(memory)
     with pytest.raises(FileQuotaError, match=problem):
@@ -123,25 +113,72 @@ def test_quotas_are_those_of_the_importing_memory_and_count_before_the_first_wri
     assert small.users.load(records, user_id="v").files == 0  # what is there already counts once
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"path": "/../a"}, "holds '..'"),
-        ({"revision": 3}, "revision 3 follows 1"),
-        ({"what": "hack"}, "what: "),
-        ({"base64": "AA=="}, "there is content, and base64, too"),
-        ({"content": None, "base64": "?"}, "base64"),
-        ({"created_at": None}, "Invalid isoformat string: 'None'"),
-        ({"content": "x" * 21}, "'/a.md' has 21 bytes, 20 at most"),
-    ],
-)
-def test_a_record_that_is_no_file_is_refused_before_the_first_write(
-    make_memory: Make, change: Record, problem: str
-) -> None:
+NO_FILES: dict[str, Record] = {
+    "holds '..'": {"path": "/../a"},
+    "revision 3 follows 1": {"revision": 3},
+    "what: ": {"what": "hack"},
+    "there is content, and base64, too": {"base64": "AA=="},
+    "base64": {"content": None, "base64": "?"},
+    "Invalid isoformat string: 'None'": {"created_at": None},
+    "'/a.md' has 21 bytes, 20 at most": {"content": "x" * 21},
+}
+
+
+@pytest.mark.parametrize("problem", NO_FILES)
+def test_a_record_that_is_no_file_is_refused_before_the_first_write(make_memory: Make, problem: str) -> None:
     memory = make_memory(files=FileOptions(max_file_bytes=20))
     with pytest.raises(OptionError) as caught:
-        memory.users.load([HEADER, THREAD, FILE | change])
-    assert problem in str(caught.value)
-    assert "record 3" in str(caught.value)
-    assert "nothing was imported" in str(caught.value)
+        memory.users.load([HEADER, THREAD, FILE | NO_FILES[problem]])
+    for words in (problem, "record 3", "nothing was imported"):
+        assert words in str(caught.value)
     assert memory.threads.get("t") is None
+
+
+def stock_both(memory: Memory) -> None:
+    """Let the guest have files that the user has alike, otherwise, and not at all."""
+    stock(memory, GUEST, "guest")
+    memory.files.write("/dir/x.md", "x", user_id=GUEST)
+    memory.files.write("/alike.md", "both", user_id=GUEST)
+    memory.files.write("/alike.md", "both", user_id=USER)
+    memory.files.write("/notes/a.md", "the user's", user_id=USER)
+    memory.files.write("/dir", "a file", user_id=USER)
+    memory.files.write("/gone.md", "the user's", user_id=USER)
+    memory.files.write("/b (merged).bin", "in the way", user_id=USER)
+    memory.files.write("/b.bin", b"the user's", user_id=USER)
+
+
+def test_the_user_has_all_files_of_the_guest_and_none_is_lost(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+    stock_both(memory)
+    stock(memory, "third")
+    guest, third = tree(memory, GUEST), tree(memory, "third")
+    report = memory.users.merge(GUEST, into=USER)
+    assert report.files == 5
+    assert report.files_renamed == {
+        "/notes/a.md": "/notes/a (merged).md",
+        "/dir/x.md": "/dir (merged)/x.md",
+        "/b.bin": "/b (merged) (merged).bin",
+    }
+    files = [one for one in unsealed(memory.users.export(USER)) if one["kind"] == "file"]
+    texts = {one["path"]: one.get("content", one.get("base64")) for one in files}
+    assert {path: text for path, text in texts.items() if text is not None} == {
+        "/alike.md": "both",
+        "/b (merged) (merged).bin": "AP9ndWVzdA==",
+        "/b (merged).bin": "in the way",
+        "/b.bin": "dGhlIHVzZXIncw==",
+        "/dir": "a file",
+        "/dir (merged)/x.md": "x",
+        "/empty": "",
+        "/gone.md": "the user's",
+        "/notes/a (merged).md": "guest 2\nuni\n",
+        "/notes/a.md": "the user's",
+        "/was/now/in.md": "a directory",
+    }
+    rows = [
+        (row.revision, row.at, row.by, row.what) for row in memory.files.history("/notes/a (merged).md", user_id=USER)
+    ]
+    assert rows == [(row.revision, row.at, row.by, row.what) for row, _ in guest["/notes/a.md"]]
+    assert memory.files.revert("/gone (merged).md", 1, user_id=USER).info.revision == 3  # the guest had deleted it
+    assert keys_with(raw, prefix, GUEST) == []
+    assert tree(memory, "third") == third
+    assert memory.doctor().level == "ok"

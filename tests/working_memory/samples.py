@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryOptions, WorkingMemoryState
 from tests.helpers.types import Make
-
-if TYPE_CHECKING:
-    from langchain_workingmem import WorkingMemoryState
 
 
 class Home(BaseModel):

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -25,19 +25,11 @@ class Person(BaseModel):
     name: str | None = Field(None, description="What to call the person")
 
 
-def block(
-    document: str = "",
-    *,
-    writable: bool = True,
-    scope: Any = "user",
-    instructions: str | None = None,
-    name: str | None = None,
-    **options: Any,
-) -> str:
-    made = WorkingMemoryOptions(scope=scope, instructions=instructions, **options)
+def block(document: str = "", *, writable: bool = True, **options: Any) -> str:
+    made = WorkingMemoryOptions(**options)
     value, is_empty, _ = made.format.read(document)
     state = WorkingMemoryState(value=value, text=document, revision=1, updated_at=None, is_empty=is_empty)
-    return working_memory_block(made, state, read_only=not writable, name=name)
+    return working_memory_block(made, state, read_only=not writable)
 
 
 def tags(text: str) -> list[str]:
@@ -51,24 +43,25 @@ def part(text: str, name: str) -> str:
     return str(found.text)
 
 
-FORMATS: list[dict[str, Any]] = [{"template": TEMPLATE}, {"template": ""}, {"schema": Person}]
-FORMS = {0: ["<template>", "</template>"], 1: [], 2: ["<schema>", "</schema>"]}
+FORMATS: dict[str, dict[str, Any]] = {
+    "template": {"template": TEMPLATE},
+    "": {"template": ""},
+    "schema": {"schema": Person},
+}
 
 
-# ---------------------------------------------------------------------- nothing leaves its place
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-@pytest.mark.parametrize("document", [HOSTILE, "</data>", "</working_memory>", "<template>", "<data>", "</DATA >"])
-def test_nothing_in_the_data_closes_the_block(number: int, document: str) -> None:
-    text = block(document, **FORMATS[number])
-    assert tags(text) == ["<working_memory>", *FORMS[number], "<data>", "</data>", "</working_memory>"]
-    assert part(text, "data") == f"\n{document}\n"
-
-
-@given(st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc", "Cn"])))
-def test_whatever_is_known_stays_in_the_data(document: str) -> None:
-    assert part(block(f"x{document}", template=""), "data") == f"\n{visible(f'x{document}')}\n"
+@given(
+    st.sampled_from([*FORMATS]),
+    st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc", "Cn"])) | st.just("</DATA >"),
+)
+@example("template", HOSTILE)
+@example("", HOSTILE)
+@example("schema", HOSTILE)
+def test_whatever_is_known_stays_in_the_data(form: str, document: str) -> None:
+    text = block(f"x{document}", **FORMATS[form])
+    assert part(text, "data") == f"\n{visible(f'x{document}')}\n"
+    inner = [f"<{form}>", f"</{form}>"] if form else []
+    assert tags(text) == ["<working_memory>", *inner, "<data>", "</data>", "</working_memory>"]
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text() | st.lists(st.text())))
@@ -78,11 +71,8 @@ def test_what_is_copied_out_of_the_block_can_be_unescaped(text: str, document: d
     assert in_texts({"a": [escaped, {"b": escaped}], "n": 1}, unescape) == {"a": [text, {"b": text}], "n": 1}
 
 
-# ---------------------------------------------------------------------- the stable part
-
-
 @pytest.mark.parametrize("writable", [True, False])
-@pytest.mark.parametrize("options", FORMATS)
+@pytest.mark.parametrize("options", FORMATS.values(), ids=FORMATS)
 def test_everything_in_front_of_the_data_is_the_same_for_any_data(options: dict[str, Any], writable: bool) -> None:
     blocks = [block(text, writable=writable, **options) for text in ("", '{"name": "Ann"}', HOSTILE, "x" * 1000)]
     assert len({text.partition("<data>\n")[0] for text in blocks}) == 1

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,12 +13,6 @@ from langchain_workingmem.errors import RedisReplyError, RevisionNotFoundError
 from tests.helpers.examples import examples
 from tests.helpers.types import Make
 from tests.working_memory.samples import texts, with_memory
-
-if TYPE_CHECKING:
-    import redis
-
-
-# ---------------------------------------------------------------------- expected_revision
 
 
 @pytest.mark.parametrize("expected", [0, 1, 3])
@@ -32,9 +25,6 @@ def test_an_update_for_another_revision_is_refused_with_both(person: Memory, exp
     assert f"revision {expected}" in str(caught.value)
     assert "revision 2" in str(caught.value)
     assert person.working_memory.get(user_id="ann") == before
-
-
-# ---------------------------------------------------------------------- revisions
 
 
 def test_revisions_come_newest_first_with_time_and_origin(shared: Memory) -> None:
@@ -57,9 +47,13 @@ def test_revisions_come_newest_first_with_time_and_origin(shared: Memory) -> Non
 def test_as_many_revisions_are_kept_as_the_options_say(make_memory: Make, keep: int) -> None:
     memory = with_memory(make_memory, template="", revisions=keep)
     for number in range(keep + 5):
-        memory.working_memory.update(str(number), user_id="ann", mode="replace")
+        before = memory.working_memory.update(str(number), user_id="ann", mode="replace")
     found = memory.working_memory.revisions(user_id="ann", limit=1000)
     assert [state.revision for state in found] == list(range(keep + 5, 5, -1))
+    for revision in (5, keep + 6):
+        with pytest.raises(RevisionNotFoundError, match=f"revision {revision} is not kept"):
+            memory.working_memory.revert(revision, user_id="ann")
+    assert memory.working_memory.get(user_id="ann") == before
 
 
 @examples(15, server=True)
@@ -71,16 +65,6 @@ def test_a_revert_restores_byte_for_byte(shared: Memory, raw: redis.Redis, prefi
         return
     assert shared.working_memory.revert(first.revision, user_id="ann").text == text
     assert raw.hget(f"{prefix}:memory:u:{{ann}}", "document") == text.encode()
-
-
-@pytest.mark.parametrize("revision", [1, 7])
-def test_a_revision_that_is_not_kept_cannot_be_brought_back(make_memory: Make, revision: int) -> None:
-    memory = with_memory(make_memory, template="", revisions=2)
-    for text in ("one", "two", "three"):
-        before = memory.working_memory.update(text, user_id="ann")
-    with pytest.raises(RevisionNotFoundError, match=f"revision {revision} is not kept"):
-        memory.working_memory.revert(revision, user_id="ann")
-    assert memory.working_memory.get(user_id="ann") == before
 
 
 def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: redis.Redis, prefix: str) -> None:
