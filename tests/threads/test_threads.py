@@ -12,7 +12,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import IdError, Memory, OptionError, Page, Thread, WorkingMemError
+from langchain_workingmem import IdError, Memory, OptionError, Page, Thread, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError, ThreadOwnershipError
@@ -21,6 +21,7 @@ from tests.helpers.examples import examples
 from tests.helpers.odd_ids import BAD_IDS
 from tests.helpers.threads import append, thread_of
 from tests.helpers.trips import Trips
+from tests.helpers.types import Make
 
 
 def ids(threads: Page[Thread] | list[Thread]) -> list[str]:
@@ -211,16 +212,20 @@ def test_any_metadata_is_kept_merged_and_found(plain: Memory, first: dict[str, A
     assert name in ids(plain.threads.list(user_id="u", metadata=model))
 
 
-def test_a_thread_begun_without_a_user_says_how_it_is_handed_over(memory: Memory) -> None:
+def test_a_thread_begun_without_a_user_says_how_it_is_handed_over(make_memory: Make) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
     memory.chat_history("t").add_user_message("hello")
-    with pytest.raises(
-        ThreadOwnershipError, match=r"begun without a user_id.*threads\.transfer\('t', user_id='t', to='ann'\)"
-    ):
-        memory.context("hello", thread_id="t", user_id="ann")
+    memory.working_memory.update("likes tea", user_id="t")
+    memory.files.write("/note", "tea", user_id="t")
     with pytest.raises(ThreadOwnershipError, match="begun without a user_id"):
         memory.threads.get("t", user_id="ann")
-    memory.threads.transfer("t", user_id="t", to="ann")
+    with pytest.raises(ThreadOwnershipError, match="begun without a user_id") as refused:
+        memory.context("hello", thread_id="t", user_id="ann")
+    eval(str(refused.value.remedy).partition("itself: ")[2].partition(" hands")[0], {"memory": memory})
     assert memory.history.messages("t", user_id="ann")[0].text == "hello"
+    assert memory.working_memory.get(user_id="ann").text == "likes tea"
+    assert memory.files.read("/note", user_id="ann").text == "tea"
+    assert memory.working_memory.get(user_id="t").is_empty
 
 
 CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
