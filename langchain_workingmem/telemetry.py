@@ -70,9 +70,8 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
         from opentelemetry.metrics import get_meter
         from opentelemetry.trace import Link, SpanKind, StatusCode, get_tracer, set_span_in_context
     except ImportError as error:
-        raise OptionError(
-            "OpenTelemetry is not installed", remedy="pip install 'langchain-workingmem[otel]'"
-        ) from error
+        remedy = "pip install 'langchain-workingmem[otel]'"
+        raise OptionError("OpenTelemetry is not installed", remedy=remedy) from error
     name = "langchain_workingmem"
     tracer = get_tracer(name, __version__, tracer_provider)
     meter = get_meter(name, __version__, meter_provider)
@@ -134,6 +133,7 @@ class _Run:
     token: Any = None
     trips: list[None] = field(default_factory=list)  # a list, because plans that run side by side add to it
     hits: int | None = None
+    failed: dict[type, BaseException] = field(default_factory=dict)  # by effect; the plan may go on without it
 
     def note(self, result: Any) -> None:
         """Note how much recall has found."""
@@ -176,7 +176,7 @@ class _Telemetry:
             raise
         finally:
             calls.found.set(outer)
-        self._end(run, None, result)
+        self._end(run, next(iter(run.failed.values()), None), result)
         return result
 
     def _through(self, plan: Plan[T], run: _Run) -> Plan[T]:
@@ -192,7 +192,13 @@ class _Telemetry:
                     return (yield from self._asked(effect, asked))
                 case Spawn():
                     effect = self._in_background(effect, run)
-            return (yield effect)
+            try:
+                result = yield effect
+            except Exception as error:
+                run.failed[type(effect)] = error
+                raise
+            run.failed.pop(type(effect), None)
+            return result
 
         return with_each(plan, seen)
 
@@ -225,13 +231,15 @@ class _Telemetry:
 
     def _asked(self, effect: Effect[Any], asked: Asked) -> Plan[Any]:
         """Pass on a call of a chat model, in a span of its own, and count its tokens."""
-        model = name_of(cast("Any", asked.model))
+        asked_of: Any = asked.model  # or what `with_structured_output` has made of it
+        while inner := next(filter(None, (getattr(asked_of, name, 0) for name in ("first", "bound", "steps__"))), None):
+            asked_of = inner.get("raw") if isinstance(inner, dict) else inner
+        model = name_of(asked_of)
         labels = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
         labels["langchain_workingmem.task"] = str(asked.run.get("run_name", ""))
-        began, error = perf_counter(), cast("BaseException | None", None)
+        began, error, answer = perf_counter(), cast("BaseException | None", None), cast("Any", None)
         span = self.start(f"chat {model}", attributes=labels)
         token = self.enter(span)
-        answer: Any = None
         try:
             answer = yield effect
         except BaseException as met:
@@ -239,15 +247,16 @@ class _Telemetry:
             raise
         finally:
             self.leave(token)
-            told: Mapping[str, Any] = getattr(answer, "response_metadata", None) or {}
-            labels["gen_ai.provider.name"] = str(told.get("model_provider") or type(asked.model).__name__)
+            raw = answer["raw"] if isinstance(answer, dict) else answer
+            told: Mapping[str, Any] = getattr(raw, "response_metadata", None) or {}
+            labels["gen_ai.provider.name"] = str(told.get("model_provider") or type(asked_of).__name__)
             if error is not None:
                 # of what the model raised, where that is known
                 labels["error.type"] = type(error.__cause__ or error).__qualname__
                 span.set_status(self.failed)
             span.set_attributes(labels)
             self.duration.record(perf_counter() - began, labels)
-            usage: Mapping[str, Any] = getattr(answer, "usage_metadata", None) or {}
+            usage: Mapping[str, Any] = getattr(raw, "usage_metadata", None) or {}
             for kind in ("input", "output"):
                 if (count := usage.get(f"{kind}_tokens")) is not None:
                     span.set_attribute(f"gen_ai.usage.{kind}_tokens", count)
@@ -281,6 +290,4 @@ def _reason(error: BaseException | None) -> BaseException | None:
 
 def _count(result: Any) -> int | None:
     """Return how many records an operation has written or deleted, as far as its result tells."""
-    if isinstance(result, list):
-        return len(result)
-    return int(result) if isinstance(result, int) else None
+    return len(result) if isinstance(result, list) else int(result) if isinstance(result, int) else None

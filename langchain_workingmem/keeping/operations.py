@@ -48,11 +48,13 @@ _EMPTIES = "The operations take away {} of {} values. If that is meant, write th
 class Operation(BaseModel):
     """One change: op and path with a value, or find and replace."""
 
-    op: Literal["set", "add", "remove"] | None = Field(description="for a document along a schema")
-    path: str | None = Field(description="JSON Pointer, or the number of a value such as v3")
-    value: str | int | float | bool | list[str] | None = Field(description="what is set or added; an object as JSON")
-    find: str | None = Field(description="for a document that is text: what is replaced, or the number of a line")
-    replace: str | None = Field(description="for a document that is text: what stands there then")
+    op: Literal["set", "add", "remove"] | None = Field(None, description="for a document along a schema")
+    path: str | None = Field(None, description="JSON Pointer, or the number of a value such as v3")
+    value: str | int | float | bool | list[str] | None = Field(
+        None, description="what is set or added; an object as JSON"
+    )
+    find: str | None = Field(None, description="for a document that is text: what is replaced, or the number of a line")
+    replace: str | None = Field(None, description="for a document that is text: what stands there then")
     messages: list[int] = Field(description="numbers of the messages that say so, at least one")
 
 
