@@ -232,3 +232,15 @@ def test_similarities_are_between_0_and_1(make_memory: Make, distance: Any, dtyp
     assert ids(found)[:2] == ["t-2", "t-5"]
     assert found.hits[0].similarity == pytest.approx(1, abs=0.01)
     assert all(0 <= hit.similarity <= 1 for hit in found)
+
+
+def test_a_hit_has_its_share_of_words(make_memory: Make) -> None:
+    shares = {}
+    for search in ("hybrid", "semantic"):
+        memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(search=search))
+        memory.history.append([HumanMessage("plum jam"), HumanMessage("plum")], thread_id="t", user_id="u")
+        hits = memory.recall.search("plum jam", user_id="u").hits
+        shares[search] = {str(hit.message.text): hit.words for hit in hits}
+    assert shares["hybrid"]["plum jam"] == 1
+    assert 0 < shares["hybrid"]["plum"] < 1
+    assert set(shares["semantic"].values()) == {0}
