@@ -283,13 +283,12 @@ class Memory(SetUpOnEntry):
         One round trip; one more for several turns that `context` has not read, two more where ids are stored already.
         """
         given = yield from self._turn.opened(messages, thread_id, user_id)
-        notes, asked = self._core.state.local(Notes), question(given)
-        known = notes.take(thread_id, asked)
+        core, asked = self._core, question(given)
+        known = (notes := core.state.local(Notes)).take(thread_id, asked)
         # if the context has found the question stored, an answer is stored only as long as that is there
         is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.rows)
         id = asked.id if asked is not None and is_stored else None
-        saving = save_turn(self._core, given, thread_id, user_id, known=known, asked=id, keeps_all=True)
-        stored, saved = yield from saving
+        stored, saved = yield from save_turn(core, given, thread_id, user_id, known=known, asked=id, keeps_all=True)
         if known is not None and saved is not None:
             notes.note(thread_id, asked, replace(saved, saved_at=saved.next_seq))
         return stored

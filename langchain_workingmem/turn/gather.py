@@ -96,7 +96,7 @@ def gather_turn(
     reply = read_reply(history, *ids)
     _follow_list(found, storable, entries, reply)
     rows = _rows(found, entries, reply, history[1])
-    reads_again = found.followed.changes_branch and found.begins > -inf
+    reads_again = found.followed.changes_branch and (found.begins > -inf or bool(found.followed.again))
     waiting = iter(others)
     if scope_key is not None:
         found.working_memory = read_state(state, scope_key, [*islice(waiting, len(memory_calls))])
@@ -106,6 +106,7 @@ def gather_turn(
         reads_again |= yield from part.gathered(state, found, head, reply, some, [*islice(waiting, len(some))])
     if reads_again:  # without what the list has left behind
         head |= {"without": sorted([*found.gone, *head.get("without", ())]) or None, "said": 0}
+        head |= {"asked": None} if found.followed.again else {}  # others may have written behind an edited question
         (again,) = yield from send(READ.on(state.keys.of(found.thread_id), **head))
         found.seqs = {one.id: found.seqs[one.id] for one in storable if one.id in found.seqs}
         rows = _rows(found, entries, read_reply(again, *ids), again[1])

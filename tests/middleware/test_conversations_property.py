@@ -103,7 +103,7 @@ class Client:
         if action == "edit" and len(questions) > 1:
             self.left.append(self.branch)
             at, new = questions[1 + which % (len(questions) - 1)], self.numbers.next("q")
-            if keeps_id and not self.numbers.notes:  # a turn of such an edit does not show it
+            if keeps_id:
                 self.ids[new] = self.ids[self.branch[at]]
             self.branch = [*self.branch[:at], new]
             return True

@@ -100,3 +100,13 @@ def test_an_agent_never_calls_its_model_with_nothing(bench: Bench, content: Any,
     assert [seen[-1].text for seen in model.seen] == ["(empty message)", f"{speech}How are you?"]
     assert [one.text for one in memory.history.messages(thread)] == ["Yes?", "How are you?", "Fine."]
     assert memory.context("", thread_id="new", user_id="u").messages[-1].text == "(empty message)"
+
+
+def test_what_a_program_appended_stays_visible_behind_an_edited_question(plain: Memory) -> None:
+    said = [HumanMessage("one", id="q1"), AIMessage("eins", id="a1"), HumanMessage("two", id="q2")]
+    for turn in (said[:2], [*said, AIMessage("zwei", id="a2")]):
+        plain.save_turn(turn, thread_id="t", user_id="u")
+    plain.history.append([HumanMessage("note", id="n")], thread_id="t", user_id="u")
+    for id in ("q2", "other"):
+        context = plain.context([*said[:2], HumanMessage("three", id=id)], thread_id="t", user_id="u")
+        assert [message.text for message in context.messages] == ["one", "eins", "note", "three"]
