@@ -178,7 +178,7 @@ class Memory(SetUpOnEntry):
 
             self.__dict__["observations"] = install(core, observations)
             # the log decides what is shown; `last_messages=0` shows it alone
-            history = replace(history, last_messages=history.last_messages and None)
+            history = replace(history, last_messages=None if history.last_messages else 0)
         self._turn = Turn(core, history)
         self._server: Any = None  # an embedded one
 
@@ -290,7 +290,7 @@ class Memory(SetUpOnEntry):
         id = asked.id if asked is not None and is_stored else None
         stored, saved = yield from save_turn(core, given, thread_id, user_id, known=known, asked=id, keeps_all=True)
         if known is not None and saved is not None:
-            notes.note(thread_id, asked, replace(saved, saved_at=saved.next_seq))
+            notes.note(thread_id, asked, replace(saved, saved_before=saved.next_seq))
         return stored
 
     asave_turn = twin(save_turn)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 MOST_RUNS = 256  # that are kept; one that is dropped is read again
-MOST_SECONDS, PAUSE_SECONDS = 5.0, 0.002  # that a call of a tool waits for those which the model wrote before it
+MOST_SECONDS, PAUSE_SECONDS = 1.0, 0.002  # that a call of a tool waits for those which the model wrote before it
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['app
 TIMEOUT = timedelta(seconds=10)  # for each reply
 EMBEDDING_TIMEOUT = timedelta(seconds=30)  # plus a second for each text
 CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection, which a running server accepts at once
-DEFAULT_LIMIT = int("32000")  # tokens; an object of its own, so that the same number of a program is told apart
+DEFAULT_LIMIT = 32_000  # tokens; it never cuts the running turn
 DEFAULT_TOOLS: Sequence[str] = ("update",)
 MOST_HITS = 100_000  # of one recall: the server refuses far larger numbers
 # Search 2.10 accepts larger numbers, but some of them, such as m=1_000_000, crash the server
@@ -188,7 +188,7 @@ class HistoryOptions:
             checks.one_of(self.media, ("all", "last"), "media")
         else:
             checks.at_least(self.media, 1, "media")
-        if self.last_messages is None and self.has_default_limit:
+        if self.last_messages is None and self.max_tokens == DEFAULT_LIMIT:
             object.__setattr__(self, "max_tokens", None)
         if self.token_counter != "approximate" and not callable(self.token_counter):
             remedy = "use 'approximate' or a function of a list of messages"
@@ -198,11 +198,6 @@ class HistoryOptions:
             object.__setattr__(self, "exclude_tools", names)
         if self.roles is not None:
             object.__setattr__(self, "roles", checks.check_roles(self.roles))
-
-    @property
-    def has_default_limit(self) -> bool:
-        """Tell whether no program has named `max_tokens`."""
-        return self.max_tokens is DEFAULT_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

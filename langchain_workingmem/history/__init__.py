@@ -69,7 +69,8 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Replace messages by id; position and time stay, vectors follow. One atomic step, one round trip.
 
-        Raises `MessageNotFoundError` when one of them is not stored, and changes none then.
+        Raises `MessageNotFoundError` when one of them is not stored, and changes none then. A structured answer (a call
+        of a tool that ended its turn) is no longer recalled after that: delete it, and save its turn again.
         """
         given = as_messages(messages)
         for message in given:
@@ -109,10 +110,10 @@ class History(Operations):
             at_least(last, 0, "last")
         ids = {name: check_id(id, name) for name, id in (("before", before), ("after", after)) if id is not None}
         wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until, **ids)
-        page, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        page = yield from read_page(self._core.state, thread_id, user_id, wanted)
         rows = page.rows()
         if superseded:
-            others, _ = yield from read_page(self._core.state, thread_id, user_id, {**wanted, "superseded": True})
+            others = yield from read_page(self._core.state, thread_id, user_id, {**wanted, "superseded": True})
             rows = sorted([*rows, *others.rows()], key=lambda row: row.seq)
             rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
         return [row.message for row in (yield from made(self._core.state, rows))]
@@ -141,7 +142,7 @@ class History(Operations):
         if cursor is not None:
             (seq,) = read_cursor(cursor, _PAGE_CURSOR)
             wanted["below" if descending else "above"] = int(seq)
-        found, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        found = yield from read_page(self._core.state, thread_id, user_id, wanted)
         facts = found.facts[::-1] if descending else found.facts
         more = str(facts[limit - 1].seq) if len(facts) > limit else None
         on_page = {one.seq for one in facts[:limit]}
@@ -231,7 +232,7 @@ class History(Operations):
         for superseded in (False, True):
             wanted = selection(until=until, limit=_STEP, superseded=superseded, times=True)
             while True:
-                page, _ = yield from read_page(state, thread_id, user_id, wanted)
+                page = yield from read_page(state, thread_id, user_id, wanted)
                 ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]
                 found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, seqs=seqs)
                 if not found.get("deleted"):

@@ -42,14 +42,14 @@ class Known:
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
     is_all: bool = True  # `rows` hold all that was said, not only the newest
-    read_at: int = 0  # the next seq when the caller read the thread
-    saved_at: float = inf  # the next seq when its turn was saved
+    read_before: int = 0  # the next seq when the caller read the thread
+    saved_before: float = inf  # the next seq when its turn was saved
     written: frozenset[int] = frozenset()  # seqs that the caller has written in between
     branch: Followed | None = None  # what the list of a context has meant, of which perhaps only the last turn is saved
 
     def could_see(self, row: Facts) -> bool:
         """Tell whether the caller could know of a message: nobody else has stored it while its turn was made."""
-        return not self.read_at <= row.seq < self.saved_at or row.seq in self.written
+        return not self.read_before <= row.seq < self.saved_before or row.seq in self.written
 
     def ranges(self, drop: Collection[int]) -> list[list[int]]:
         """Return ranges of seqs that hold messages and tool traffic in front of each, but no other known message."""
@@ -139,27 +139,34 @@ class _Comparison:
             self.versions[row.id].append(row)
         self.matched: dict[int, Facts] = {}  # index in the list -> stored message
         self.gone: set[int] = set()  # indexes of what was deleted
-        self.taken: list[int] = []  # indexes of answers whose ids others have, as caches and fakes repeat them
-        asked = last_question(entries)
-        stored = self.versions.get(entries[asked].id) if asked >= 0 else None
-        question = stored[0].seq if stored else known.next_seq
-        for at, (id, words) in enumerate(entries):
-            versions, deleted = self.versions.get(id, []), known.deleted.get(id or "")
-            same = [row for row in versions if _said(row) == words]
+        self.taken: list[int] = []  # indexes of answers whose ids others have
+        self.edited: dict[int, int] = {}  # index in the list -> seq, where the words change in place
+        self.edit: Facts | None = None  # the last that is stored, if its question was edited: it begins a branch
+        self.match_ids()
+
+    def match_ids(self) -> None:
+        """Match the entries whose ids are stored."""
+        asked = last_question(self.entries)
+        stored = self.versions.get(self.entries[asked].id, ()) if asked >= 0 else ()
+        question = next((row.seq for row in stored), self.known.next_seq)
+        for at, (id, words) in enumerate([*self.entries]):
+            versions, deleted = self.versions.get(id, []), self.known.deleted.get(id or "")
+            same = [row for row in versions if _said(row) == words]  # an edited question has several versions
             found = next(iter(same or versions), None)
+            # a fake model gives each answer the id "run-1": the second one, and one to an edited question, need ids
             is_older = found and at > asked >= 0 and found.seq < question
             if found and (is_older or (not same and not found.is_current and words.startswith("a"))):
                 self.entries[at], found = Entry(None, words), None
                 self.taken.append(at)
+            # a copy that shows less, such as one whose pictures are named, stands for what is stored
             if words == AS_STORED:
                 self.entries[at] = Entry(id, _said(found) if found else "")
             if found is not None:
                 self.matched[at] = found
+            # what was deleted is not stored again, unless it says something else now
             elif words == AS_STORED or (deleted is not None and deleted.rstrip("!") in (words, "")):
                 self.gone.add(at)
         self.located = [*self.matched]
-        self.edited: dict[int, int] = {}  # index in the list -> seq, where the words change in place
-        self.edit: Facts | None = None  # the last that is stored, if its question was edited: it begins a branch
         for at in self.located:
             words, row = self.entries[at].words, self.matched[at]
             if _said(row) == words or row.is_structured:
@@ -173,8 +180,7 @@ class _Comparison:
         """Match by their words the entries that have other ids than what is stored, or none."""
         entries, matched, start = self.entries, self.matched, len(self.entries) if self.located else 0
         if matched:
-            first = min(matched)
-            matched |= self.agreement(first, matched[first])
+            matched |= self.agreement(min(matched), matched[min(matched)])
         if self.kind == "state" and self.located:  # a client has sent its list to it: what stands in front is stored
             last = {_said(row): row for row in (*self.superseded, *self.said)}
             for at in range(self.located[-1]):
@@ -182,9 +188,8 @@ class _Comparison:
                     matched[at] = last[entries[at].words]
             start = self.located[-1] + 1
         rest = [at for at in range(start, len(entries)) if entries[at].words and at not in self.gone | matched.keys()]
-        newest = self.said[-1] if self.said else None
-        if self.kind == "list" and newest and [*entries] == [Entry(None, _said(newest))]:
-            matched[0] = newest  # asked again, as nobody has answered
+        if self.kind == "list" and self.said and [*entries] == [Entry(None, _said(self.said[-1]))]:
+            matched[0] = self.said[-1]  # asked again, as nobody has answered
         if self.edit or is_one_turn([entries[at] for at in rest]):
             return
         # a list agrees from its beginning on, or is new; but for one that begins before the thread, which is refused
@@ -197,12 +202,12 @@ class _Comparison:
     def longest_agreement(self, at: int) -> dict[int, Facts]:
         """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last."""
         best = dict[int, "Facts"]()
-        end = max((row.seq for row in self.said if row.writer and self.known.could_see(row)), default=inf)
+        last_seen = max((row.seq for row in self.said if row.writer and self.known.could_see(row)), default=inf)
         has_answer = any(entry.words.startswith("a") for entry in self.entries[at:])
         for first in (*reversed(self.said), *reversed(self.superseded)):
             if _said(first) == self.entries[at].words:
                 found = self.agreement(at, first)
-                is_tail = first.is_current and any(row.seq >= end for row in found.values())
+                is_tail = first.is_current and any(row.seq >= last_seen for row in found.values())
                 fits = is_tail or (has_answer and (len(found) > 1 or first is self.first))
                 if fits and len(found) > len(best):
                     best = found
@@ -254,17 +259,17 @@ class _Comparison:
         asked = last.seq if is_list and last and _said(last).startswith("q") else inf
         asked_next = next((row.seq for row in self.said if row.seq > asked and _said(row).startswith("q")), inf)
         includes_programs = first is not None and not first.writer
-        rides, left = False, list[int]()
+        keeps_traffic, left = False, list[int]()
         for row in reversed(self.rows):
             is_own = row.writer or includes_programs if is_list else row.writer == writer
             if not row.is_current or row.seq < start:
                 continue
             if row.seq in held:
-                # clients leave out tool traffic: it stays with the message that it led to
-                rides = (is_list or len(held) < len(self.matched)) if _said(row) else rides
+                # clients leave out tool traffic: it stays with the message that it led to, as t t in q t t a
+                keeps_traffic = (is_list or len(held) < len(self.matched)) if _said(row) else keeps_traffic
             elif is_own and (self.known.could_see(row) or asked < row.seq < asked_next):
-                rides = rides and not _said(row)
-                if not rides:
+                keeps_traffic = keeps_traffic and not _said(row)
+                if not keeps_traffic:
                     left.append(row.seq)
         return left[::-1]
 

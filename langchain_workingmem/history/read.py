@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from langchain_workingmem._engine.plan import Command, Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
@@ -66,15 +66,13 @@ class PageOfThread:
         return read_rows(found, self.thread_id)
 
 
-def read_page(
-    state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any], *beside: Command
-) -> Plan[tuple[PageOfThread, list[Any]]]:
-    """Read a page of a thread, and replies to the commands `beside`. One round trip; with roles one for each 500."""
+def read_page(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Plan[PageOfThread]:
+    """Read a page of a thread. One round trip; with roles one for each 500 messages."""
     if "roles" in wanted:
-        return (yield from _read_roles(state, thread_id, user_id, wanted)), []
+        return (yield from _read_roles(state, thread_id, user_id, wanted))
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    reply, *others = yield from send(PAGE.on(keys, user=owner_tag(user_id), **wanted), *beside)
-    return PageOfThread.read(reply, thread_id, user_id, wanted), others
+    (reply,) = yield from send(PAGE.on(keys, user=owner_tag(user_id), **wanted))
+    return PageOfThread.read(reply, thread_id, user_id, wanted)
 
 
 def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Plan[PageOfThread]:
@@ -84,7 +82,7 @@ def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, wanted:
     edge, found, number = "below" if "newest" in wanted else "above", list[tuple[Facts, Any]](), 0
     begin = wanted.pop(edge, None) if total else None
     while True:
-        page, _ = yield from read_page(state, thread_id, user_id, {**wanted, "limit": STEP})
+        page = yield from read_page(state, thread_id, user_id, {**wanted, "limit": STEP})
         pairs = [*zip(page.facts, page.bodies, strict=True)][:: -1 if edge == "below" else 1]
         for facts, body in pairs:
             if (role := _ROLE.match(body or b"")) and role[1].decode() in roles:

@@ -181,7 +181,7 @@ def known_in(found: Mapping[str, Any], before: Known | None = None) -> Known:
         rows.setdefault(newest, Facts.read(newest))
     next_seq = found.get("next_seq", 0)
     return replace(
-        before or Known(read_at=next_seq),
+        before or Known(read_before=next_seq),
         rows=[*rows.values()],
         deleted=dict(found.get("deleted") or {}),
         next_seq=next_seq,
@@ -204,7 +204,6 @@ def save_turn(
     keeps_all: bool = False,
     structured: Collection[int] | None = None,
     title_model: BaseChatModel | None = None,
-    on_error: str | None = None,
 ) -> Plan[tuple[list[BaseMessage], Known | None]]:
     """Save a turn, or the conversation that it ends; return the stored messages, and what is known of the thread now.
 
@@ -218,7 +217,7 @@ def save_turn(
     entries = [entry_of(one.message, None if one.numbered else one.id, one.words) for one in ready]
     done = Followed(new=[*range(len(ready))])
     created_at = known.created_at if known else None
-    is_fresh = is_one_turn(entries) if known is None else known.saved_at == inf
+    is_fresh = kind != "state" and is_one_turn(entries) if known is None else known.saved_before == inf
     known = known if is_fresh else (yield from _read_known(state, thread_id, user_id, entries, known))
     for attempt in range(ATTEMPTS):
         if known is not None:
@@ -269,7 +268,7 @@ def save_turn(
         found, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
         yield from after_write(state, thread_id, user_id, found, some)
         failure = failure or more
-    _tell(core, failure, thread_id, on_error)
+    _tell(core, failure, thread_id)
     return stored, known
 
 
@@ -351,7 +350,7 @@ def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes |
     return sum(bool(draft.chunks) for draft in ready)
 
 
-def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None) -> None:
+def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None = None) -> None:
     """Raise or log that messages are stored without vectors."""
     if failure is None:
         return

@@ -58,7 +58,7 @@ def _name(
 ) -> Plan[None]:
     """Ask the model, and set the title unless there is one or the message that it is made from is gone."""
     try:
-        page, _ = yield from read_page(state, thread_id, None, selection(limit=_MOST_MESSAGES, roles=["human"]))
+        page = yield from read_page(state, thread_id, None, selection(limit=_MOST_MESSAGES, roles=["human"]))
         facts = {one.seq: one for one in page.facts}
         rows = [row for row in page.rows() if not facts[row.place].is_refused and is_readable(row)]
         source = next((row for row in rows if words_in(row.message).strip()), None)

@@ -138,7 +138,7 @@ def _redirect(request: Request, parameters: list[tuple[str, str]]) -> Response:
 async def _write(studio: Studio, page: Form, request: Request) -> Response:
     """Answer a form, if this studio may write and the form stands on one of its pages."""
     refused = ""
-    if "origin" not in request.headers:  # `LoopbackOnly` has compared it; browsers send it with every form
+    if "origin" not in request.headers:  # `loopback_only` has compared it; browsers send it with every form
         refused = "The request names no origin: send the form of the page."
     if not studio.write:
         refused = "Start the studio with --write to change or delete something."

@@ -206,7 +206,7 @@ class Threads(Operations):
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title,
         metadata and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It
         has a title that a model made only together with the message that it was made from. A message is copied if
-        `last_messages`, `since`, `until` and `message_ids` all select it; superseded ones are not. Three round trips,
+        `last_messages`, `since`, `until` and `message_ids` all select it; superseded ones are not. Four round trips,
         two per 200 messages, and up to two for thread-scoped working memory. It is not atomic: if
         the process dies, a part of the copy is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError`
         if a thread `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
@@ -222,8 +222,8 @@ class Threads(Operations):
         changes, keys = check_metadata(metadata), state.keys.of(check_id(thread_id, "thread_id"))
         limits: dict[str, Any] = {} if last_messages is None else {"limit": last_messages, "newest": True}
         wanted = selection(since=since, until=until, times=True, **limits)
-        beside = ("HGETALL", keys.thread), ("EXISTS", keys.rows)
-        page, (fields, has_rows) = yield from read_page(state, thread_id, user_id, wanted, *beside)
+        fields, has_rows = yield from send(("HGETALL", keys.thread), ("EXISTS", keys.rows))
+        page = yield from read_page(state, thread_id, user_id, wanted)
         origin = read_thread(thread_id, fields)
         if origin is None:
             raise errors.ThreadNotFoundError(thread_id)

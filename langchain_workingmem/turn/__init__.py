@@ -45,7 +45,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
         if asked is None or found is None:
             return None
         id, known = found
-        if asked.id is None and known.saved_at == inf:
+        if asked.id is None and known.saved_before == inf:
             asked.id = id
         return known if asked.id == id else None
 

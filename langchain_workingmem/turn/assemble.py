@@ -29,6 +29,7 @@ from langchain_workingmem._text.sending import headed_groups, provider_valid, wi
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.history.follow import Followed, Known
 from langchain_workingmem.models import MemoryContext, RecallResult
+from langchain_workingmem.options import DEFAULT_LIMIT
 from langchain_workingmem.usage import Counting
 from langchain_workingmem.working_memory.prompt import working_memory_block
 
@@ -183,7 +184,7 @@ def chosen(
     is_light = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
     if not is_light or options.token_counter != "approximate":
         past, omitted = fit(past, present, gathered.uptos, options, gathered.cut)
-    if options.max_tokens is not None and not options.has_default_limit:
+    if options.max_tokens not in (None, DEFAULT_LIMIT):
         present, more = _fit_present(present, options)
         omitted += more
     return past, present, old + omitted

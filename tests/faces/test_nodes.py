@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 from langchain_workingmem import IdError, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
 from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, texts, who
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.models import remembered
+from tests.helpers.models import CONFIG, remembered
 from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke, Make
 
@@ -218,3 +218,16 @@ def test_a_read_only_node_writes_nothing_and_does_not_tell_the_model_to_update(
     invoke(chat(remembering, model, read_only=True), say("one"), who())
     invoke(chat(remembering, model), say("two"), who())
     assert ["update_working_memory" in remembered(seen) for seen in model.seen] == [False, True]
+
+
+def test_the_first_turn_of_a_state_can_be_edited_though_no_node_has_loaded_it(plain: Memory, invoke: Invoke) -> None:
+    def answer(state: Any) -> Any:
+        return {"messages": [AIMessage(f"to {state['messages'][-1].text}", id=f"a{len(state['messages'][-1].text)}")]}
+
+    graph: Any = StateGraph(MessagesState)
+    app = graph.add_sequence([("answer", answer), ("save", plain.save_node())]).set_entry_point("answer")
+    app = app.compile(checkpointer=InMemorySaver())
+    invoke(app, {"messages": [HumanMessage("hello", id="q1")]}, CONFIG)
+    edited = [RemoveMessage(id="a5"), HumanMessage("hello there", id="q1")]
+    invoke(app, {"messages": edited}, CONFIG)
+    assert [message.text for message in plain.history.messages("t")] == ["hello there", "to hello there"]

@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem.options import DEFAULT_LIMIT
 from tests.helpers.conversations import accept
 from tests.helpers.examples import examples
 from tests.helpers.models import (
@@ -126,8 +127,9 @@ def check_sent(sent: list[BaseMessage], script: Script, before: list[BaseMessage
     present = shown[start:]
     assert present[0] == gained[0]
     rest, parts = present[1:], range(1, len(gained))
-    if (
-        script.history.max_tokens is None or script.history.has_default_limit
+    if script.history.max_tokens in (
+        None,
+        DEFAULT_LIMIT,
     ):  # a limit that a program names gives up the oldest finished calls of the running turn
         parts = range(1, 2)
     assert not rest or any(rest == gained[at : at + len(rest)] for at in parts)
