@@ -146,7 +146,7 @@ class Process:
 def test_nothing_acknowledged_is_lost_or_applied_twice_when_writers_are_killed(
     server: EmbeddedRedis, files: Files, raw: Any, prefix: str
 ) -> None:
-    """Three writers in two processes, which are killed and start again, against a dictionary of texts."""
+    """Three writers in two processes, which are killed and start again."""
     log = Log(files, 3)
     rounds, seconds = (40, 2.0) if NIGHTLY else (2, 0.4)
     for turn in range(rounds):
@@ -157,7 +157,6 @@ def test_nothing_acknowledged_is_lost_or_applied_twice_when_writers_are_killed(
         time.sleep(random.uniform(0.2, 1) * seconds)
         for process in processes:
             log.add(process.kill())
-        log.settle(files)
         log.check(files)
         check_stored(raw, prefix, OWNER)
     assert log.acknowledged > 40 * rounds
