@@ -90,16 +90,13 @@ def test_an_edit_needs_its_passage_exactly_once(files: Files) -> None:
     assert [one.what for one in files.history("/a", **ANN)] == ["edit", "edit", "write"]
 
 
-def test_a_passage_that_is_everywhere_is_counted_and_replaced_without_a_long_pause(files: Files) -> None:
+def test_a_passage_that_is_everywhere_is_named_in_few_lines_and_makes_no_large_text(files: Files) -> None:
     files.write("/a", "ab" * 2**19, **ANN)
     with pytest.raises(FileEditError, match="524288 times") as caught:
         files.edit("/a", "a", "c", **ANN)
     assert caught.value.lines == (1,) * 1000
-    assert files.edit("/a", "a", "c", replace_all=True, **ANN).occurrences == 2**19
-    assert files.read("/a", **ANN).content == "cb" * 2**19
-    with pytest.raises(FileQuotaError) as full:  # 0.5 TB, which are never made
-        files.edit("/a", "c", "x" * 2**20, replace_all=True, **ANN)
-    assert "549,756,338,176 bytes" in str(full.value)
+    with pytest.raises(FileQuotaError, match="549,756,338,176 bytes"):  # 0.5 TB, which are never made
+        files.edit("/a", "a", "x" * 2**20, replace_all=True, **ANN)
 
 
 # ---------------------------------------------------------------------- what is in the way, limits

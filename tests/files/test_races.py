@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
@@ -56,14 +55,6 @@ def test_ten_edits_at_once_are_ten_edits(files: Files) -> None:
     found = files.read("/a", **ANN)
     assert found.text.split("\n")[:-1:2] == [f"done {number}" for number in range(COUNT)]
     assert found.revision == base + COUNT
-
-
-async def test_ten_tasks_that_insert_make_ten_lines(server: EmbeddedRedis, prefix: str) -> None:
-    async with Memory(server.url, key_prefix=prefix) as memory:
-        await memory.files.awrite("/a", "", **ANN)
-        await asyncio.gather(*(memory.files.ainsert("/a", 0, str(number), **ANN) for number in range(COUNT)))
-        lines = (await memory.files.aread("/a", **ANN)).text.split("\n")[:-1]
-    assert sorted(lines) == [str(number) for number in range(COUNT)]
 
 
 def test_of_writers_that_expect_no_file_one_wins(files: Files) -> None:
