@@ -99,6 +99,15 @@ def test_a_passage_that_is_everywhere_is_named_in_few_lines_and_makes_no_large_t
         files.edit("/a", "a", "x" * 2**20, replace_all=True, **ANN)
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "wanted"), [("", 0, "x\n"), ("a\nb", -1, "a\nb\nx\n"), ("a\r\nb", 1, "a\r\nx\nb\n")]
+)
+def test_lines_are_inserted_after_a_line(files: Files, text: str, line: int, wanted: str) -> None:
+    files.write("/a", text, **ANN)
+    assert files.insert("/a", line, "x", **ANN).line == (line + 1 if line >= 0 else 3)
+    assert files.read("/a", **ANN).content == wanted
+
+
 # ---------------------------------------------------------------------- what is in the way, limits
 
 
