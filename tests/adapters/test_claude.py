@@ -153,25 +153,14 @@ def test_claude_is_offered_its_own_tool(bench: Bench, claude: FakeClaude) -> Non
 
 
 @pytest.mark.in_turn("face")
-def test_another_model_calls_the_same_tool_by_its_schema(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says(calling(("memory", LEARN), ("memory", LOOK), id="m"), "Noted.")
-    agent = create_agent(model, [], middleware=[ClaudeMemoryMiddleware(memory)])
-    end = bench.run(agent, ask("I like tea"), configured("1"))
-    assert model.tools[0] == ["memory"]
-    assert [type(one) for one in model.seen[0]] == [type(ask("")["messages"][0])]
-    assert end["messages"][2].text == "File created successfully at: /memories/ann.md"
-    assert memory.files.read("/memories/ann.md", user_id="1").text == "likes tea\n"
-
-
-@pytest.mark.in_turn("face")
-def test_what_the_model_did_to_files_stays_in_the_conversation(bench: Bench) -> None:
+def test_another_model_calls_the_same_tool_and_what_it_did_stays_in_the_conversation(bench: Bench) -> None:
     """Unlike calls of memory's own tools, which later turns leave out."""
     memory = bench.memory()
-    both = [MemoryMiddleware(memory), ClaudeMemoryMiddleware(memory)]
     model = Scripted.says(calling(("memory", LEARN), id="m"), "Noted.", "You like tea.")
-    agent = create_agent(model, [], middleware=both)
+    agent = create_agent(model, [], middleware=[MemoryMiddleware(memory), ClaudeMemoryMiddleware(memory)])
     bench.run(agent, ask("I like tea"), configured("1", "ann"))
+    assert "memory" in model.tools[0]
+    assert memory.files.read("/memories/ann.md", user_id="ann").text == "likes tea\n"
     bench.run(agent, ask("And?"), configured("1", "ann"))
     told = ["ai: memory#m-0", "tool: File created successfully at: /memories/ann.md", "ai: Noted."]
     assert said(model.seen[-1])[-5:] == ["human: I like tea", *told, "human: And?"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from langchain.agents.middleware import PIIMiddleware, SummarizationMiddleware
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.redis import RedisSaver
-from langgraph.checkpoint.redis.aio import AsyncRedisSaver
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -139,29 +136,11 @@ def test_the_marks_of_anthropic_stand_beside_ours(page: dict[str, Any], bench: B
 # ---------------------------------------------------------------------- a checkpointer on the same Redis
 
 
-@contextmanager
-def saving(bench: Bench, url: str) -> Iterator[Any]:
-    if bench.face == "sync":
-        with RedisSaver.from_conn_string(url) as saver:
-            saver.setup()
-            yield saver
-        return
-
-    async def opened() -> tuple[AsyncExitStack, AsyncRedisSaver]:
-        stack = AsyncExitStack()
-        made = await stack.enter_async_context(AsyncRedisSaver.from_conn_string(url))
-        await made.asetup()
-        return stack, made
-
-    stack, twin = bench.runner.run(opened())
-    yield twin
-    bench.runner.run(stack.aclose())
-
-
-@pytest.mark.in_turn("face")
+@pytest.mark.parametrize("face", ["sync"], indirect=True)  # the twin of the saver is not ours
 @pytest.mark.usefixtures("with_json")
 def test_checkpoints_and_memory_share_an_embedded_redis(bench: Bench) -> None:
-    with EmbeddedRedis() as server, saving(bench, server.url) as saver:
+    with EmbeddedRedis() as server, RedisSaver.from_conn_string(server.url) as saver:
+        saver.setup()
         memory = bench.recalling(redis_url=server.url, key_prefix="memory")
         model = Scripted.says("2", calling(("weather", {"city": "Oslo"}), id="a"), "4", "four", "6")
         agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory)], checkpointer=saver)

@@ -67,17 +67,3 @@ def test_a_run_that_is_repeated_as_a_whole_stores_a_turn_once(bench: Bench, buil
     assert said(model.seen[1]) == ["human: 1"]
     assert said(model.seen[2]) == ["human: 1", "ai: two", "human: 3"]
     assert said(memory.history.messages("t")) == ["human: 1", "ai: two", "human: 3", "ai: 4"]
-
-
-def test_a_run_that_is_resumed_does_not_ask_the_model_again(
-    bench: Bench, build: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory = bench.memory()
-    losing(memory, 3, monkeypatch)
-    model = Scripted.says("2")
-    chat = build(model, memory, InMemorySaver())
-    with pytest.raises(ConnectionError):
-        bench.run(chat, HumanMessage("1", id="q1"), CONFIG)
-    assert bench.run(chat, None, CONFIG).text == "2"
-    assert len(model.seen) == 1
-    assert said(memory.history.messages("t", superseded=True)) == ["human: 1", "ai: 2"]

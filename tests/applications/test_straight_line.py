@@ -11,7 +11,6 @@ import redis
 from langchain.agents import create_agent
 from langchain.agents.middleware import before_model
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -23,15 +22,6 @@ from tests.middleware.samples import TURN, stored
 pytestmark = pytest.mark.in_turn("face")
 OTHER: dict[str, Any] = {"thread_id": "other", "user_id": "ann"}
 ELSEWHERE = configured("other", "ann")
-
-
-def test_a_turn_with_the_answer_of_the_last_one_is_a_new_turn(bench: Bench) -> None:
-    memory = bench.memory()
-    for text in ("I am Maya.", "I like carrots."):
-        question = HumanMessage(text)
-        memory.context([question], **TURN)
-        memory.save_turn([question, AIMessage("Noted.")], **TURN)
-    assert stored(memory) == ["human: I am Maya.", "ai: Noted.", "human: I like carrots.", "ai: Noted."]
 
 
 # ---------------------------------------------------------------------- odd rows
@@ -263,23 +253,6 @@ def test_a_question_that_the_provider_refuses_is_not_sent_again(bench: Bench, ch
 # ---------------------------------------------------------------------- clients
 
 
-def test_a_client_that_sends_its_tool_traffic_without_ids_stores_it_once(bench: Bench) -> None:
-    memory = bench.memory()
-    sent: list[dict[str, Any]] = []
-    for at in range(3):
-        call = {"id": f"c{at}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-        sent += [
-            {"role": "user", "content": f"q{at}"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"c{at}", "content": f"result {at}"},
-        ]
-        shown = memory.context(list(sent), **TURN).messages
-        assert len(shown) == len(sent)
-        sent.append({"role": "assistant", "content": f"a{at}"})
-        memory.save_turn(list(sent), **TURN)
-    assert [message.type for message in memory.history.messages("t")] == ["human", "ai", "tool", "ai"] * 3
-
-
 def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
     memory = bench.memory()
     x, y = HumanMessage("x", id="x"), HumanMessage("y", id="y")
@@ -311,68 +284,37 @@ def test_a_context_that_is_the_input_of_an_agent_shows_memory_once(bench: Bench,
 # ---------------------------------------------------------------------- graphs
 
 
-def test_a_save_that_is_tried_again_after_a_regeneration_saves_once(bench: Bench) -> None:
-    memory = bench.memory()
-    save = memory.save_node()
+def say(memory: Memory, lines: list[str], text: str, *, has_ids: bool) -> list[str]:
+    """Let a client that sends all of its conversation ask and save once more; return what is stored."""
 
-    def twice(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
-        save.invoke(state, config)
-        return save.invoke(state, config)
-
-    model = Scripted.says("a1", "a2", "a2 again")
-    app = graph_of(model, ("load", memory.load_node()), ("save", twice))
-    config: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
-    for texts in (["q1"], ["q1", "a1", "q2"], ["q1", "a1", "q2"]):
+    def messages() -> list[BaseMessage]:
         kinds = (HumanMessage, AIMessage)
-        app.invoke({"messages": [kinds[at % 2](text) for at, text in enumerate(texts)]}, config)
-    assert spoken(memory) == ["q1", "a1", "q2", "a2 again"]
+        return [kinds[at % 2](text, id=str(at) if has_ids else None) for at, text in enumerate(lines)]
 
-
-class Window:
-    """A chat that keeps its conversation, and sends all of it each time."""
-
-    def __init__(self, bench: Bench, *, has_ids: bool) -> None:
-        self.memory = bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=4, message_range=1))
-        self.has_ids = has_ids
-        self.lines: list[str] = []
-
-    def messages(self) -> list[BaseMessage]:
-        kinds = (HumanMessage, AIMessage)
-        return [kinds[at % 2](text, id=str(at) if self.has_ids else None) for at, text in enumerate(self.lines)]
-
-    def stored(self) -> list[str]:
-        return said(self.memory.history.messages("t", superseded=True))
-
-    def say(self, text: str, answer: str) -> None:
-        self.lines.append(text)
-        self.memory.context(self.messages(), thread_id="t", user_id="maya")
-        self.lines.append(answer)
-        self.memory.save_turn(self.messages(), thread_id="t", user_id="maya")
+    lines.append(text)
+    memory.context(messages(), **TURN)
+    lines.append(f"yes, {text}")
+    memory.save_turn(messages(), **TURN)
+    return said(memory.history.messages("t", superseded=True))
 
 
 @pytest.mark.parametrize("until", ["its second message", "now"])
 def test_a_client_that_sends_what_retention_has_deleted_goes_on(bench: Bench, until: str) -> None:
-    window = Window(bench, has_ids=True)
+    memory, lines = bench.memory(), list[str]()
     for text in ("ants?", "bees?", "cats?"):
-        window.say(text, f"yes, {text}")
-    rows = window.memory.history.page("t").items
-    window.memory.history.delete(thread_id="t", until=datetime.now(UTC) if until == "now" else rows[1].stored_at)
-    left = window.stored()
-    assert len(left) == (0 if until == "now" else 4)
-    for text in ("dogs?", "elks?"):
-        window.say(text, f"no {text}")
-    assert window.stored() == [*left, "human: dogs?", "ai: no dogs?", "human: elks?", "ai: no elks?"]
+        before = say(memory, lines, text, has_ids=True)
+    second = memory.history.page("t").items[1].stored_at
+    memory.history.delete(thread_id="t", until=datetime.now(UTC) if until == "now" else second)
+    left = [] if until == "now" else before[2:]
+    assert say(memory, lines, "dogs?", has_ids=True) == [*left, "human: dogs?", "ai: yes, dogs?"]
 
 
 def test_a_list_without_ids_that_begins_before_its_thread_is_refused(bench: Bench) -> None:
-    window = Window(bench, has_ids=False)
+    memory, lines = bench.memory(), list[str]()
     for text in ("ants?", "bees?"):
-        window.say(text, f"yes, {text}")
-    rows = window.memory.history.page("t").items
-    window.memory.history.delete(thread_id="t", until=rows[1].stored_at)
+        before = say(memory, lines, text, has_ids=False)
+    memory.history.delete(thread_id="t", until=memory.history.page("t").items[1].stored_at)
     with pytest.raises(OptionError, match="older than thread 't'"):
-        window.say("cats?", "no")
-    window.lines = window.lines[2:5]  # as the remedy says
-    window.lines.append("no")
-    window.memory.save_turn(window.messages(), thread_id="t", user_id="maya")
-    assert window.stored() == ["human: bees?", "ai: yes, bees?", "human: cats?", "ai: no"]
+        say(memory, lines, "cats?", has_ids=False)
+    # as the remedy says
+    assert say(memory, lines[2:4], "cats?", has_ids=False) == [*before[2:], "human: cats?", "ai: yes, cats?"]

@@ -70,20 +70,6 @@ def test_the_token_is_in_no_output_but_the_first_line(talked: Memory, server: Em
     assert ended(program) == 0
 
 
-def test_a_private_redis_ends_with_the_studio(scratch: Path) -> None:
-    place = scratch / "memory"
-    with EmbeddedRedis(place):
-        pass  # an empty database
-    program = started("studio", "--dir", str(place), "--embeddings", "none")
-    assert program.stdout
-    assert program.stderr
-    assert program.stdout.readline().startswith("http://127.0.0.1:")
-    assert "Nothing is stored here yet" in program.stderr.readline()
-    program.terminate()
-    assert ended(program) == 0
-    wait_until(lambda: not (place / "redis.sock").exists())
-
-
 def test_a_studio_of_a_program_makes_no_index_and_ends_while_a_model_does_not_answer(
     server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: Any
 ) -> None:

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -72,98 +72,81 @@ class Stored:
         return self.is_current(head)
 
 
-@dataclass
-class Life:
-    """Threads, two memories as of two processes, and what happens."""
+class Happenings:
+    """Threads, the memories of two processes, one that only looks, and what happens to messages by chance."""
 
-    raw: redis.Redis
-    memories: Sequence[Memory]
-    seed: int
-    can_be_bare: bool = True  # whether some rows cover nothing
-    threads: dict[str, str] = field(default_factory=dict)  # with their owners
-    lists: dict[str, list[list[BaseMessage]]] = field(default_factory=dict)  # as clients may still have them
-    made_of: dict[tuple[str, str, int], dict[int, str]] = field(
-        default_factory=dict
-    )  # bodies of messages, as a row found them
-    trace: list[str] = field(default_factory=list)
-    count: int = 0
+    def __init__(self, memories: Sequence[Memory], plain: Memory, seed: int, **threads: str) -> None:
+        self.memories, self.plain, self.seed = memories, plain, seed
+        self.threads = threads  # with their owners
+        self.lists: dict[str, list[list[BaseMessage]]] = {}  # as clients may still have them
+        self.chance, self.trace, self.count = random.Random(seed), list[str](), 0
 
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
-        self.threads[f"t{self.seed}"] = "ann"
+    def weights(self) -> dict[Callable[[str], None], float]:
+        """Return what may happen to a thread, and how often it does."""
+        raise NotImplementedError
 
-    # ------------------------------------------------------------------ what happens
+    def check(self) -> None:
+        """What must hold after each step."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """Return words that nobody has said."""
+        raise NotImplementedError
+
+    def live(self, steps: int) -> None:
+        for _ in range(steps):
+            try:
+                self.step()
+                self.check()
+            except Exception as error:
+                error.add_note("\n".join(self.trace[-14:]))
+                raise
 
     def step(self) -> None:
-        """Let something happen to a thread."""
-        steps: dict[Callable[[str], None], float] = {
-            self.append: 12, self.edit: 3, self.delete: 4, self.truncate: 3, self.save_list: 7, self.clone: 0.6, self.transfer: 0.5,
-            self.end: 0.3, self.clear: 0.4, self.commit: 34, self.condense: 12, self.activate: 4, self.take_line: 3, self.clear_rows: 0.5,
-        }  # fmt: skip
-        do = self.chance.choices([*steps], [*steps.values()])[0]
-        thread = self.chance.choice([*self.threads])
-        self.trace.append(f"{do.__name__} {thread}")
-        do(thread)
+        weights = self.weights()
+        self.do(self.chance.choices([*weights], [*weights.values()])[0], self.chance.choice([*self.threads]))
+
+    def do(self, what: Callable[[str], None], thread: str, note: str = "") -> None:
+        self.trace.append(f"{note}{what.__name__} {thread}")
+        what(thread)
 
     @property
     def memory(self) -> Memory:
         return self.chance.choice(self.memories)
 
+    def ids(self, thread: str) -> dict[str, Any]:
+        return {"thread_id": thread, "user_id": self.threads[thread]}
+
     def some(self, values: Iterable[Any], most: int) -> list[Any]:
         found = [*values]
-        return sorted(self.chance.sample(found, min(len(found), self.chance.randint(1, most)))) if found else []
+        return self.chance.sample(found, min(len(found), self.chance.randint(1, most))) if found else []
 
-    def new(self) -> list[BaseMessage]:
-        """Return a few messages that nobody has said."""
-        found: list[BaseMessage] = []
-        for _ in range(self.chance.randint(1, 4)):
-            self.count += 1
-            kind = HumanMessage if self.chance.random() < 0.5 else AIMessage
-            found.append(kind(f"say kw{self.seed}x{self.count}", id=f"m{self.count}"))
-        return found
-
-    def ids(self, thread: str) -> list[str]:
-        return [str(one.id) for one in self.memories[0].history.messages(thread, superseded=True)]
-
-    def append(self, thread: str) -> None:
-        self.memory.history.append(self.new(), thread_id=thread, user_id=self.threads[thread])
+    def all_of(self, thread: str) -> list[BaseMessage]:
+        return self.plain.history.messages(thread, superseded=True)
 
     def edit(self, thread: str) -> None:
-        for id in self.some(self.ids(thread), 1):
-            old = next(one for one in self.memories[0].history.messages(thread, superseded=True) if one.id == id)
-            self.count += 1
-            changed = old.model_copy(update={"content": f"say kw{self.seed}x{self.count}"})
-            self.memory.history.update([changed], thread_id=thread)
+        for one in self.some(self.all_of(thread), 1):
+            self.memory.history.update([one.model_copy(update={"content": self.text()})], thread_id=thread)
 
     def delete(self, thread: str) -> None:
-        self.memory.history.delete(self.some(self.ids(thread), 3), thread_id=thread)
+        self.memory.history.delete([str(one.id) for one in self.some(self.all_of(thread), 3)], thread_id=thread)
 
     def truncate(self, thread: str) -> None:
-        current = self.memories[0].history.messages(thread)
+        current = self.plain.history.messages(thread)
         if current and len({one.id for one in current}) == len(current):
-            self.memory.history.truncate(thread, after=str(self.chance.choice(current[len(current) // 2 :]).id))
+            self.memory.history.truncate(thread, after=str(self.chance.choice(current[-6:]).id))
 
-    def save_list(self, thread: str) -> None:
-        """A client saves the list that it has: the whole, one from before, or one whose end it has edited."""
+    def list_of(self, thread: str) -> list[BaseMessage]:
+        """Return the list that a client has: that of now, or one from before."""
         lists = self.lists.setdefault(thread, [])
-        lists.append(self.memories[0].history.messages(thread))
-        chosen = self.chance.choice(lists[-6:])
-        cut = self.chance.randint(0, len(chosen)) if self.chance.random() < 0.6 else len(chosen)
-        ids = {"thread_id": thread, "user_id": self.threads[thread]}
-        with suppress(OptionError):  # what is older than the thread is refused
-            self.memory.save_turn([*chosen[:cut], *self.new()], **ids)
+        lists.append(self.plain.history.messages(thread))
+        return self.chance.choice((lists[-1], self.chance.choice(lists[-6:])))
 
-    def clone(self, thread: str) -> None:
-        if thread in self.existing() and len(self.threads) < 3:
-            name = f"c{self.seed}x{len(self.trace)}"
-            self.memory.threads.clone(thread, new_thread_id=name)
-            self.threads[name] = self.threads[thread]
-
-    def existing(self) -> set[str]:
-        return {thread for thread in self.threads if self.memories[0].threads.get(thread) is not None}
+    def exists(self, thread: str) -> bool:
+        return self.plain.threads.get(thread) is not None
 
     def transfer(self, thread: str) -> None:
-        if thread in self.existing():
+        if self.exists(thread):
             owner = self.threads[thread]
             self.threads[thread] = USERS[owner == "ann"]
             self.memory.threads.transfer(thread, user_id=owner, to=self.threads[thread])
@@ -173,6 +156,51 @@ class Life:
 
     def clear(self, thread: str) -> None:
         self.memory.history.clear(thread)
+
+
+class Life(Happenings):
+    """Threads with rows that workers write."""
+
+    def __init__(self, raw: redis.Redis, memories: Sequence[Memory], seed: int) -> None:
+        super().__init__(memories, memories[0], seed, **{f"t{seed}": "ann"})
+        self.raw = raw
+        self.made_of: dict[tuple[str, str, int], dict[int, str]] = {}  # bodies of messages, as a row found them
+
+    # ------------------------------------------------------------------ what happens
+
+    def weights(self) -> dict[Callable[[str], None], float]:
+        return {
+            self.append: 12, self.edit: 3, self.delete: 4, self.truncate: 3, self.save_list: 7, self.clone: 0.6, self.transfer: 0.5,
+            self.end: 0.3, self.clear: 0.4, self.commit: 34, self.condense: 12, self.activate: 4, self.take_line: 3, self.clear_rows: 0.5,
+        }  # fmt: skip
+
+    def text(self) -> str:
+        self.count += 1
+        return f"say kw{self.seed}x{self.count}"
+
+    def new(self) -> list[BaseMessage]:
+        """Return a few messages that nobody has said."""
+        kinds = [self.chance.choice((HumanMessage, AIMessage)) for _ in range(self.chance.randint(1, 4))]
+        return [kind(self.text(), id=f"m{self.count}") for kind in kinds]
+
+    def append(self, thread: str) -> None:
+        self.memory.history.append(self.new(), **self.ids(thread))
+
+    def save_list(self, thread: str) -> None:
+        """A client saves the list that it has, or one whose end it has edited."""
+        chosen = self.list_of(thread)
+        cut = self.chance.randint(0, len(chosen)) if self.chance.random() < 0.6 else len(chosen)
+        with suppress(OptionError):  # what is older than the thread is refused
+            self.memory.save_turn([*chosen[:cut], *self.new()], **self.ids(thread))
+
+    def clone(self, thread: str) -> None:
+        if self.exists(thread) and len(self.threads) < 3:
+            name = f"c{self.seed}x{len(self.trace)}"
+            self.memory.threads.clone(thread, new_thread_id=name)
+            self.threads[name] = self.threads[thread]
+
+    def clear(self, thread: str) -> None:
+        super().clear(thread)
         self.made_of.clear()  # rows are numbered anew
 
     # ------------------------------------------------------------------ workers
@@ -187,11 +215,8 @@ class Life:
         read = memory._core.run(ThreadRows(state, thread, owner, kind).read())
         new = rows(stored)
         if self.chance.random() < 0.15:
-            do = self.chance.choice(
-                [self.append, self.edit, self.delete, self.truncate, self.save_list, self.take_line]
-            )
-            self.trace.append(f"  meanwhile {do.__name__}")
-            do(thread)
+            meanwhile = [self.append, self.edit, self.delete, self.truncate, self.save_list, self.take_line]
+            self.do(self.chance.choice(meanwhile), thread, "  meanwhile ")
         before = self.look(thread)
         done = memory._core.run(ThreadRows(state, thread, owner, kind).commit(read, new, **more))
         assert (done is None) == (before.about != read.state)
@@ -210,9 +235,9 @@ class Life:
             while free:
                 size = self.chance.randint(1, 4)
                 part, free = free[:size], free[size:]
-                cites = self.some(part, len(part))
+                cites = sorted(self.some(part, len(part)))
                 found.append(self.row(stored, cites, part, waits=waits))
-                if self.can_be_bare and self.chance.random() < 0.2:
+                if self.chance.random() < 0.2:
                     found.append(self.row(stored, cites, (), waits=waits))
             return found
 
@@ -227,7 +252,7 @@ class Life:
 
         def rows(stored: Stored) -> list[NewRow]:
             shown = sorted(stored.shown(kind))
-            chosen = shown[:4] if is_first else self.some(shown, 4)
+            chosen = shown[:4] if is_first else sorted(self.some(shown, 4))
             words = " ".join(str(stored.texts[id]["text"]) for id in chosen)
             return [NewRow({"at": self.count, "text": words}, replaces=chosen)] if chosen else []
 

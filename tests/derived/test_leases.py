@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import redis
 
@@ -18,54 +16,43 @@ def thread(plain: Memory) -> Memory:
     return plain
 
 
-def taken(memory: Memory, token: str, ms: int = 60_000, **more: Any) -> tuple[int, bool]:
-    return memory._core.run(ThreadRows(memory._core.state, "t", "u", "log").lease(token, ms, **more))
+def rows(memory: Memory, thread: str = "t", user: str = "u") -> ThreadRows:
+    return ThreadRows(memory._core.state, thread, user, "log")
 
 
-def failed(memory: Memory, token: str = "one", unusable: str | None = None) -> None:
-    memory._core.run(ThreadRows(memory._core.state, "t", "u", "log").pause(token, unusable))
-
-
-def free(raw: redis.Redis, memory: Memory) -> None:
-    raw.hdel(memory._core.state.keys.of("t").rows, "lease:log")
+def taken(memory: Memory, token: str, ms: int = 60_000) -> tuple[int, bool]:
+    return memory._core.run(rows(memory).lease(token, ms))
 
 
 def test_one_has_it_until_it_is_given_back(thread: Memory) -> None:
     assert taken(thread, "one") == (0, False)
+    taken(thread, "two", 0)  # who does not have it gives nothing back
+    thread._core.run(rows(thread).pause("two", None))  # and lets nobody pause
     wait, is_pause = taken(thread, "two")
     assert 50_000 < wait <= 60_000
     assert not is_pause
-    thread._core.run(
-        ThreadRows(thread._core.state, "t", "u", "log").lease("two", 0)
-    )  # who does not have it gives nothing back
-    assert taken(thread, "two")[0] > 0
-    thread._core.run(ThreadRows(thread._core.state, "t", "u", "log").lease("one", 0))
+    taken(thread, "one", 0)
     assert taken(thread, "two") == (0, False)
 
 
 def test_pauses_are_doubled_up_to_a_limit_until_something_is_committed(thread: Memory, raw: redis.Redis) -> None:
-    waits = []
-    for _ in range(8):
-        failed(thread)
-        waits.append(round(taken(thread, "two")[0] / 1000))
-        free(raw, thread)
-    assert waits == [15, 30, 60, 120, 240, 480, 900, 900]
-    state = thread._core.state
-    read = thread._core.run(ThreadRows(state, "t", "u", "log").read())
-    thread._core.run(ThreadRows(state, "t", "u", "log").commit(read, [NewRow({"text": "x", "at": 1}, [0], [0])]))
-    failed(thread)
-    assert round(taken(thread, "two")[0] / 1000) == 15
+    def pause() -> int:
+        thread._core.run(rows(thread).pause("one", None))
+        wait, is_pause = taken(thread, "two")
+        assert is_pause
+        raw.hdel(thread._core.state.keys.of("t").rows, "lease:log")
+        return round(wait / 1000)
 
-
-def test_who_lost_the_lease_lets_nobody_pause(thread: Memory) -> None:
-    taken(thread, "two")
-    failed(thread, "one")
-    assert taken(thread, "two") == (0, False)
+    assert [pause() for _ in range(8)] == [15, 30, 60, 120, 240, 480, 900, 900]
+    read = thread._core.run(rows(thread).read())
+    thread._core.run(rows(thread).commit(read, [NewRow({"text": "x", "at": 1}, [0], [0])]))
+    assert pause() == 15
 
 
 def test_it_asks_for_the_owner_and_the_thread(thread: Memory) -> None:
-    state = thread._core.state
-    with pytest.raises(ThreadOwnershipError):
-        thread._core.run(ThreadRows(state, "t", "another", "log").lease("one", 1_000))
-    with pytest.raises(ThreadNotFoundError):
-        thread._core.run(ThreadRows(state, "none", "u", "log").lease("one", 1_000))
+    for missing, error in (
+        (rows(thread, user="another"), ThreadOwnershipError),
+        (rows(thread, "none"), ThreadNotFoundError),
+    ):
+        with pytest.raises(error):
+            thread._core.run(missing.lease("one", 1_000))

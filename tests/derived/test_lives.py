@@ -13,11 +13,4 @@ from tests.helpers.types import Make
 @pytest.mark.parametrize("seed", sample(range(400), 4))
 def test_rows_follow_their_messages(make_memory: Make, raw: redis.Redis, seed: int) -> None:
     """Whatever happens to messages, rows are shown, hidden and deleted as the rules of `rows.lua` say."""
-    life = Life(raw, [make_memory(), make_memory()], seed)
-    for _ in range(60):
-        try:
-            life.step()
-            life.check()
-        except Exception as error:
-            error.add_note("\n".join(life.trace[-12:]))
-            raise
+    Life(raw, [make_memory(), make_memory()], seed).live(60)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -21,15 +21,6 @@ from langchain_workingmem.models import Diagnosis, Finding
 from tests.display.samples import Seen, every_record, in_notebook, in_terminal, recalled, state, stored, thread
 
 TAGS = {"div", "span", "strong", "bdi", "pre", "table", "thead", "tbody", "tr", "th", "td"}
-NASTY = [
-    "<script>alert(1)</script>",
-    "</td></table><img src=x onerror=alert(1)>",
-    "[red]wrong[/red] [/] [link=https://evil.example]x[/link]",
-    "\x1b[31mred\x1b[0m \x9b31m \x1b]8;;https://evil.example\x07x",
-    "over\rwritten \u202edesrever \u2066x\u2069 \U000e0041 \x00",
-]
-
-
 Look = Callable[[Any], str]
 
 
@@ -55,27 +46,16 @@ def known_attributes() -> set[tuple[str, str | None]]:
 KNOWN = known_attributes()
 
 
-@pytest.mark.parametrize("text", NASTY)
-def test_text_makes_no_element_and_steers_no_terminal(text: str) -> None:
-    for record in every_record(text):
-        assert_harmless(record, KNOWN)
-
-
+@example("<script>alert(1)</script></td></table><img src=x onerror=alert(1)>")
+@example("[red]wrong[/red] [/] [link=https://evil.example]x[/link] \x1b]8;;https://evil.example\x07x")
 @given(st.text(st.characters() | st.sampled_from("<>&\"'[]/\\\x1b\x9b\r\n\u202e\ud800")))
 def test_any_text_is_harmless(text: str) -> None:
     for record in every_record(text):
         assert_harmless(record, KNOWN)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("one\r\ntwo\tthree\n", "one\ntwo\tthree\n"),
-        ("\u202e \u2028 \ud800 \U000e0041", "\\u202e \\u2028 \\ud800 \\ue0041"),
-    ],
-)
-def test_signs_stand_for_what_would_act(text: str, shown: str) -> None:
-    assert clean(text) == shown
+def test_signs_stand_for_what_would_act() -> None:
+    assert clean("one\r\ntwo\tthree\n \u202e \ud800 \U000e0041") == "one\ntwo\tthree\n \\u202e \\ud800 \\ue0041"
 
 
 # ---------------------------------------------------------------------- what is there to see
@@ -95,70 +75,25 @@ CONTEXT = MemoryContext(
     omitted=12,
 )
 FACTS = ["system blocks 1", "messages 3", "recalled 1 hit", "working memory revision 7", "left out 12 messages"]
-FINDINGS = [
-    Finding(check="search", level="ok", message="Search 2.10"),
-    Finding(check="vectors", level="warning", message="3 messages lack vectors", remedy="run the thing"),
-]
+WARNING = Finding(check="vectors", level="warning", message="3 messages lack vectors", remedy="run the thing")
+HIT = recalled(HumanMessage("Where?"), AIMessage("Cortina"), HumanMessage("Thanks"), hit=1)
 # what stands in the picture of a record, in this order
-SHOWN: dict[str, tuple[Any, list[str]]] = {
-    "a recall shows hits inside their windows": (
-        recalled(HumanMessage("Where?"), AIMessage("Cortina"), HumanMessage("Thanks"), hit=1),
-        [
-            *(
-                "1 hit",
-                "Trip",
-                "2026-05-17 09:30",
-                "user",
-                "Where?",
-                "Trip",
-                "2026-05-17 09:31",
-                "assistant",
-                "Cortina",
-                "0.71",
-            )
-        ],
-    ),
-    "a context shows its parts in the order of the prompt": (
-        CONTEXT,
-        [*FACTS, "System block 1 of 1", "<rules>", "Hello", *BLOCKS, "Which hut?"],
-    ),
-    "working memory shows text, revision, time and origin": (
-        state('{"name": "Maya", "pets": ["Nougat"]}', 3),
-        ["revision 3 · updated 2026-05-17 09:30 UTC · by tool", '"name": "Maya",\n', '"Nougat"'],
-    ),
-    "a diagnosis shows each finding and what helps": (
-        Diagnosis(findings=FINDINGS),
-        [
-            *(
-                "Diagnosis: warning",
-                "ok",
-                "search",
-                "Search 2.10",
-                "warning",
-                "vectors",
-                "3 messages lack vectors",
-                "run the thing",
-            )
-        ],
-    ),
-    "threads are a table": (
-        Page(items=[thread("Dolomites"), thread("Alps")], total=30, next_cursor="c"),
-        ["2 of 30 threads", "more pass next_cursor", "Dolomites", "Alps"],
-    ),
-    "messages are a table": (
-        Page(items=[stored(HumanMessage("Hi"), 5)], total=1),
-        ["trip", "5", "2026-05-17 09:35", "user", "Hi"],
-    ),
-    "an empty recall": (RecallResult(), ["Nothing was recalled"]),
-    "an empty context": (MemoryContext(messages=[], system=[], recalled=RecallResult()), ["working memory off"]),
-    "empty working memory": (state("", 0, updated_at=None, origin=None), ["Working memory, empty"]),
-    "a thread without a title": (Page(items=[thread(title=None)], total=1), ["(no title)"]),
-    "an empty page": (Page(items=[], total=0), ["Nothing on this page"]),
-}
+SHOWN: list[tuple[Any, list[str]]] = [
+    (HIT, ["1 hit", "Trip", "2026-05-17 09:30", "user", "Where?", "2026-05-17 09:31", "assistant", "Cortina", "0.71"]),
+    (CONTEXT, [*FACTS, "System block 1 of 1", "<rules>", "Hello", *BLOCKS, "Which hut?"]),  # as in the prompt
+    (state('{"name": "Maya"}', 3), ["revision 3 · updated 2026-05-17 09:30 UTC · by tool", '"name": "Maya"']),
+    (Diagnosis(findings=[WARNING]), ["Diagnosis: warning", "vectors", "3 messages lack vectors", "run the thing"]),
+    (Page(items=[thread("Alps"), thread(title=None)], total=30, next_cursor="c"), ["2 of 30 threads", "more pass next_cursor", "Alps", "(no title)"]),
+    (Page(items=[stored(HumanMessage("Hi"), 5)], total=1), ["trip", "5", "2026-05-17 09:35", "user", "Hi"]),
+    (RecallResult(), ["Nothing was recalled"]),
+    (MemoryContext(messages=[], system=[], recalled=RecallResult()), ["working memory off"]),
+    (state("", 0, updated_at=None, origin=None), ["Working memory, empty"]),
+    (Page(items=[], total=0), ["Nothing on this page"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("look", [in_notebook, in_terminal])
-@pytest.mark.parametrize(("record", "parts"), SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize(("record", "parts"), SHOWN)
 def test_a_record_shows_what_is_in_it(look: Look, record: Any, parts: list[str]) -> None:
     text, at = look(record), 0
     for part in parts:
@@ -187,16 +122,9 @@ def test_a_message_is_put_into_words(look: Look, message: BaseMessage, said: str
     assert "AAAA" not in text
 
 
-@pytest.mark.parametrize(
-    ("text", "characters", "lines", "shown"),
-    [
-        ("three little words", 13, 1, "three little … [6 more]"),
-        ("one\ntwo\nthree", 99, 2, "one\ntwo … [6 more]"),
-        ("", 1, 1, ""),
-    ],
-)
-def test_a_cut_falls_between_words_and_says_what_is_missing(text: str, characters: int, lines: int, shown: str) -> None:
-    assert cut(text, characters, lines) == shown
+def test_a_cut_falls_between_words_and_says_what_is_missing() -> None:
+    assert cut("three little words", 13, 1) == "three little … [6 more]"
+    assert cut("one\ntwo\nthree", 99, 2) == "one\ntwo … [6 more]"
 
 
 # ---------------------------------------------------------------------- what it costs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,11 +22,11 @@ from langchain_workingmem.files.operations import MAX_BY
 from langchain_workingmem.files.paths import MAX_NAMES
 from tests.helpers.examples import sample
 from tests.helpers.types import Make
+from tests.users.test_event_loop import HELD, longest_hold
 
 ANN: dict[str, Any] = {"user_id": "ann"}
 MIB = 2**20
-MOST_SECONDS = 0.05  # of a script, and of an event loop
-FEW_FILES, MANY_FILES = 3, 10_000
+MANY_FILES = 10_000
 
 Work = Callable[[Memory], Coroutine[Any, Any, Any]]
 PATH = "/memories/a"
@@ -63,8 +63,6 @@ TAGS, SHORT = "".join(chr(0xE0041 + at % 26) for at in range(MIB // 4)), "a\n" *
 LARGEST: dict[str, Work] = {
     "a passage of half a file that is not there": edit("a" * MIB, "a" * (MIB // 2) + "b", "c"),
     "a letter everywhere": edit("ab" * (MIB // 2), "a", "c", replace_all=True),
-    "a letter that is not clear": edit("ab" * (MIB // 2), "a", "c"),
-    "almost the passage everywhere": edit(("a" * 500 + "b") * 2000, "a" * 501, "c", replace_all=True),
     "lines": on("\n" * (MIB - 200), lambda memory: memory.files.ainsert(PATH, MIB // 2, "x" * 100, **ANN)),
     "revisions of 11 MiB": moved,
     "view of tags": on(TAGS, told()),
@@ -95,67 +93,42 @@ def many(raw: Any, prefix: str) -> None:
     raw.hset(notes, mapping={"count": MANY_FILES, "bytes": 0})
 
 
-def held(server: EmbeddedRedis, raw: Any, prefix: str, work: Work) -> tuple[float, float]:
-    """Return how long a script or command took, and how long the loop computed between two of its turns, in seconds.
-
-    The loop's own time of the processor counts, as other processes run beside this one.
-    """
+def held(server: EmbeddedRedis, raw: Any, prefix: str, work: Work) -> float:
+    """Return how long a script, a command or a step of the loop took, in seconds: the best of up to five, as others use the processor."""
 
     async def run() -> float:
-        memory, longest, last = Memory(server.url, key_prefix=prefix), 0.0, time.thread_time()
-        asyncio.get_running_loop().set_debug(False)
+        async with Memory(server.url, key_prefix=prefix) as memory:
+            await memory.files.ausage(**ANN)  # what is imported and connected once
 
-        async def tick() -> None:
-            nonlocal longest, last
-            while True:
-                await asyncio.sleep(0)
-                now = time.thread_time()
-                longest, last = max(longest, now - last), now
+            async def guarded() -> None:
+                with suppress(FileEditError):
+                    await work(memory)
 
-        await memory.files.ausage(**ANN)  # what is imported and connected once
-        ticking = asyncio.create_task(tick())
-        await asyncio.sleep(0)
-        longest = 0.0
-        try:
-            await work(memory)
-        except FileEditError:
-            pass
-        finally:
-            await asyncio.sleep(0)  # the last turn counts, too
-            ticking.cancel()
-            await memory.aclose()
-        return longest
+            return (await longest_hold(guarded))[1]
 
-    raw.config_set("slowlog-log-slower-than", 1000)
-    raw.slowlog_reset()
-    loop = asyncio.run(run())
-    return max((one["duration"] / 1e6 for one in raw.slowlog_get(128)), default=0.0), loop
+    def once() -> float:
+        raw.config_set("slowlog-log-slower-than", 1000)
+        raw.slowlog_reset()
+        loop = asyncio.run(run())
+        return max([loop, *(float(one["duration"]) / 1e6 for one in raw.slowlog_get(128))])
 
-
-def shortest(server: EmbeddedRedis, raw: Any, prefix: str, work: Work) -> tuple[float, float]:
-    """Return the best of up to five, as others use the processor."""
-    script, loop = 1.0, 1.0
-    for _ in range(5):
-        one = held(server, raw, prefix, work)
-        script, loop = min(script, one[0]), min(loop, one[1])
-        if max(script, loop) < MOST_SECONDS:
-            break
-    return script, loop
+    found = once()
+    for _ in range(4):
+        found = found if found < HELD else min(found, once())
+    return found
 
 
 @pytest.mark.parametrize("name", sample(LARGEST, 6))
 def test_no_largest_input_holds_the_server_or_the_loop(server: EmbeddedRedis, raw: Any, prefix: str, name: str) -> None:
-    script, loop = shortest(server, raw, prefix, LARGEST[name])
-    assert script < MOST_SECONDS
-    assert loop < MOST_SECONDS
+    assert held(server, raw, prefix, LARGEST[name]) < HELD
 
 
 def test_no_call_on_as_many_files_as_there_may_be_holds_the_server_or_the_loop(
     server: EmbeddedRedis, raw: Any, prefix: str
 ) -> None:
     many(raw, prefix)
-    found = {name: shortest(server, raw, prefix, work) for name, work in sample(OF_MANY.items(), 3)}
-    assert {name: one for name, one in found.items() if max(one) >= MOST_SECONDS} == {}
+    found = {name: held(server, raw, prefix, work) for name, work in sample(OF_MANY.items(), 3)}
+    assert {name: one for name, one in found.items() if one >= HELD} == {}
 
 
 # ---------------------------------------------------------------------- docs/security.md: what a client controls
@@ -166,7 +139,6 @@ def test_a_text_is_bounded_before_it_is_sent(make_memory: Make, commands: list[A
     long = "x" * 11
     calls: list[tuple[type[Exception], Callable[[], Any]]] = [
         (FileQuotaError, lambda: files.write("/a", long, **ANN)),
-        (FileQuotaError, lambda: files.write("/a", long.encode(), **ANN)),
         (FileQuotaError, lambda: files.write("/a", "é" * 6, **ANN)),
         (OptionError, lambda: files.edit("/a", long, "x", **ANN)),
         (OptionError, lambda: files.edit("/a", "x", long, **ANN)),

@@ -16,8 +16,8 @@ from tests.files.checks import check_stored
 from tests.helpers.examples import examples
 from tests.helpers.types import Make
 
-PATHS = ["/a", "/a/b", "/a/c", "/a/d/e", "/f", "/f/b", "/g/h"]
-TEXTS = ["", "one\n", "one\ntwo\n", "two\none\ntwo", "ünï\r\n\0\n"]
+PATHS = ["/a", "/a-", "/a/b", "/a/c", "/a/d/e", "/f", "/f/b", "/g/h"]
+TEXTS = ["", "one\n", "one\ntwo\n", "two\none\ntwo", "\n\n", "ünï %1\r\n\0\n"]
 
 
 @dataclass
@@ -72,7 +72,8 @@ class Plain:
         lines = self.text(path).removesuffix("\n").split("\n") if self.text(path) else []
         if line > len(lines):
             raise FileEditError(path, "", remedy="")
-        self.put(path, "".join(f"{one}\n" for one in [*lines[:line], new, *lines[line:]]))
+        at = len(lines) if line < 0 else line
+        self.put(path, "".join(f"{one}\n" for one in [*lines[:at], new.removesuffix("\n"), *lines[at:]]))
 
     def below(self, path: str) -> list[str]:
         """The files that a path stands for."""
@@ -123,8 +124,10 @@ paths, texts = st.sampled_from(PATHS), st.sampled_from(TEXTS)
 STEPS = st.one_of(
     st.tuples(st.just("write"), paths, texts),
     st.tuples(st.just("write"), paths, texts),
-    st.tuples(st.just("edit"), paths, st.sampled_from(["one", "two", "\n"]), st.just("2"), st.booleans()),
-    st.tuples(st.just("insert"), paths, st.integers(0, 3), st.sampled_from(["", "new"])),
+    st.tuples(
+        st.just("edit"), paths, st.sampled_from(["one", "two", "\n", "\0"]), st.sampled_from(["2", "%0"]), st.booleans()
+    ),
+    st.tuples(st.just("insert"), paths, st.integers(-1, 3), st.sampled_from(["", "new", "a\nb\n"])),
     st.tuples(st.just("delete"), st.sampled_from([*PATHS, "/"]), st.booleans()),
     st.tuples(st.just("rename"), paths, paths),
     st.tuples(st.just("revert"), paths, st.integers(1, 6)),

@@ -49,25 +49,18 @@ def test_each_operation_is_checked_alone(make_memory: Make) -> None:
     assert (report.operations, report.left_out) == (1, len(wrong))
 
 
-def test_a_bad_answer_is_asked_for_again_and_costs_nothing(make_memory: Make) -> None:
+def test_a_failure_costs_nothing_and_a_bad_answer_is_asked_for_again(make_memory: Make) -> None:
     good = json.dumps([operation("/city", "Oslo", 1)])
-    keeper = Saying(answers=["no idea", good])
+    keeper = Saying(answers=["no idea", good], failure=ConnectionError("away"))
     memory = make_memory(**kept_by(keeper))
     say(memory, "I live in Oslo", "m1")
-    assert memory.working_memory.keep("t").memory.value == Person(city="Oslo")
-    assert "holds no operation" in str(keeper.prompts[1][-1].content)
-
-
-# ---------------------------------------------------------------------- what is read
-
-
-def test_when_the_model_fails_the_messages_wait(make_memory: Make) -> None:
-    keeper = Setting(failure=ConnectionError("away"))
-    memory = make_memory(**kept_by(keeper))
-    say(memory, "city is Oslo", "m1")
     assert "away" in str(memory.working_memory.keep("t").last_error)
     keeper.failure = None
     assert memory.working_memory.keep("t").memory.value == Person(city="Oslo")
+    assert "holds no operation" in str(keeper.prompts[-1][-1].content)
+
+
+# ---------------------------------------------------------------------- what is read
 
 
 def test_the_keeper_is_shown_document_and_messages_as_data(make_memory: Make) -> None:

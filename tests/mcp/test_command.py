@@ -15,7 +15,7 @@ import pytest
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import SLOW, Run, ended, started
 from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
-from tests.helpers.embedded import free_port, is_open, is_stopped, wait_until
+from tests.helpers.embedded import is_stopped, wait_until
 from tests.mcp.conftest import over_stdio
 
 pytestmark = pytest.mark.programs
@@ -86,22 +86,6 @@ def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix:
     program.stdin.close()
     assert program.stderr.read() == ""
     assert ended(program) == 0
-
-
-@pytest.mark.in_turn("number")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_http_server(server: EmbeddedRedis, prefix: str, number: signal.Signals) -> None:
-    port, place = free_port(), ("--url", server.url, "--key-prefix", prefix)
-    program = started("mcp", "--http", "--user", "maya", "--embeddings", "none", *place, "--port", str(port))
-    assert program.stdout
-    assert program.stderr
-    assert program.stdout.readline() == f"http://127.0.0.1:{port}/mcp\n"
-    assert "--tokens FILE asks each one for a token" in program.stderr.readline()
-    wait_until(lambda: is_open(port))
-    program.send_signal(number)
-    assert program.stdout.read() + program.stderr.read() == ""
-    assert ended(program) == 0
-    assert not is_open(port)
 
 
 def test_what_is_no_message_is_answered(server: EmbeddedRedis, prefix: str) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import redis
@@ -15,65 +13,47 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.derived import ThreadRows
+from tests.derived.lives import Happenings
 from tests.helpers.conversations import accept
 from tests.helpers.models import calling
 from tests.observations.observers import CANARY, PARTS, WRONG, Call, Observer, front_of, words
 
 
-@dataclass
-class World:
-    """Threads of two users, the memories of two processes with the same observer, and a third one that only looks."""
+class World(Happenings):
+    """Threads of two users, and two processes with the same observer."""
 
-    raw: redis.Redis
-    prefix: str
-    memories: Sequence[Memory]
-    plain: Memory  # sync, for what happens while a model thinks, and to look
-    observer: Observer
-    scope: str
-    seed: int
-    threads: dict[str, str] = field(default_factory=lambda: {"t0": "ann", "t1": "ann", "t2": "bob"})
-    lists: dict[str, list[list[BaseMessage]]] = field(default_factory=dict)
-    trace: list[str] = field(default_factory=list)
-    checked: int = 0  # calls of the observer
-    count: int = 0
-
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
-        self.observer.during = self.meanwhile
-
-    @property
-    def memory(self) -> Memory:
-        return self.chance.choice(self.memories)
+    def __init__(
+        self, memories: Sequence[Memory], plain: Memory, seed: int, raw: redis.Redis, observer: Observer, scope: str
+    ) -> None:
+        super().__init__(memories, plain, seed, t0="ann", t1="ann", t2="bob")
+        self.raw, self.observer, self.scope, self.prefix = raw, observer, scope, plain._core.state.keys.prefix
+        self.checked = 0  # calls of the observer
+        observer.during = self.meanwhile
 
     # ------------------------------------------------------------------ what happens
 
-    def step(self) -> None:
-        steps = {
+    def weights(self) -> dict[Callable[[str], None], float]:
+        return {
             self.talk: 14, self.talk_with_list: 8, self.observe: 9, self.edit: 2, self.delete: 3, self.truncate: 1.5, self.fork: 2,
             self.take_line: 1.5, self.clear_log: 0.4, self.clear: 0.3, self.end: 0.3, self.transfer: 0.3,
         }  # fmt: skip
-        do = self.chance.choices([*steps], [*steps.values()])[0]
-        thread = self.chance.choice([*self.threads])
+
+    def step(self) -> None:
         self.observer.part = self.chance.choice(PARTS)
-        self.trace.append(f"{do.__name__} {thread} ({self.observer.part})")
-        do(thread)
+        self.trace.append(self.observer.part)
+        super().step()
         for memory in self.memories:
             memory.settled()
 
     def meanwhile(self, _: Call) -> None:
         """Now and then something happens while the model thinks."""
         if self.chance.random() < 0.1:
-            thread = self.chance.choice([*self.threads])
-            do = self.chance.choice([self.edit, self.delete, self.truncate])
-            self.trace.append(f"  meanwhile {do.__name__} {thread}")
             memories, self.memories = self.memories, [self.plain]
             try:
-                do(thread)
+                what = self.chance.choice([self.edit, self.delete, self.truncate])
+                self.do(what, self.chance.choice([*self.threads]), "  meanwhile ")
             finally:
                 self.memories = memories
-
-    def ids(self, thread: str) -> dict[str, Any]:
-        return {"thread_id": thread, "user_id": self.threads[thread]}
 
     def new(self) -> list[BaseMessage]:
         """Return a turn: a question, perhaps tools, an answer."""
@@ -90,51 +70,26 @@ class World:
         self.count += 1
         return words(self.count, self.chance.choice([2, 8, 20]))
 
-    def talk(self, thread: str) -> None:
-        """A turn of a program that passes only what is new."""
+    def talk(self, thread: str, front: Sequence[BaseMessage] = ()) -> None:
+        """A turn of a program that passes only what is new, or of a client that sends its whole list."""
         memory, new = self.memory, self.new()
-        memory.context(new[:1], **self.ids(thread))
-        memory.save_turn(new, **self.ids(thread))
+        memory.context([*front, new[0]], **self.ids(thread))
+        memory.save_turn([*front, *new], **self.ids(thread))
 
     def talk_with_list(self, thread: str) -> None:
-        """A turn of a client that sends its whole list, perhaps one from before, or with another end."""
-        lists = self.lists.setdefault(thread, [])
-        lists.append(self.plain.history.messages(thread))
-        chosen = lists[-1] if self.chance.random() < 0.7 else self.chance.choice(lists[-5:])
-        memory, new = self.memory, self.new()
         with suppress(OptionError):  # what is older than the thread is refused
-            memory.context([*chosen, new[0]], **self.ids(thread))
-            memory.save_turn([*chosen, *new], **self.ids(thread))
+            self.talk(thread, self.list_of(thread))
 
     def fork(self, thread: str) -> None:
         """A client asks an earlier question anew."""
-        current, memory, new = self.plain.history.messages(thread), self.memory, self.new()
+        current = self.plain.history.messages(thread)
         places = [at for at, one in enumerate(current) if isinstance(one, HumanMessage)]
         if places:
-            cut = current[: self.chance.choice(places[-4:])]
             self.lists.setdefault(thread, []).append(current)
-            memory.context([*cut, new[0]], **self.ids(thread))
-            memory.save_turn([*cut, *new], **self.ids(thread))
+            self.talk(thread, current[: self.chance.choice(places[-4:])])
 
     def observe(self, thread: str) -> None:
         self.memory.observations.observe(thread, user_id=self.threads[thread])
-
-    def some(self, thread: str) -> BaseMessage | None:
-        found = self.plain.history.messages(thread, superseded=True)
-        return self.chance.choice(found) if found else None
-
-    def edit(self, thread: str) -> None:
-        if one := self.some(thread):
-            self.memory.history.update([one.model_copy(update={"content": self.text()})], thread_id=thread)
-
-    def delete(self, thread: str) -> None:
-        if one := self.some(thread):
-            self.memory.history.delete([str(one.id)], thread_id=thread)
-
-    def truncate(self, thread: str) -> None:
-        current = self.plain.history.messages(thread)
-        if current and len({one.id for one in current}) == len(current):
-            self.memory.history.truncate(thread, after=str(self.chance.choice(current[-6:]).id))
 
     def take_line(self, thread: str) -> None:
         log = self.plain.observations.get(thread_id=thread)
@@ -145,18 +100,6 @@ class World:
 
     def clear_log(self, thread: str) -> None:
         assert not self.memory.observations.clear(thread_id=thread)
-
-    def clear(self, thread: str) -> None:
-        self.memory.history.clear(thread)
-
-    def end(self, thread: str) -> None:
-        self.memory.threads.delete(thread)
-
-    def transfer(self, thread: str) -> None:
-        if self.plain.threads.get(thread):
-            owner = self.threads[thread]
-            self.threads[thread] = "bob" if owner == "ann" else "ann"
-            self.memory.threads.transfer(thread, user_id=owner, to=self.threads[thread])
 
     # ------------------------------------------------------------------ what must hold
 
@@ -173,8 +116,7 @@ class World:
             self.check_thread(self.memory, thread, with_list=self.chance.random() < 0.5)
 
     def words_digest(self, thread: str) -> set[str]:
-        found = self.plain.history.messages(thread, superseded=True)
-        return {*CANARY.findall(" ".join(str(one.text) for one in found))}
+        return {*CANARY.findall(" ".join(map(_text, self.all_of(thread))))}
 
     def check_keys(self, stored: set[str]) -> None:
         """No key holds a word of a message that is not stored any more, or of a bad answer."""

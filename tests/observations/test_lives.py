@@ -15,23 +15,11 @@ pytestmark = pytest.mark.in_turn("face")
 
 
 @pytest.mark.parametrize("seed", sample(range(300), 6))
-def test_each_message_reaches_the_model_once(make_memory: Make, raw: redis.Redis, prefix: str, seed: int) -> None:
+def test_each_message_reaches_the_model_once(make_memory: Make, raw: redis.Redis, seed: int) -> None:
     """Raw or through a line; what is deleted reaches it never, and stands in no key."""
-    observer, scope = Observer(), ("thread", "user")[seed % 3 == 0]
-    log = observing(
-        observer,
-        scope=scope,
-        background=seed % 2 == 0,
-        block_after=100_000,
-        observation_tokens=(200, 2_000)[seed % 5 == 0],
-    )
+    observer, scope, tokens = Observer(), ("thread", "user")[seed % 3 == 0], (200, 2_000)[seed % 5 == 0]
+    small = {"block_after": 100_000, "observation_tokens": tokens}
+    log = observing(observer, scope=scope, background=seed % 2 == 0, **small)
     memories = [make_memory(history=HistoryOptions(last_messages=None), observations=log) for _ in range(2)]
     plain = getattr(make_memory(observations=log), "_target", None) or make_memory(observations=log)
-    world = World(raw, prefix, memories, plain, observer, scope, seed)
-    for _ in range(40):
-        try:
-            world.step()
-            world.check()
-        except Exception as error:
-            error.add_note("\n".join(world.trace[-14:]))
-            raise
+    World(memories, plain, seed, raw, observer, scope).live(40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -121,16 +122,9 @@ def test_what_cannot_be_read_is_halved_and_then_named(make_memory: Make) -> None
     assert sizes[0] > sizes[-1] == 1
 
 
-class Timed(Observer):
-    def _generate(self, *args: Any, **more: Any) -> Any:
-        import time
-
-        time.sleep(0.2)
-        return super()._generate(*args, **more)
-
-
 def test_a_model_has_so_much_time(make_memory: Make) -> None:
-    memory = make_memory(observations=observing(Timed(), timeout=timedelta(milliseconds=50)))
+    slow = Observer(during=lambda _: time.sleep(0.2))
+    memory = make_memory(observations=observing(slow, timeout=timedelta(milliseconds=50)))
     talk(memory, 0, 6)
     assert not memory.observations.observe("t")
 

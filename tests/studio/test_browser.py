@@ -117,3 +117,20 @@ def test_a_page_of_another_site_can_neither_read_nor_write(screen: Screen, talke
     page.wait_for_url(f"{root}/**")
     assert "Refused" in page.content()
     assert talked.threads.get("trip") is not None
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(screen: Screen, chromium: Any, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install --group test")
+    # axe is a script, which the policy of the pages forbids
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, color_scheme=theme, bypass_csp=True)
+    context.add_cookies(screen.page.context.cookies())
+    page = context.new_page()
+    for path in [*PAGES, "/nothing"]:
+        page.goto(f"{screen.root}{path}?user=maya&thread=trip&q=hut")
+        for one in page.locator("details").all():
+            one.evaluate("(details) => { details.open = true }")
+        found = axe.Axe().run(page).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], path
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+    context.close()
