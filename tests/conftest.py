@@ -31,7 +31,6 @@ from tests.helpers.embedded import BareServers, is_stopped, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
-from tests.helpers.programs import Servers, disconnect
 from tests.helpers.selection import left_out, long_ones_first
 from tests.helpers.trips import Trips, counted_trips
 from tests.helpers.types import Invoke, Make
@@ -107,11 +106,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         in_turn = metafunc.definition.get_closest_marker("in_turn")
         if metafunc.definition.get_closest_marker("both_faces") or (in_turn and in_turn.args == ("face",)):
             metafunc.parametrize("face", ["sync", "async"], indirect=True)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    # the servers of the first process serve the workers
-    config.add_cleanup(disconnect if hasattr(config, "workerinput") else Servers().close)
 
 
 def pytest_collection() -> None:

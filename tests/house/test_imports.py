@@ -12,7 +12,6 @@ import redis
 
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.examples import sample
-from tests.helpers.programs import run as forked
 
 USES = Path(__file__).parents[1] / "uses"
 EXTRAS = {
@@ -161,6 +160,7 @@ MISSING: list[tuple[str, str, str]] = [  # which package is missing, where it is
 
 @pytest.mark.parametrize(("missing", "code", "extra"), MISSING)
 def test_a_missing_extra_is_named_with_its_remedy(missing: str, code: str, extra: str) -> None:
-    done = forked([sys.executable, "-c", WITHOUT.format(missing=missing, code=code)], of="library")
+    command = [sys.executable, "-c", WITHOUT.format(missing=missing, code=code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"pip install 'langchain-workingmem[{extra}" in done.stdout
