@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -43,6 +44,8 @@ settings.load_profile("usual")
 
 # redis-py reads its version from a file for each connection
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
+
+get_temp_dir()  # of the programs that tests start; made before a test has a directory of its own
 
 
 @pytest.fixture(scope="session")

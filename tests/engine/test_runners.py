@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, attempt, scan, send
+from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, attempt, send
 from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
@@ -77,21 +77,6 @@ def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(pla
     log.clear()
     assert asyncio.run(main()) == [0, 0, 1]
     assert log == [0, 1]
-
-
-def test_a_scan_goes_through_every_master_to_its_end() -> None:
-    effects, (keys, cursors) = drive(scan("k*"), {"a": [[b"7", [b"k1"]]], "b": [[b"0", [b"k2"]]]})
-    assert (effects[0].node, keys, cursors) == ("*", [b"k1", b"k2"], {"a": 7})
-    effects, found = drive(scan("k*", cursors), [[b"0", [b"k3"]]])
-    assert (effects[0].node, effects[0].commands[0][1], found) == ("a", 7, ([b"k3"], {}))
-
-
-def test_a_scan_without_one_master_is_an_error_and_without_all_is_repeated() -> None:
-    lost = RedisConnectionError("gone", repeats=1)
-    with pytest.raises(RedisConnectionError):
-        drive(scan("k*"), {"a": [[b"0", []]], "b": lost})
-    effects, found = drive(scan("k*"), lost, None, {"": [[b"0", []]]})
-    assert (effects[1], found) == (Sleep(0.05), ([], {}))
 
 
 def ping(link: Link, answer: Any) -> int:

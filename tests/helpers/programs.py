@@ -17,7 +17,6 @@ import tempfile
 import time
 import warnings
 from multiprocessing.reduction import DupFd
-from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ IMPORTED = [
     *("typer.rich_utils", "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto"),
 ]
 FORKS.set_forkserver_preload(IMPORTED)
-get_temp_dir()  # of all programs, made before a test has a directory of its own
 
 
 class File:

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import renew_vectors
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.checkpoints import put_states
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
@@ -172,18 +170,7 @@ def create_and_append_old(memory: Memory) -> None:
     memory.history.append([DOG], said_at=LONG_AGO, **IDS)
 
 
-def clone_old(memory: Memory) -> None:
-    memory.history.append([DOG], thread_id="s", user_id="u", said_at=LONG_AGO)
-    memory.threads.clone("s", new_thread_id="t")
-
-
-def backfill(memory: Memory) -> None:
-    saver = InMemorySaver()
-    put_states(saver, "t", [[DOG]], began=LONG_AGO)
-    memory.threads.backfill(saver, user_id="u", progress=False)
-
-
-@pytest.mark.parametrize("write", [import_old, create_and_append_old, clone_old, backfill])
+@pytest.mark.parametrize("write", [import_old, create_and_append_old])
 def test_vectors_outlive_the_thread_however_old_its_messages_are(
     keep: Keep, raw: redis.Redis, prefix: str, write: Callable[[Memory], None]
 ) -> None:
@@ -257,13 +244,3 @@ def test_vectors_that_are_renewed_bring_no_deleted_thread_back(keep: Keep, raw: 
     memory._core.run(renewing())
     assert not raw.exists(Keys(prefix).of("t").thread)
     assert memory.users.list().items == []
-
-
-def test_a_thread_that_redis_has_evicted_in_part_goes_with_its_user(
-    memory: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    memory.save_turn([DOG], **IDS)
-    raw.delete(Keys(prefix).of("t").thread)
-    report = memory.users.delete("u")
-    assert (report.verified, report.messages, report.vectors) == (True, 1, 1)
-    assert [*raw.scan_iter(f"{prefix}:*{{t}}*")] == []
