@@ -170,12 +170,6 @@ def test_an_existing_index_keeps_its_type_unless_one_is_passed(make_memory: Make
     assert sizes(raw, prefix) == {4}
     assert len(found(usual)) == 6
     assert usual.doctor().level == "ok"
-    changed = of_type(make_memory, "float16")
-    with pytest.raises(OptionError, match=r"float32.*reindex"):
-        found(changed)
-    assert heal(changed) == 6
-    assert sizes(raw, prefix) == {2}
-    assert len(found(changed)) == 6
 
 
 class Interrupting(redis.Redis):

@@ -168,7 +168,6 @@ def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) ->
 ONE = messages_to_dict([HumanMessage("x")])
 REFUSED: list[tuple[Any, Any, str]] = [
     (from_chatgpt, b"text", r"json\.load"),
-    (from_chatgpt, {"mapping": {}}, r"json\.load"),
     (from_langchain, "x", "thread ids"),
     (from_langchain, {"t": [*ONE, {"type": "human", "data": {}}]}, "thread 't', message 1"),
     (from_langchain, {"t": [*ONE, 5]}, "thread 't', message 1"),
@@ -311,16 +310,12 @@ def test_a_log_of_requests_is_one_thread(plain: Memory) -> None:
 CALLING = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
 REASONS: dict[str, Any] = {
     "it has no messages": {},
-    "iterable": {"messages": 5},
     "message 0.*'content'": [{"role": "user"}],
     "message 1.*pilot": [{"role": "user", "content": "x"}, {"role": "pilot", "content": "x"}],
     "message 0.*'type'": [{"role": "user", "content": [{"text": "x"}]}],
-    "message 0": [{"role": "user", "content": 5}],
     "message 0.*'function'": [CALLING],
-    "message 0.*'call_id'": [{"type": "function_call", "name": "f", "arguments": "{}"}],
     "message 0.*isoformat": [{"role": "user", "content": "x", "created_at": "today"}],
     "OverflowError|out of range": {"messages": [], "created_at": 1e300},
-    "NoneType": None,
 }
 
 
