@@ -183,7 +183,6 @@ REFUSALS = [
     LookAlikeError(status_code=400),
     LookAlikeError(code=HTTPStatus.BAD_REQUEST),  # google.api_core.exceptions.InvalidArgument
     LookAlikeError(http_status=413),
-    LookAlikeError(status=422),  # aiohttp.ClientResponseError
     LookAlikeError(response=SimpleNamespace(status_code=422)),
     LookAlikeError(response={"ResponseMetadata": {"HTTPStatusCode": 400}}),  # botocore
     exceptions.ModelInvalidRequestError("no"),
@@ -191,7 +190,6 @@ REFUSALS = [
 
 PASSING = [
     openai_error(openai.RateLimitError, 429, "insufficient_quota"),
-    openai_error(openai.AuthenticationError, 401),
     openai.APITimeoutError(openai_error(openai.NotFoundError, 404).request),
     exceptions.ModelTimeoutError("later"),
     ValueError("400"),

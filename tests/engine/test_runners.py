@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, attempt, send
-from langchain_workingmem._engine.run import COOL_DOWN, FEW, Link
+from langchain_workingmem._engine.plan import Call, Plan, Sleep, attempt, send
 from langchain_workingmem._redis.scripts import DELETE
-from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import OutcomeUnknownError, RedisReplyError
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Any], Any]:
@@ -77,45 +75,3 @@ def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(pla
     log.clear()
     assert asyncio.run(main()) == [0, 0, 1]
     assert log == [0, 1]
-
-
-def ping(link: Link, answer: Any) -> int:
-    """Let an agent ask Redis, which answers or fails; return how often it was asked."""
-    plan = link.guard(send(("PING",)))
-    try:
-        next(plan)
-    except RedisConnectionError:
-        return 0
-    with suppress(StopIteration, RedisConnectionError):
-        plan.throw(answer) if isinstance(answer, Exception) else plan.send(answer)
-    return 1
-
-
-def test_after_a_failure_one_call_is_let_through_every_few_seconds() -> None:
-    now, refused = [0.0], RedisConnectionError("refused")
-    link = Link(clock=lambda: now[0])
-    assert [ping(link, refused), ping(link, refused)] == [1, 0]
-    now[0] += COOL_DOWN
-    assert [ping(link, ["PONG"]) for _ in range(3)] == [1, 0, 0]
-    now[0] += COOL_DOWN - 0.1
-    assert ping(link, refused) == 0
-    now[0] += 0.1
-    assert [ping(link, refused), ping(link, refused)] == [1, 0]
-    link.answered()  # to anybody
-    assert [ping(link, ["PONG"]) for _ in range(2)] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("error", "sends"),
-    [
-        (RedisConnectionError("refused", repeats=9), FEW + 1),
-        (RedisConnectionError("silent", repeats=1, timed_out=True), 1),
-    ],
-)
-def test_agents_wait_for_few_repeats_and_for_none_after_a_timeout(error: RedisConnectionError, sends: int) -> None:
-    plan = Link().guard(send(("PING",)))
-    effects: list[Any] = [next(plan)]
-    with suppress(RedisConnectionError):
-        while True:
-            effects.append(plan.throw(error) if isinstance(effects[-1], Send) else plan.send(None))
-    assert sum(isinstance(one, Send) for one in effects) == sends

@@ -190,19 +190,6 @@ def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -
     assert memory.threads.list(user_id="u").items == []
 
 
-def test_the_dead_are_not_recalled(keep: Keep, raw: redis.Redis, prefix: str) -> None:
-    memory = keep(DAY)
-    for place in range(12):
-        append(memory, f"tea tea {place}", thread_id=f"dead{place}")
-    append(memory, "tea and a lot of other words", "tea and still more words of all kinds", thread_id="alive")
-    for place in range(12):
-        expire(raw, prefix, f"dead{place}")
-    hits = memory.recall.search("tea tea", user_id="u", top_k=2).hits
-    assert {hit.thread_id for hit in hits} <= {"alive"}
-    assert {hit.thread_id for hit in memory.recall.search("tea tea", user_id="u", top_k=20).hits} == {"alive"}
-    assert memory.recall.search("tea tea", user_id="u", thread_id="dead1", scope="thread").hits == []
-
-
 @pytest.mark.parametrize("ttl", [DAY, None])
 def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
     keep: Keep, raw: redis.Redis, prefix: str, ttl: timedelta | None
