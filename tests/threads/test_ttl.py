@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,13 +13,13 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
-from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import renew_vectors
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
+from tests.helpers.plans import meanwhile
 from tests.helpers.threads import append, thread_of
 from tests.helpers.types import Make
 
@@ -209,15 +209,7 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
 def test_vectors_that_are_renewed_bring_no_deleted_thread_back(keep: Keep, raw: redis.Redis, prefix: str) -> None:
     memory = keep(DAY)
     memory.history.append([DOG], **IDS)
-    plan = renew_vectors(memory._core.state, "t")
-
-    def renewing() -> Plan[None]:
-        reply = yield next(plan)
-        memory.threads.delete("t")
-        with suppress(StopIteration):
-            while True:
-                reply = yield plan.send(reply)
-
-    memory._core.run(renewing())
+    steps, plan = count(), renew_vectors(memory._core.state, "t")
+    memory._core.run(meanwhile(plan, lambda _: next(steps) == 1 and memory.threads.delete("t")))
     assert not raw.exists(Keys(prefix).of("t").thread)
     assert memory.users.list().items == []

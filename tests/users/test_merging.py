@@ -13,13 +13,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, OptionError, ThreadOwnershipError, UserDeletedError, WorkingMemoryOptions
-from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.users import merge
 from tests.helpers.canaries import keys_with
 from tests.helpers.crashes import ends_within
 from tests.helpers.examples import NIGHTLY
+from tests.helpers.plans import meanwhile
 from tests.helpers.types import Make
 from tests.users.guests import ANY, GUEST, THIRD, USER, everything, known, live, options, talk
 
@@ -153,22 +153,13 @@ def test_what_is_refused_during_a_merge_takes_nothing_away(plain: Memory, raw: r
 STAGES = range(30) if NIGHTLY else range(0, 16, 2)
 
 
-def interrupted(plan: Plan[Any], stage: int, event: Callable[[], object]) -> Plan[Any]:
-    """Perform a plan, with something else in front of one of its effects; or behind all of them."""
-    effect = next(plan)
-    for number in count():
-        if number == stage:
-            event()
-        try:
-            effect = plan.send((yield effect))
-        except StopIteration as done:
-            if number < stage:
-                event()
-            return done.value
-
-
 def merging(memory: Memory, stage: int, event: Callable[[], object]) -> Any:
-    return memory._core.run(interrupted(merge(memory._core.state, GUEST, USER, "first"), stage, event))
+    """Merge, with something else in front of one of the effects; or behind all of them."""
+    steps, plan = count(), merge(memory._core.state, GUEST, USER, "first")
+    done = memory._core.run(meanwhile(plan, lambda _: next(steps) == stage and event()))
+    if next(steps) <= stage:
+        event()
+    return done
 
 
 @pytest.fixture
