@@ -211,7 +211,6 @@ OVERFLOWS = [
             "prompt is too long: 208310 tokens > 200000 maximum",
             "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
             "An error occurred (ValidationException): Input is too long for requested model.",
-            "too many tokens: total number of tokens in the prompt cannot exceed 4081",
             "Please reduce the length of the messages or completion.",
             "the request exceeds the available context size, try increasing it",
             "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193.",
