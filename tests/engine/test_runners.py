@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.plan import Call, Plan, Sleep, attempt, send
+from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, attempt, scan, send
+from langchain_workingmem._engine.run import Link
 from langchain_workingmem._redis.scripts import DELETE
-from langchain_workingmem.errors import OutcomeUnknownError, RedisReplyError
+from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Any], Any]:
@@ -75,3 +76,19 @@ def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(pla
     log.clear()
     assert asyncio.run(main()) == [0, 0, 1]
     assert log == [0, 1]
+
+
+def test_a_scan_goes_through_every_master_to_its_end_and_without_one_it_is_an_error() -> None:
+    effects, (keys, cursors) = drive(scan("k*"), {"a": [[b"7", [b"k1"]]], "b": [[b"0", [b"k2"]]]})
+    assert (effects[0].node, keys, cursors) == ("*", [b"k1", b"k2"], {"a": 7})
+    effects, found = drive(scan("k*", cursors), [[b"0", [b"k3"]]])
+    assert (effects[0].node, effects[0].commands[0][1], found) == ("a", 7, ([b"k3"], {}))
+    with pytest.raises(RedisConnectionError):
+        drive(scan("k*"), {"a": [[b"0", []]], "b": RedisConnectionError("gone", repeats=1)})
+
+
+def test_while_one_call_asks_again_whether_redis_answers_the_others_do_not() -> None:
+    link = Link(clock=lambda: 10.0, until=5.0)
+    assert isinstance(next(link.guard(send(("PING",)))), Send)
+    with pytest.raises(RedisConnectionError, match="is asked again"):
+        next(link.guard(send(("PING",))))
