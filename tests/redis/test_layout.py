@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
@@ -10,6 +11,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import OptionError
 from langchain_workingmem._redis.indexes import LAYOUT
+from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.types import Make
 
@@ -57,3 +59,15 @@ def test_data_of_another_version_is_refused_and_left_untouched(
             call()
         assert "export with the version that wrote them" in str(caught.value)
     assert dumped() == before
+
+
+def test_a_user_who_may_only_read_writes_no_version(
+    make_memory: Make, server: EmbeddedRedis, layout: str, raw: Any, prefix: str
+) -> None:
+    raw.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">hunter2", f"~{prefix}:*", "+@read", "+ping")
+    try:
+        reader = make_memory(redis_url=f"{server.url}?username={prefix}&password=hunter2")
+        assert reader.threads.get("t") is None
+        assert raw.exists(layout) == 0
+    finally:
+        raw.execute_command("ACL", "DELUSER", prefix)

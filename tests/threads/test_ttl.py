@@ -145,6 +145,16 @@ def test_a_thread_takes_the_ttl_of_whoever_writes_to_it(keep: Keep, raw: redis.R
     wait_until(lambda: min(*ends(raw, prefix)[0].values(), *ends(raw, prefix)[1]) > 9 * 86_400_000)
 
 
+def test_a_memory_without_ttl_leaves_that_of_a_thread_that_has_no_message_yet(
+    keep: Keep, raw: redis.Redis, prefix: str
+) -> None:
+    keep(DAY).threads.create(**IDS)
+    keep(None).save_turn([HumanMessage("a secret")], **IDS)
+    own, vectors = ends(raw, prefix)
+    assert all(map(lives, own.values()))
+    assert [lives(left, 2) for left in vectors] == [True]
+
+
 LONG_AGO = datetime.now(UTC) - timedelta(days=30)
 DOG = HumanMessage("my dog is Rocky", id="1")
 
