@@ -64,6 +64,12 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], Any, Any, Any]] = {  # options, the g
         {"name": "Maya", "likes": ["fog"], "home": {"city": "Rome"}},
         {"name": "Maya", "likes": ["fog"], "home": {"city": "Rome", "street": "A"}},
     ),
+    "null": (
+        {"schema": {"type": "object"}},
+        {"name": "M.", "home": {"city": "Bonn"}},
+        {"name": None, "home": {"city": None}, "age": 7},
+        {"name": "M.", "home": {"city": "Bonn"}, "age": 7},
+    ),
     "a template": ({"template": TEMPLATE}, FULL, "# You\n- Name: Maya\n- City:\n", FULL.strip().replace("M.", "Maya")),
     "free text": ({"template": ""}, "likes tea", "has a dog", "has a dog\n\nlikes tea"),
     "another format": ({"template": TEMPLATE}, '{"name": "M."}', "# You\n- Name: Maya", "# You\n- Name: Maya"),
