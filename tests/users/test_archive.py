@@ -194,3 +194,6 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     assert titles(other) == {"t": "Zebra", "copy": "Zebra", "mine": "Mine"}
     other.history.update([HumanMessage("my cat", id="q")], thread_id="t")
     assert titles(other) == {"t": None, "copy": "Zebra", "mine": "Mine"}
+    last = make_memory(key_prefix=f"{prefix}-c")
+    last.users.load([one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"])  # taken out
+    assert titles(last) == {"t": None, "copy": "Zebra", "mine": "Mine"}
