@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -31,7 +32,6 @@ from tests.helpers.embedded import BareServers, is_stopped, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
-from tests.helpers.programs import Servers, disconnect
 from tests.helpers.selection import left_out, long_ones_first
 from tests.helpers.trips import Trips, counted_trips
 from tests.helpers.types import Invoke, Make
@@ -44,6 +44,8 @@ settings.load_profile("usual")
 
 # redis-py reads its version from a file for each connection
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
+
+get_temp_dir()  # of the programs that tests start; made before a test has a directory of its own
 
 
 @pytest.fixture(scope="session")
@@ -107,11 +109,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         in_turn = metafunc.definition.get_closest_marker("in_turn")
         if metafunc.definition.get_closest_marker("both_faces") or (in_turn and in_turn.args == ("face",)):
             metafunc.parametrize("face", ["sync", "async"], indirect=True)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    # the servers of the first process serve the workers
-    config.add_cleanup(disconnect if hasattr(config, "workerinput") else Servers().close)
 
 
 def pytest_collection() -> None:

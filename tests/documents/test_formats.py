@@ -158,13 +158,6 @@ def test_fields_are_deleted_by_their_dotted_names(person: JsonFormat) -> None:
     assert json.loads(after) == {"home": {"street": "Hafengasse"}, "pets": ["cat", "dog"]}
 
 
-@pytest.mark.parametrize("path", ["nmae", "home.town", "name.first", "", ".", "home."])
-def test_clearing_what_is_not_there_changes_nothing_and_names_what_is(person: JsonFormat, path: str) -> None:
-    document = json.dumps(ANN)
-    assert person.apply(document, {}, None, [path]) == document
-    assert ("name, home, pets, home.city, home.street" in person.remark({}, ["name", path], document)) is bool(path)
-
-
 @pytest.mark.parametrize("stored", ["# User\n- Ann", "[1]", "3"])
 def test_what_another_format_wrote_is_not_merged_but_can_be_replaced(person: JsonFormat, stored: str) -> None:
     assert "another format" in refusal(person, stored, {"name": "Ann"})

@@ -51,7 +51,6 @@ class Person(BaseModel):
     name: str | None = None
     age: Annotated[int, Field(ge=0, le=150)] | None = None
     home: Home = Home()
-    second_home: Home | None = None
     friends: list[Home] = []
     pet: Cat | Dog | None = None
     marked: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None
@@ -123,13 +122,9 @@ LEAF, GAS = {"children": [{"name": "e"}]}, {"fuel": "diesel"}
     ("schema", "current", "patch", "after"),
     [
         (Person, {"home": {"city": "Ulm"}}, {"home": {"street": "x"}}, {"home": {"city": "Ulm", "street": "x"}}),
-        (Person, {"home": {"city": "Ulm", "street": "x"}}, {"home": {"city": None}}, {"home": {"street": "x"}}),
-        (Person, {"second_home": {"city": "Ulm"}, "age": 1}, {"second_home": None}, {"age": 1}),
-        (Person, {"friends": [{"city": "Ulm"}]}, {"friends": [{"city": "Bonn"}]}, {"friends": [{"city": "Bonn"}]}),
         (Person, {"pet": CAT}, {"pet": {"name": "M"}}, {"pet": {**CAT, "name": "M"}}),
         (Person, {"marked": CAT}, {"marked": {"name": "M"}}, {"marked": {**CAT, "name": "M"}}),
         (Person, {"homes": {"a": CITY}}, {"homes": {"a": {"street": "x"}}}, {"homes": {"a": {**CITY, "street": "x"}}}),
-        (Person, {"homes": {"a": {"city": "Ulm"}, "b": {}}}, {"homes": {"a": None}}, {"homes": {"b": {}}}),
         (Person, {}, {"mood": Mood.BAD, "born": date(2000, 2, 29)}, {"mood": "bad", "born": "2000-02-29"}),
         (Person, {}, {"seen": "2026-01-01T10:00:00Z"}, {"seen": "2026-01-01T10:00:00Z"}),
         (Person, {"age": 3}, Person(name="Ann"), {"name": "Ann", "age": 3}),  # only the fields that were set
@@ -137,7 +132,6 @@ LEAF, GAS = {"children": [{"name": "e"}]}, {"fuel": "diesel"}
         (Tree, {"left": {"left": {"name": "c"}}}, {"left": {"left": LEAF}}, {"left": {"left": {"name": "c", **LEAF}}}),
         (Car, {"brand": "T", "engine": {"power": 5}}, {"engine": GAS}, {"brand": "T", "engine": {"power": 5, **GAS}}),
         (JSON, {"home": {**CITY, "zip": "1"}, "tags": ["a"], **ANN}, {"home": {"zip": None}}, {"home": CITY, "tags": ["a"], **ANN}),
-        (JSON, {"tags": ["a"], **ANN}, {"tags": ["b"]}, {"tags": ["b"], **ANN}),
     ],
 )  # fmt: skip
 def test_a_merge_into_a_document_gives(schema: Any, current: dict[str, Any], patch: Any, after: dict[str, Any]) -> None:
@@ -153,21 +147,15 @@ def test_the_type_of_the_schema_comes_back() -> None:
 @pytest.mark.parametrize(
     ("schema", "patch", "fields"),
     [
-        (Person, {"name": 3}, ["name"]),
-        (Person, {"home": {"city": 3}}, ["home.city"]),
         (Person, {"friends": [{}, {"city": 3}]}, ["friends.1.city"]),
         (Person, {"code": "abc"}, ["code"]),
         (Person, {"homes": {"a": {"city": 3}}}, ["homes.a.city"]),
         (Person, {"name": 3, "age": -1}, ["name", "age"]),
-        (Doubtful, {"x": 1}, ["x"]),
         (Doubtful, {"inner": {"x": 1}}, ["inner.x"]),
         (JSON, {"name": None, "tags": []}, ["name"]),
-        (JSON, {"home": {"city": None}}, ["home"]),
-        (JSON, {"home": {"city": 3}}, ["home.city"]),
         (JSON, {"born": "yesterday"}, ["born"]),
         (JSON, {"mail": "nobody"}, ["mail"]),
         (JSON, {"tags": ["a", 1]}, ["tags[1]"]),
-        (JSON, {"x": 1}, ["x"]),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_name_of_the_field(schema: Any, patch: Any, fields: list[str]) -> None:

@@ -183,7 +183,6 @@ REFUSALS = [
     LookAlikeError(status_code=400),
     LookAlikeError(code=HTTPStatus.BAD_REQUEST),  # google.api_core.exceptions.InvalidArgument
     LookAlikeError(http_status=413),
-    LookAlikeError(status=422),  # aiohttp.ClientResponseError
     LookAlikeError(response=SimpleNamespace(status_code=422)),
     LookAlikeError(response={"ResponseMetadata": {"HTTPStatusCode": 400}}),  # botocore
     exceptions.ModelInvalidRequestError("no"),
@@ -191,7 +190,6 @@ REFUSALS = [
 
 PASSING = [
     openai_error(openai.RateLimitError, 429, "insufficient_quota"),
-    openai_error(openai.AuthenticationError, 401),
     openai.APITimeoutError(openai_error(openai.NotFoundError, 404).request),
     exceptions.ModelTimeoutError("later"),
     ValueError("400"),
@@ -213,7 +211,6 @@ OVERFLOWS = [
             "prompt is too long: 208310 tokens > 200000 maximum",
             "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
             "An error occurred (ValidationException): Input is too long for requested model.",
-            "too many tokens: total number of tokens in the prompt cannot exceed 4081",
             "Please reduce the length of the messages or completion.",
             "the request exceeds the available context size, try increasing it",
             "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193.",

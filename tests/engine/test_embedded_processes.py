@@ -46,7 +46,7 @@ def user(scratch: Path) -> Iterator[User]:
 
         def start(*arguments: object) -> subprocess.Popen[str]:
             words, pipe = [sys.executable, "-c", USER, *map(str, arguments)], subprocess.PIPE
-            process = stack.enter_context(Forked(words, of="library", stdin=pipe, stdout=pipe))
+            process = stack.enter_context(Forked(words, stdin=pipe, stdout=pipe))
             stack.callback(process.kill)
             assert read(process) == "ready"
             return process

@@ -11,7 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, RecallOptions, TitleOptions
+from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._redis.state import plan_of
 from langchain_workingmem.errors import OptionError, ThreadOwnershipError
 from langchain_workingmem.history import History
@@ -76,28 +76,6 @@ def test_many_go_in_slices_and_a_repeat_finishes(make_memory: Make, raw: redis.R
     assert texts(memory) == ["new"]
     assert keys_with(raw, prefix, OLD) == []
     assert len(memory.recall.search("new", user_id="u").hits) == 1
-
-
-def test_all_threads_of_one_user_with_what_stands_on_them(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory(
-        embeddings=WordEmbeddings(),
-        recall=RecallOptions(),
-        title=TitleOptions(model=Scripted.says(*[f"about {OLD}"] * 4)),
-    )
-    for user in ("ann", "bob"):
-        for thread in (f"{user}1", f"{user}2"):
-            turn = [HumanMessage(f"my motto is {OLD}", id="q"), AIMessage(f"noted {OLD}", id="a")]
-            memory.save_turn(turn, thread_id=thread, user_id=user)
-    memory.settled()
-    until = datetime.now(UTC)
-    memory.save_turn([HumanMessage("hello", id="h"), AIMessage("hi")], thread_id="ann1", user_id="ann")
-    for one in memory.threads.list(user_id="ann").items:
-        assert memory.history.delete(thread_id=one.id, until=until) == 2
-    memory.settled()
-    assert (texts(memory, "ann1"), texts(memory, "ann2")) == (["hello", "hi"], [])
-    owners = {key.partition("{")[2].partition("}")[0][:3] for key in keys_with(raw, prefix, OLD)}
-    assert owners == {"bob"}
-    assert memory.threads.list(user_id="ann").total == 2
 
 
 def test_a_state_does_not_bring_back_what_was_deleted(bench: Bench) -> None:

@@ -20,9 +20,8 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs, pytest.mark.nightly]
@@ -33,13 +32,6 @@ PARTS = 10  # as many times it is looked at; in the async run each part has an e
 OF_A_THREAD = 10  # turns
 
 
-class Forgetful(WordEmbeddings):
-    """A model that keeps no list of what it was asked."""
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [self._vector(text) for text in texts]
-
-
 def figures(client: redis.Redis) -> list[int]:
     """Return what this process holds: bytes, descriptors, threads, and connections."""
     gc.collect()
@@ -47,43 +39,27 @@ def figures(client: redis.Redis) -> list[int]:
     return [resident, len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), len(client.client_list())]
 
 
-def turn(number: int) -> dict[str, Any]:
-    thread = number // OF_A_THREAD
-    return {"thread_id": f"thread {thread}", "user_id": f"user {thread % 50}"}
-
-
-def work(memory: Any, numbers: range, runner: asyncio.Runner | None = None) -> None:
-    (tool,) = memory.tools(include=["update_working_memory"])
+def work(memory: Any, numbers: range) -> None:
     for number in numbers:
+        thread = number // OF_A_THREAD
+        ids = {"thread_id": f"thread {thread}", "user_id": f"user {thread % 50}"}
         said = [HumanMessage(f"question {number} about topic{number % 97}"), AIMessage(f"answer {number}")]
-        memory.context(said[:1], **turn(number))
-        memory.save_turn(said, **turn(number))
+        memory.context(said[:1], **ids)
+        memory.save_turn(said, **ids)
         if not number % OF_A_THREAD:
-            note = {"memory": f"The user asked about topic{number % 97}."}
-            config = {"configurable": turn(number)}
-            told = runner.run(tool.ainvoke(note, config)) if runner else tool.invoke(note, config)
-            assert "available" not in told
-            memory.recall.search("topic1", user_id=turn(number)["user_id"], top_k=2)
+            memory.working_memory.update(f"The user asked about topic{number % 97}.", **ids)
+            memory.recall.search("topic1", user_id=ids["user_id"], top_k=2)
 
 
 def main(url: str, face: str, turns: int) -> None:
     """Print after each part what the process holds."""
-    memory = Memory(
-        url,
-        embeddings=Forgetful(),
-        history=HistoryOptions(last_messages=10),
-        recall=RecallOptions(top_k=2),
-        working_memory=WorkingMemoryOptions(template="", max_bytes=2_000_000),
-    )
+    memory = Memory(url, embeddings="local", working_memory=WorkingMemoryOptions(template="", max_bytes=2_000_000))
     size = turns // PARTS
     with redis.Redis.from_url(url) as client:
         for part in range(PARTS):
             numbers = range(part * size, (part + 1) * size)
-            if face == "sync":
-                work(memory, numbers)
-            else:
-                with asyncio.Runner() as runner:
-                    work(AsyncFace(memory, runner), numbers, runner)
+            with asyncio.Runner() as runner:
+                work(memory if face == "sync" else AsyncFace(memory, runner), numbers)
             print(json.dumps(figures(client)), flush=True)  # noqa: T201 - read by the test
     memory.close()
 

@@ -43,21 +43,6 @@ def test_other_distances_score_as_in_postgres(make_store: Make, distance: str) -
     assert [item.score for item in found] == pytest.approx(SCORES[distance], abs=1e-5)
 
 
-def test_a_page_larger_than_any_server_is_cut_to_what_there_is(vectors: RedisMemoryStore) -> None:
-    size = 2**52
-    for number in range(1, 6):
-        vectors.put(NS, str(number), {"text": f"a brown dog {number}", "n": number} if number < 5 else {"n": 5})
-    for query in (None, "a brown dog"):
-        for wanted in (None, {"n": {"$gt": 0}}):
-            assert len(vectors.search(NS, query=query, filter=wanted, limit=size)) == 5
-            assert vectors.search(NS, query=query, filter=wanted, limit=size, offset=10**6) == []
-            assert len(vectors.search(NS, query=query, filter=wanted, limit=size, offset=3)) == 2
-    with pytest.raises(OptionError, match="use at most 1000000"):
-        vectors.search(NS, offset=size + 1)
-    assert len(vectors.list_namespaces(limit=size)) == 1
-    assert vectors.list_namespaces(offset=size) == []
-
-
 def test_pages_of_equal_scores_hold_each_item_once(make_store: Make) -> None:
     store = make_store(index={"dims": 64, "embed": WordEmbeddings(), "fields": ["text", "tags[*]"]})
     for at in range(30):

@@ -116,21 +116,6 @@ def test_a_structured_answer_is_an_answer(bench: Bench, saver: InMemorySaver | N
     assert memory.history.messages("t")[5] == trip  # stored as it was given
 
 
-def test_a_conversation_that_is_new_to_memory_is_stored_whole_and_in_order(bench: Bench) -> None:
-    saver = InMemorySaver()
-    bare = create_agent(Scripted.says(*(f"a{at}" for at in range(60))), checkpointer=saver)
-    for at in range(60):
-        bench.run(bare, ask(f"q{at}"))
-    memory = bench.recalling()
-    model = Scripted.says("yes", "q7")
-    agent = agent_of(model, memory, checkpointer=saver)
-    for text in ("now with memory", "what about q7"):
-        bench.run(agent, ask(text))
-    lines = [line for at in range(60) for line in (f"human: q{at}", f"ai: a{at}")]
-    assert stored(memory) == [*lines, "human: now with memory", "ai: yes", "human: what about q7", "ai: q7"]
-    assert "q7" in remembered(model.seen[1])
-
-
 def test_nodes_with_a_checkpointer_lose_no_tool_call(bench: Bench, saver: InMemorySaver | None) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     mixed = calling(("weather", {"city": "Rome"}), (UPDATE, {"memory": "is in Rome"}), id="m")

@@ -61,23 +61,6 @@ def test_useless_vectors_are_an_error_and_the_messages_are_stored(
     assert len(stored(on_faulty)) == 5
 
 
-def longer(rows: list[list[float]]) -> list[list[float]]:
-    return [[*row, 0.1] for row in rows]
-
-
-@pytest.mark.parametrize("texts", [["cherry"], ["cherry", "pear"], ["hello"]])
-def test_reindex_heals_whatever_sizes_are_remembered(make_memory: Make, faulty: Faulty, texts: list[str]) -> None:
-    memory = make_memory(embeddings=faulty, recall=RecallOptions())
-    faulty.answer = longer  # from the beginning
-    say(memory, "hello", thread="first")
-    heal(memory)
-    faulty.answer = None
-    with pytest.raises((EmbeddingError, EmbeddingSizeError)):
-        say(memory, "plum", *texts)
-    assert heal(memory) == 2 + len(texts)
-    assert len(found(memory)) == len({"hello", "plum", *texts})
-
-
 def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
     memory: Memory, embeddings: WordEmbeddings, raw: Any, prefix: str
 ) -> None:
@@ -187,12 +170,6 @@ def test_an_existing_index_keeps_its_type_unless_one_is_passed(make_memory: Make
     assert sizes(raw, prefix) == {4}
     assert len(found(usual)) == 6
     assert usual.doctor().level == "ok"
-    changed = of_type(make_memory, "float16")
-    with pytest.raises(OptionError, match=r"float32.*reindex"):
-        found(changed)
-    assert heal(changed) == 6
-    assert sizes(raw, prefix) == {2}
-    assert len(found(changed)) == 6
 
 
 class Interrupting(redis.Redis):

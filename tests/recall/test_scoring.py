@@ -14,7 +14,7 @@ from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.queries import numbers
 from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.options import HybridWeights
-from langchain_workingmem.recall.ranking import Candidates, Ranked, Ranking, Span, rank
+from langchain_workingmem.recall.ranking import Candidates, Ranked, Span, rank
 
 Candidate: TypeAlias = tuple[
     bytes, int, int, bytes, float, bytes, int
@@ -57,31 +57,17 @@ def columns(dense: Sequence[Candidate], words: Sequence[Candidate] = ()) -> Cand
     return Candidates.read(keys, values, len(dense), times)
 
 
-def ranking_of(
+def ranked_by(
     dense: list[Candidate],
     words: list[Candidate] | None = None,
     *,
-    threshold: float = 0.0,
     weights: HybridWeights = DEFAULT,
-    hybrid: bool = True,
-    numbered: bool = False,
     authors: Collection[bytes] = (),
-    times: Collection[Span] = (),
-) -> Ranking:
-    return rank(
-        columns(dense, words or []),
-        weights,
-        hybrid=hybrid,
-        numbered=numbered,
-        authors=authors,
-        bonus=weights.author if authors else 0.0,
-        times=times,
-        threshold=threshold,
-    )
-
-
-def ranked_by(*arguments: Any, **more: Any) -> list[Ranked]:
-    return [*ranking_of(*arguments, **more)]
+    **more: Any,
+) -> list[Ranked]:
+    options = {"hybrid": True, "numbered": False, "times": (), "threshold": 0.0, **more}
+    bonus = weights.author if authors else 0.0
+    return [*rank(columns(dense, words or []), weights, authors=authors, bonus=bonus, **options)]
 
 
 def seqs(ranked: list[Ranked]) -> list[int]:

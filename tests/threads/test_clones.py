@@ -17,11 +17,10 @@ from langchain_workingmem import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.threads import Threads
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.plans import plan_of
+from tests.helpers.plans import meanwhile, plan_of
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 from tests.threads.test_threads import all_threads, ids
 
@@ -120,19 +119,14 @@ def test_an_impossible_clone_is_refused(plain: Memory) -> None:
 def test_a_clone_that_fails_on_the_way_is_deleted_again(server: EmbeddedRedis, prefix: str, way: str) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
         append(memory, *map(str, range(450)))
-        plan = plan_of(Threads.clone, memory, "t", new_thread_id="c")
 
-        def meanwhile() -> Plan[Any]:
-            effect = next(plan)
-            while True:
-                reply = yield effect
-                if memory.threads.get("c"):  # the first batch is there
-                    with suppress(WorkingMemError):
-                        memory.threads.delete("t") if way == "delete" else memory.threads.transfer("t", **HEIR)
-                effect = plan.send(reply)
+        def event(_: object) -> None:
+            if memory.threads.get("c"):  # the first batch is there
+                with suppress(WorkingMemError):
+                    memory.threads.delete("t") if way == "delete" else memory.threads.transfer("t", **HEIR)
 
         with pytest.raises(ThreadNotFoundError if way == "delete" else ThreadOwnershipError):
-            memory._core.run(meanwhile())
+            memory._core.run(meanwhile(plan_of(Threads.clone, memory, "t", new_thread_id="c"), event))
         assert memory.threads.get("c") is None
 
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
-from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import renew_vectors
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.checkpoints import put_states
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
+from tests.helpers.plans import meanwhile
 from tests.helpers.threads import append, thread_of
 from tests.helpers.types import Make
 
@@ -172,18 +170,7 @@ def create_and_append_old(memory: Memory) -> None:
     memory.history.append([DOG], said_at=LONG_AGO, **IDS)
 
 
-def clone_old(memory: Memory) -> None:
-    memory.history.append([DOG], thread_id="s", user_id="u", said_at=LONG_AGO)
-    memory.threads.clone("s", new_thread_id="t")
-
-
-def backfill(memory: Memory) -> None:
-    saver = InMemorySaver()
-    put_states(saver, "t", [[DOG]], began=LONG_AGO)
-    memory.threads.backfill(saver, user_id="u", progress=False)
-
-
-@pytest.mark.parametrize("write", [import_old, create_and_append_old, clone_old, backfill])
+@pytest.mark.parametrize("write", [import_old, create_and_append_old])
 def test_vectors_outlive_the_thread_however_old_its_messages_are(
     keep: Keep, raw: redis.Redis, prefix: str, write: Callable[[Memory], None]
 ) -> None:
@@ -213,19 +200,6 @@ def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -
     assert memory.threads.list(user_id="u").items == []
 
 
-def test_the_dead_are_not_recalled(keep: Keep, raw: redis.Redis, prefix: str) -> None:
-    memory = keep(DAY)
-    for place in range(12):
-        append(memory, f"tea tea {place}", thread_id=f"dead{place}")
-    append(memory, "tea and a lot of other words", "tea and still more words of all kinds", thread_id="alive")
-    for place in range(12):
-        expire(raw, prefix, f"dead{place}")
-    hits = memory.recall.search("tea tea", user_id="u", top_k=2).hits
-    assert {hit.thread_id for hit in hits} <= {"alive"}
-    assert {hit.thread_id for hit in memory.recall.search("tea tea", user_id="u", top_k=20).hits} == {"alive"}
-    assert memory.recall.search("tea tea", user_id="u", thread_id="dead1", scope="thread").hits == []
-
-
 @pytest.mark.parametrize("ttl", [DAY, None])
 def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
     keep: Keep, raw: redis.Redis, prefix: str, ttl: timedelta | None
@@ -245,25 +219,7 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
 def test_vectors_that_are_renewed_bring_no_deleted_thread_back(keep: Keep, raw: redis.Redis, prefix: str) -> None:
     memory = keep(DAY)
     memory.history.append([DOG], **IDS)
-    plan = renew_vectors(memory._core.state, "t")
-
-    def renewing() -> Plan[None]:
-        reply = yield next(plan)
-        memory.threads.delete("t")
-        with suppress(StopIteration):
-            while True:
-                reply = yield plan.send(reply)
-
-    memory._core.run(renewing())
+    steps, plan = count(), renew_vectors(memory._core.state, "t")
+    memory._core.run(meanwhile(plan, lambda _: next(steps) == 1 and memory.threads.delete("t")))
     assert not raw.exists(Keys(prefix).of("t").thread)
     assert memory.users.list().items == []
-
-
-def test_a_thread_that_redis_has_evicted_in_part_goes_with_its_user(
-    memory: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    memory.save_turn([DOG], **IDS)
-    raw.delete(Keys(prefix).of("t").thread)
-    report = memory.users.delete("u")
-    assert (report.verified, report.messages, report.vectors) == (True, 1, 1)
-    assert [*raw.scan_iter(f"{prefix}:*{{t}}*")] == []

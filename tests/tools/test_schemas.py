@@ -132,7 +132,7 @@ def test_an_object_named_in_clear_and_sent_anew_is_replaced(tool: Any, invoke: I
     assert reply.splitlines()[1:] == ['job.company: "Beta" (was "Acme")', 'job.role: nothing (was "CTO")']
 
 
-@pytest.mark.parametrize("absent", ["", "nmae", "job.role", "pets.0"])
+@pytest.mark.parametrize("absent", ["", "nmae", "job.role", "name.first", ".", "pets.0"])
 def test_what_is_not_there_to_be_cleared_does_not_hold_up_the_facts(tool: Any, invoke: Invoke, absent: str) -> None:
     memory, update = tool
     memory.working_memory.update({"name": "Ann", "years": [1]}, user_id="ann")

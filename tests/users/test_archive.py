@@ -181,23 +181,19 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     def titles(memory: Memory) -> dict[str, str | None]:
         return {one.id: one.title for one in memory.threads.list(user_id="u")}
 
-    def loaded(name: str, records: list[Record]) -> Memory:
-        other = make_memory(key_prefix=f"{prefix}-{name}")
-        other.users.load(records)
-        return other
-
     copied = memory.threads.clone("t", new_thread_id="copy")
-    tail = memory.threads.clone("t", new_thread_id="tail", last_messages=1).thread
-    assert tail.title is None
+    assert memory.threads.clone("t", new_thread_id="tail", last_messages=1).thread.title is None
     memory.threads.delete("tail")
     memory.threads.clone("t", new_thread_id="mine", title="Mine")
     records = unsealed(memory.users.export("u"))
     memory.history.delete(["q"], thread_id="t")
     memory.history.delete([copied.message_ids["q"]], thread_id="copy")
     assert titles(memory) == {"t": None, "copy": None, "mine": "Mine"}
-    other = loaded("b", records)
+    other = make_memory(key_prefix=f"{prefix}-b")
+    other.users.load(records)
     assert titles(other) == {"t": "Zebra", "copy": "Zebra", "mine": "Mine"}
     other.history.update([HumanMessage("my cat", id="q")], thread_id="t")
     assert titles(other) == {"t": None, "copy": "Zebra", "mine": "Mine"}
-    left = [one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"]  # it was taken out
-    assert titles(loaded("c", left)) == {"t": None, "copy": "Zebra", "mine": "Mine"}
+    last = make_memory(key_prefix=f"{prefix}-c")
+    last.users.load([one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"])  # taken out
+    assert titles(last) == {"t": None, "copy": "Zebra", "mine": "Mine"}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import FileOptions, Memory, WorkingMemoryOptions, users
-from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import UserDeletedError
 from langchain_workingmem.history.save import append
@@ -20,10 +19,9 @@ from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.odd_ids import NAMES, secrets_in, tell
+from tests.helpers.plans import meanwhile
 from tests.helpers.types import Make
 from tests.users.samples import FILE
-
-T = TypeVar("T")
 
 
 def full(make_memory: Make, *, scope: Scope = "user", **options: Any) -> Memory:
@@ -136,19 +134,6 @@ def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> No
             assert memory.users.delete("u").verified
             assert tracks(raw, f"p{after}", "u") == []
             assert memory.threads.list(user_id="v").total == 2
-
-
-def meanwhile(plan: Plan[T], event: Callable[[Any], object]) -> Plan[T]:
-    """Perform a plan, and tell of each of its effects before it is performed."""
-    reply: Any = None
-    try:
-        while True:
-            effect = plan.send(reply)
-            event(effect)
-            reply = yield effect
-    except StopIteration as done:
-        value: T = done.value
-        return value
 
 
 def test_a_deletion_that_was_overtaken_leaves_the_tombstone_of_the_other(

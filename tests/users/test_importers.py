@@ -115,43 +115,29 @@ def test_a_damaged_conversation_keeps_what_can_be_read(plain: Memory) -> None:
     assert plain.history.messages("c") == [HumanMessage("Where is Oslo?", id="q"), AIMessage("In Norway.", id="a")]
 
 
-def test_lists_of_langchain_become_threads(plain: Memory) -> None:
-    messages = [
-        SystemMessage("be kind"),
-        HumanMessage("hello", id="mine"),
-        AIMessageChunk(content="hi"),
-        HumanMessage("a summary", additional_kwargs={"lc_source": "summarization"}),
-    ]
-    threads = {"one": json.loads(json.dumps(messages_to_dict(messages))), "two": messages_to_dict([HumanMessage("x")])}
-    report = plain.users.load(from_langchain(threads), user_id="u")
-    assert (report.threads, report.messages, report.dropped) == (2, 3, 2)
-    found = plain.history.messages("one")
-    assert found[0] == HumanMessage("hello", id="mine")
-    assert (type(found[1]), found[1].content) == (AIMessage, "hi")
-    assert plain.users.load(from_langchain(threads), user_id="u").skipped == 3
-
-
 TALK = [
     HumanMessage("look", id="1"),
     AIMessage("", id="2", tool_calls=[{"name": "see", "args": {"at": 1}, "id": "c", "type": "tool_call"}]),
     ToolMessage("a dog", tool_call_id="c", id="3"),
     AIMessage("A dog.", id="4", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}),
 ]
+SUMMARY = HumanMessage("a summary", id="5", additional_kwargs={"lc_source": "summarization"})
+GIVEN = [SystemMessage("be kind"), *TALK[:3], AIMessageChunk(**dict(TALK[3]) | {"type": "AIMessageChunk"}), SUMMARY]
 FORMS: dict[str, Any] = {
-    "objects": TALK,
-    "dumpd": [dumpd(one) for one in TALK],
-    "flat": [one.model_dump() for one in TALK],
-    "to_dict": messages_to_dict(TALK),
+    "objects": GIVEN,
+    "dumpd": [dumpd(one) for one in GIVEN],
+    "flat": [one.model_dump() for one in GIVEN],
+    "to_dict": messages_to_dict(GIVEN),
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_langchain_is_read(plain: Memory, form: str) -> None:
     report = plain.users.load(from_langchain({"t": FORMS[form]}), user_id="u")
-    assert (report.messages, report.dropped) == (4, 0)
+    assert (report.messages, report.dropped) == (4, 2)
     assert plain.history.messages("t") == TALK
-    plain.users.load(from_openai({"log": FORMS[form]}), user_id="u")  # they may also stand in a log of OpenAI
-    assert [(one.type, one.text) for one in plain.history.messages("log")] == [(one.type, one.text) for one in TALK]
+    plain.users.load(from_openai({"log": FORMS[form][:4]}), user_id="u")  # they may also stand in a log of OpenAI
+    assert [(one.type, one.text) for one in plain.history.messages("log")] == [(one.type, one.text) for one in TALK[:3]]
 
 
 def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) -> None:
@@ -168,7 +154,6 @@ def test_threads_of_a_langgraph_server_keep_times_and_metadata(plain: Memory) ->
 ONE = messages_to_dict([HumanMessage("x")])
 REFUSED: list[tuple[Any, Any, str]] = [
     (from_chatgpt, b"text", r"json\.load"),
-    (from_chatgpt, {"mapping": {}}, r"json\.load"),
     (from_langchain, "x", "thread ids"),
     (from_langchain, {"t": [*ONE, {"type": "human", "data": {}}]}, "thread 't', message 1"),
     (from_langchain, {"t": [*ONE, 5]}, "thread 't', message 1"),
@@ -311,16 +296,12 @@ def test_a_log_of_requests_is_one_thread(plain: Memory) -> None:
 CALLING = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
 REASONS: dict[str, Any] = {
     "it has no messages": {},
-    "iterable": {"messages": 5},
     "message 0.*'content'": [{"role": "user"}],
     "message 1.*pilot": [{"role": "user", "content": "x"}, {"role": "pilot", "content": "x"}],
     "message 0.*'type'": [{"role": "user", "content": [{"text": "x"}]}],
-    "message 0": [{"role": "user", "content": 5}],
     "message 0.*'function'": [CALLING],
-    "message 0.*'call_id'": [{"type": "function_call", "name": "f", "arguments": "{}"}],
     "message 0.*isoformat": [{"role": "user", "content": "x", "created_at": "today"}],
     "OverflowError|out of range": {"messages": [], "created_at": 1e300},
-    "NoneType": None,
 }
 
 

@@ -13,14 +13,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, OptionError, ThreadOwnershipError, UserDeletedError, WorkingMemoryOptions
-from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.users import merge
 from tests.helpers.canaries import keys_with
 from tests.helpers.crashes import ends_within
 from tests.helpers.examples import NIGHTLY
-from tests.helpers.threads import thread_of
+from tests.helpers.plans import meanwhile
 from tests.helpers.types import Make
 from tests.users.guests import ANY, GUEST, THIRD, USER, everything, known, live, options, talk
 
@@ -141,21 +140,6 @@ def test_a_merge_goes_on_wherever_it_was_interrupted(make_memory: Make) -> None:
             raw.delete(*raw.scan_iter(f"{prefix}:*"))
 
 
-@pytest.mark.parametrize("whom", [GUEST, USER])
-def test_a_deletion_that_is_under_way_refuses_the_merge(
-    make_memory: Make, raw: redis.Redis, prefix: str, whom: str
-) -> None:
-    memory = make_memory()
-    memory.threads.create(user_id=GUEST, thread_id="t")
-    raw.set(f"{prefix}:tombstone:{{{whom}}}", "a deletion")
-    with pytest.raises(UserDeletedError) as caught:
-        memory.users.merge(GUEST, into=USER)
-    assert (caught.value.user_id, raw.get(f"{prefix}:tombstone:{{{whom}}}")) == (whom, b"a deletion")
-    assert thread_of(memory, "t").user_id == GUEST
-    if whom == USER:
-        memory.history.append([HumanMessage("x")], thread_id="t", user_id=GUEST)
-
-
 def test_what_is_refused_during_a_merge_takes_nothing_away(plain: Memory, raw: redis.Redis, prefix: str) -> None:
     tea: Any = HumanMessage("tea", id="q")
     ids: Any = {"thread_id": "t", "user_id": "guest"}
@@ -175,22 +159,13 @@ def test_what_is_refused_during_a_merge_takes_nothing_away(plain: Memory, raw: r
 STAGES = range(30) if NIGHTLY else range(0, 16, 2)
 
 
-def interrupted(plan: Plan[Any], stage: int, event: Callable[[], object]) -> Plan[Any]:
-    """Perform a plan, with something else in front of one of its effects; or behind all of them."""
-    effect = next(plan)
-    for number in count():
-        if number == stage:
-            event()
-        try:
-            effect = plan.send((yield effect))
-        except StopIteration as done:
-            if number < stage:
-                event()
-            return done.value
-
-
 def merging(memory: Memory, stage: int, event: Callable[[], object]) -> Any:
-    return memory._core.run(interrupted(merge(memory._core.state, GUEST, USER, "first"), stage, event))
+    """Merge, with something else in front of one of the effects; or behind all of them."""
+    steps, plan = count(), merge(memory._core.state, GUEST, USER, "first")
+    done = memory._core.run(meanwhile(plan, lambda _: next(steps) == stage and event()))
+    if next(steps) <= stage:
+        event()
+    return done
 
 
 @pytest.fixture
@@ -222,6 +197,7 @@ def test_a_deletion_of_the_user_wins_over_the_merge(kept: Memory, raw: redis.Red
     tombstone = f"{prefix}:tombstone:{{{USER}}}"
     with suppress(UserDeletedError):
         merging(kept, stage, lambda: raw.set(tombstone, "a deletion"))
+    assert raw.get(tombstone) == b"a deletion"
     guest = kept.threads.get("g")
     assert kept.users.delete(USER).verified
     assert keys_with(raw, prefix, USER) == []

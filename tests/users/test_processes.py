@@ -56,7 +56,7 @@ with Memory(sys.argv[1], key_prefix=sys.argv[2], working_memory=WorkingMemoryOpt
 
 
 def program(source: str, *words: str) -> Forked:
-    started = Forked([sys.executable, "-c", source, *words], of="library", stdout=subprocess.PIPE)
+    started = Forked([sys.executable, "-c", source, *words], stdout=subprocess.PIPE)
     assert read(started) == "ready"
     return started
 

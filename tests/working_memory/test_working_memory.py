@@ -6,12 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, ReadOnlyError
 from langchain_workingmem.errors import WorkingMemoryValidationError
-from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.models import remembered
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.working_memory.samples import Person, with_memory
@@ -67,20 +64,3 @@ def test_read_only_memory_is_shown_and_not_written(make_memory: Make, scope: str
             call()
     assert part.get(**ids) == before
     assert part.revisions(**ids) == [before]
-
-
-@pytest.mark.parametrize("placement", ["question", "system"])
-def test_working_memory_is_the_last_block_of_a_turn(make_memory: Make, placement: Any) -> None:
-    memory = make_memory(
-        embeddings=WordEmbeddings(),
-        recall=RecallOptions(placement=placement),
-        working_memory=WorkingMemoryOptions(schema=Person, placement=placement),
-    )
-    memory.history.append([HumanMessage("my cat is Molly")], thread_id="other", user_id="ann")
-    state = memory.working_memory.update({"name": "Ann"}, user_id="ann")
-    context = memory.context("how is my cat", thread_id="t", user_id="ann")
-    recalled, _, known = "\n\n".join([*context.system, remembered(context.messages)]).partition("<working_memory>")
-    assert recalled.startswith("<recalled_messages>")
-    assert '{"name": "Ann"}' in known
-    assert bool(context.system) == (placement == "system")
-    assert context.working_memory == state
