@@ -178,7 +178,7 @@ class Memory(SetUpOnEntry):
 
             self.__dict__["observations"] = install(core, observations)
             # the log decides what is shown; `last_messages=0` shows it alone
-            history = replace(history, last_messages=None if history.last_messages else 0)
+            history = replace(history, last_messages=0 if history.last_messages == 0 else None)
         self._turn = Turn(core, history)
         self._server: Any = None  # an embedded one
 

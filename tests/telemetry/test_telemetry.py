@@ -101,7 +101,7 @@ def test_each_kind_of_operation_has_its_name_and_its_counts(make_memory: Make, s
     assert {one.kind for one in spans} == {SpanKind.CLIENT}
     assert {one.status.status_code for one in spans} == {StatusCode.UNSET}
     assert [of(one, "gen_ai.memory.record.count") for one in spans[:2]] == [2, len(found)]
-    assert of(spans[2], "langchain_workingmem.round_trips") == counted == 2
+    assert of(spans[2], "langchain_workingmem.round_trips") == counted
     points = seen.points()
     (hits,) = points["langchain_workingmem.hits"]
     assert (hits.count, hits.min, dict(hits.attributes)) == (2, 0, {"gen_ai.operation.name": "search_memory"})
