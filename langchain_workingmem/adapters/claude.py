@@ -50,9 +50,11 @@ def run_command(own: OfOwner, command: Mapping[str, Any]) -> Plan[str]:
     if missing := [one for one in needed if type(command.get(one)) is not (int if one == "insert_line" else str)]:
         raise CommandError(f"The command `{name}` needs {', '.join(f'`{one}`' for one in missing)}.")
     path = command[needed[0]]
+    if (found := _checked(path)) == ROOT and name != "view":
+        raise CommandError(f"Cannot {name} the {ROOT} directory itself")
     owner = own.owner if name == "view" else own.writer
     try:
-        return (yield from run(own.files, command, {"user_id": owner, "by": own.by}))
+        return (yield from run(own.files, found, command, {"user_id": owner, "by": own.by}))
     except FileMissingError as error:
         hint = "" if name in ("delete", "rename") else ". Please provide a valid path."
         raise CommandError(f"The path {path} does not exist{hint}") from error
@@ -64,37 +66,36 @@ def run_command(own: OfOwner, command: Mapping[str, Any]) -> Plan[str]:
         raise CommandError(told) from error
 
 
-def _view(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    path, owner = command["path"], how["user_id"]
-    found = _checked(path)
+def _view(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    owner = how["user_id"]
     try:
-        file = (yield from _READ(files, found, user_id=owner)) if found != ROOT else None
+        file = (yield from _READ(files, path, user_id=owner)) if path != ROOT else None
     except FilePathError as error:
         if error.problem != IS_DIRECTORY:
             raise
         file = None
     if file is None:
-        inside = yield from find(Tree.of(files._core, owner), found)
-        rows = yield from compute(partial(_sizes, inside, path, found), sum(len(one.path) for one in inside))
-        header = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
+        inside = yield from find(Tree.of(files._core, owner), path)
+        rows = yield from compute(partial(_sizes, inside, command["path"], path), sum(len(one.path) for one in inside))
+        header = f"Here're the files and directories up to 2 levels deep in {command['path']}, excluding hidden items:"
         return "\n".join([header, *rows])
     if file.text.count("\n") >= MOST_LINES:
-        raise CommandError(f"File {path} exceeds maximum line limit of {MOST_LINES:,} lines.")
+        raise CommandError(f"File {command['path']} exceeds maximum line limit of {MOST_LINES:,} lines.")
     first, last = 1, -1
     match command.get("view_range"):
         case [begin, end] if type(begin) is type(end) is int:
             first, last = max(1, min(begin, MOST_LINES)), min(end, MOST_LINES)
     lines = yield from compute(partial(_numbered, file.text, first, last), 4 * file.info.size)
-    return f"Here's the content of {path} with line numbers:\n{lines}"
+    return f"Here's the content of {command['path']} with line numbers:\n{lines}"
 
 
-def _create(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    yield from _WRITE(files, _below_root(command["path"]), command["file_text"], if_exists="error", **how)
+def _create(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    yield from _WRITE(files, path, command["file_text"], if_exists="error", **how)
     return f"File created successfully at: {command['path']}"
 
 
-def _str_replace(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    path, old, new = _below_root(command["path"]), command["old_str"], command.get("new_str") or ""
+def _str_replace(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    old, new = command["old_str"], command.get("new_str") or ""
     try:
         made, text = yield from edit(files._core, path, old, new, **how)
     except FileEditError as error:
@@ -109,8 +110,8 @@ def _str_replace(files: Files, command: Mapping[str, Any], how: dict[str, Any]) 
     return f"{intro}\n{snippet}"
 
 
-def _insert(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
+def _insert(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    line, text = command["insert_line"], command["insert_text"].rstrip("\n")
     after = line if 0 <= line < _NO_LINE else _NO_LINE  # no line at all: refused with the number of lines
     try:
         yield from _INSERT(files, path, after, f"{text}\n", **how)
@@ -122,19 +123,18 @@ def _insert(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Pl
     return f"The file {command['path']} has been edited."
 
 
-def _delete(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    yield from DELETE(files, _not_root(command["path"], "delete"), **how)
+def _delete(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    yield from DELETE(files, path, **how)
     return f"Successfully deleted {command['path']}"
 
 
-def _rename(files: Files, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    old, new = command["old_path"], command["new_path"]
-    yield from _RENAME(files, _not_root(old, "rename"), _below_root(new), **how)
-    return f"Successfully renamed {old} to {new}"
+def _rename(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+    yield from _RENAME(files, path, _checked(command["new_path"]), **how)
+    return f"Successfully renamed {command['old_path']} to {command['new_path']}"
 
 
 # each with the arguments that it needs, the path first
-_COMMANDS: dict[str, tuple[Callable[[Files, Mapping[str, Any], dict[str, Any]], Plan[str]], tuple[str, ...]]] = {
+_COMMANDS: dict[str, tuple[Callable[[Files, str, Mapping[str, Any], dict[str, Any]], Plan[str]], tuple[str, ...]]] = {
     "view": (_view, ("path",)),
     "create": (_create, ("path", "file_text")),
     "str_replace": (_str_replace, ("path", "old_str")),
@@ -151,20 +151,6 @@ def _checked(path: str) -> str:
     found = posixpath.normpath(path)
     if found != ROOT and not found.startswith(f"{ROOT}/"):
         raise CommandError(f"Path {path} would escape {ROOT} directory")
-    return found
-
-
-def _below_root(path: str) -> str:
-    """Return the path of what may be a file."""
-    if (found := _checked(path)) == ROOT:
-        raise FilePathError(ROOT, IS_DIRECTORY, remedy="name a file in it")
-    return found
-
-
-def _not_root(path: str, what: str) -> str:
-    """Return the path of what may be deleted or renamed."""
-    if (found := _checked(path)) == ROOT:
-        raise CommandError(f"Cannot {what} the {ROOT} directory itself")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware
@@ -14,9 +15,9 @@ from langchain_workingmem.faces.tools import as_tool
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from langchain_core.tools import BaseTool
+
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.faces import Owner
-    from langchain_workingmem.memory import Memory
 
 NAME, NATIVE = "memory", {"type": "memory_20250818", "name": "memory"}
 DESCRIPTION = (
@@ -48,17 +49,10 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
     `user_id` fixes the owner; without it, it is the user of the run, as in `memory.tools`.
     """
 
-    def __init__(
-        self,
-        memory: Memory,
-        *,
-        user_id: str | Owner | None = None,
-        by: str | None = "agent",
-        trust_client_ids: bool = False,
-    ) -> None:
-        AgentMiddleware.__init__(self)
-        OfOwner.__init__(self, memory, user_id=user_id, by=by, trust_client_ids=trust_client_ids)
-        self.tools = [as_tool(self._core, self._plan, NAME, DESCRIPTION, Command)]
+    @cached_property
+    def tools(self) -> list[BaseTool]:  # type: ignore[override]
+        """Return the tool, which `create_agent` asks for."""
+        return [as_tool(self._core, self._plan, NAME, DESCRIPTION, Command)]
 
     def _plan(self, _: Any, command: dict[str, Any]) -> Plan[str]:
         return (yield from run_command(self, command))
