@@ -32,7 +32,7 @@ from tests.helpers.embedded import BareServers, is_stopped, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
-from tests.helpers.selection import left_out, long_ones_first
+from tests.helpers.selection import left_out
 from tests.helpers.trips import Trips, counted_trips
 from tests.helpers.types import Invoke, Make
 
@@ -123,8 +123,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left := left_out(items):
             config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
-    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
-        items[:] = long_ones_first(items, workers)
 
 
 def pytest_collection_finish() -> None:

@@ -41,7 +41,6 @@ def answer(bench: Bench, agent: Any, words: str, thread: str, owner: str) -> str
 
 
 @pytest.mark.in_turn("face")
-@pytest.mark.programs
 def test_the_notes_of_an_agent_are_the_users_data(
     bench: Bench, server: EmbeddedRedis, raw: redis.Redis, prefix: str, tmp_path: Path
 ) -> None:

@@ -25,7 +25,6 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIError
 
-pytestmark = pytest.mark.programs
 PAGE = (Path(__file__).parents[2] / "docs/how-to/langgraph-server.md").read_text()
 
 

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from langchain_workingmem import embedded as server
 from tests.applications.test_docs import LINK
 from tests.helpers.examples import sample
@@ -23,8 +21,6 @@ ELSEWHERE = re.compile(
     r"(?<![\w.<])/(?:tmp|home|root|usr|var|opt|Users|private)/|\w+://(?!www\.w3\.org)|localhost|127\.0\.0\.1"
     r"|[0-9a-f]{8}-[0-9a-f]{4}-|\b[0-9a-f]{16,}\b|0x[0-9a-f]{6,}"
 )
-
-pytestmark = pytest.mark.programs
 
 
 def cells(path: Path) -> list[dict[str, Any]]:

@@ -7,11 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.helpers.programs import run as forked
 
-pytestmark = pytest.mark.programs
 PAGE = Path(__file__).parents[2] / "docs/how-to/testing.md"
 FILES = re.compile(r"^`([\w.]+\.py)`:\n\n<!-- not run here: [^\n]+ -->\n```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

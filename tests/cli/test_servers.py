@@ -18,8 +18,6 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import SLOW, Run, ended, started
 from tests.helpers.embedded import free_port, is_open, wait_until
 
-pytestmark = pytest.mark.programs
-
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_line_is_the_address_and_a_signal_ends_it(

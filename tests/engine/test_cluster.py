@@ -19,7 +19,7 @@ from tests.helpers.real_cluster import RealCluster
 from tests.helpers.rights import CLUSTER, rules
 from tests.helpers.types import Make
 
-pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
+pytestmark = pytest.mark.in_turn("face")
 
 Connect = Callable[..., dict[str, Any]]
 

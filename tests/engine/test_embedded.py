@@ -17,7 +17,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
 from tests.helpers.embedded import connect, executable, is_shareable, is_stopped, server_pid, wait_until
 
-pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
+pytestmark = pytest.mark.usefixtures("scratch")
 
 
 def test_start_and_close_may_be_repeated(data: Path) -> None:

@@ -16,7 +16,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import connect, go_on, is_free, is_stopped, parent_pid, read, server_pid, wait_until
 from tests.helpers.programs import Forked
 
-pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
+pytestmark = pytest.mark.usefixtures("scratch")
 
 USER = """
 import signal

@@ -23,8 +23,6 @@ from tests.helpers.operations import ALONE
 from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
 from tests.helpers.types import Make
 
-pytestmark = pytest.mark.programs
-
 TIMEOUT = timedelta(milliseconds=500)  # where somebody is silent
 EVERY_BYTE = 60  # of exchanges up to so many bytes; of longer ones the boundaries, and a sample of the rest
 SAMPLE = 12

@@ -27,8 +27,6 @@ from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
 from tests.helpers.types import Make
 
-pytestmark = pytest.mark.programs
-
 READS = {"context", "threads.get", "threads.list", "history.messages", "recall.search", "working_memory.revisions"}
 
 

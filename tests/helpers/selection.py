@@ -1,4 +1,4 @@
-"""Which of the collected tests run, and in which order."""
+"""Which of the collected tests run."""
 
 from __future__ import annotations
 
@@ -74,27 +74,3 @@ def _not_their_turn(items: list[pytest.Function], parameter: str) -> set[pytest.
         for at, values in enumerate(cases.values(), crc32(name.encode())):
             left |= {*values} - {values[at % len(values)]}
     return left
-
-
-def long_ones_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Let a third of the workers, each of which gets one stretch of the list, begin with the modules of `programs`.
-
-    They mostly wait, and the other workers compute meanwhile; who is done takes what is left of another's stretch.
-    """
-    modules: dict[str, list[pytest.Item]] = defaultdict(list)
-    others = []
-    for item in items:
-        if item.get_closest_marker("programs"):
-            modules[item.nodeid.partition("::")[0]].append(item)
-        else:
-            others.append(item)
-    stretches: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for module in sorted(modules.values(), key=len, reverse=True):
-        min(stretches[: max(1, workers // 3)], key=len).extend(module)
-    size = -(-len(items) // workers)
-    ordered: list[pytest.Item] = []
-    for stretch in stretches:
-        room = max(0, size - len(stretch))
-        ordered += [*stretch, *others[:room]]
-        del others[:room]
-    return [*ordered, *others]

@@ -24,7 +24,7 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.faces import AsyncFace
 
-pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs, pytest.mark.nightly]
+pytestmark = [pytest.mark.in_turn("face"), pytest.mark.nightly]
 
 TURNS = int(os.environ.get("WORKINGMEM_TURNS", "200"))
 GROWTH = 24 * 2**20  # bytes: pages of an allocator, caches that fill; a leak of 1 kB a turn is 50 MB in the nightly run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
 from langchain_mcp_adapters.client import MultiServerMCPClient
@@ -14,8 +13,6 @@ from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.models import Scripted, ask, calling
 from tests.mcp.conftest import TOKENS, running
-
-pytestmark = pytest.mark.programs
 
 FIRST = "My dog is called Nougat."
 

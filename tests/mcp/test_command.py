@@ -18,8 +18,6 @@ from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.helpers.embedded import is_stopped, wait_until
 from tests.mcp.conftest import over_stdio
 
-pytestmark = pytest.mark.programs
-
 CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT}
 

@@ -138,7 +138,6 @@ async def test_a_body_that_is_too_large_is_not_read_to_its_end(client: httpx.Asy
     assert read <= MOST_BYTES + 2**17
 
 
-@pytest.mark.programs
 @pytest.mark.parametrize(
     ("line", "id"),
     [

@@ -9,7 +9,7 @@ import pytest
 from langchain_workingmem import Memory
 from tests.mcp.conftest import Connect
 
-pytestmark = [pytest.mark.in_turn("connect"), pytest.mark.programs]
+pytestmark = pytest.mark.in_turn("connect")
 
 ODD = ["a|b,{c}*", "a/b", "?", "..", ".", "#", "%2F", "é😀", "a b", "\u202ea", "a\nb", "x" * 512]
 

@@ -19,7 +19,7 @@ from tests.helpers.embedded import free_port
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
 from tests.tools.samples import looping
 
-pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
+pytestmark = pytest.mark.in_turn("face")
 
 WAIT = timedelta(milliseconds=300)  # for a server that is silent
 PATIENT = timedelta(seconds=5)  # with one that answers

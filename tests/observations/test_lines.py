@@ -116,7 +116,6 @@ Memory(sys.argv[1], key_prefix=sys.argv[2], observations=options).observations.o
 """
 
 
-@pytest.mark.programs
 def test_a_process_that_is_killed_loses_its_call_and_nothing_else(
     make_memory: Make, server: EmbeddedRedis, prefix: str, raw: redis.Redis
 ) -> None:

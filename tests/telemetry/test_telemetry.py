@@ -172,6 +172,16 @@ def test_an_error_sets_the_status_and_its_type_and_quotes_nobody(make_memory: Ma
     assert types == {None, "ThreadOwnershipError", "ValueError"}
 
 
+def test_a_failure_that_an_agent_goes_on_without_is_marked(make_memory: Make, seen: Seen) -> None:
+    class Failing(WordEmbeddings):
+        def embed_query(self, text: str) -> list[float]:
+            raise RuntimeError("no quota")
+
+    make_memory(embeddings=Failing(), on_error="log").context("cat?", **IDS)
+    span = seen.the("memory.context")
+    assert (of(span, "error.type"), span.status.status_code) == ("EmbeddingError", StatusCode.ERROR)
+
+
 def test_a_cancelled_call_ends_its_span(make_memory: Make, seen: Seen) -> None:
     class Cancelled(WordEmbeddings):
         async def aembed_query(self, text: str) -> list[float]:

@@ -22,8 +22,6 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.plans import plan_of
 from tests.helpers.types import Make
 
-pytestmark = pytest.mark.programs
-
 LONG = 1300  # messages: three steps
 WORDS = ("tea", "milk", "bread", "honey")
 IDS: Any = {"thread_id": "t", "user_id": "u"}

@@ -23,8 +23,6 @@ from tests.helpers.plans import meanwhile
 from tests.helpers.threads import append, thread_of
 from tests.helpers.types import Make
 
-pytestmark = pytest.mark.programs
-
 Keep = Callable[[timedelta | None], Memory]
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 DAY, SHORT = timedelta(days=1), timedelta(milliseconds=400)

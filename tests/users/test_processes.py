@@ -22,8 +22,6 @@ from tests.helpers.threads import thread_of
 from tests.helpers.types import Make
 from tests.users.guests import GUEST, USER
 
-pytestmark = pytest.mark.programs
-
 U: Any = {"user_id": USER}
 NOTES = WorkingMemoryOptions(template="")
 # it writes as fast as it can, and tells when each write began and was acknowledged
