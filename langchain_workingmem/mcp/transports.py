@@ -75,6 +75,8 @@ async def _serve(server: Server[Any, Any], source: int, sink: TextIO) -> None:
         loop.call_soon_threadsafe(task.cancel)
 
     for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # of Windows, where each signal wakes the loop
+            loop.add_signal_handler(number, bool)  # it only wakes the loop, which sleeps where a thread gets the signal
         signal.signal(number, end)
     output: Any = _Output(sink)
     lines: Any = _valid(_lines(source), output)

