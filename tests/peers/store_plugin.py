@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 from hashlib import sha256
 from importlib import import_module
 from typing import Any, Self
@@ -25,7 +26,8 @@ class Ours(RedisMemoryStore):
 
     def __init__(self, conn_string: str = ":memory:", *, index: Any = None, ttl: Any = None, **_: Any) -> None:
         name = uuid4().hex if conn_string in FRESH else sha256(conn_string.encode()).hexdigest()
-        super().__init__(server.url, index=index, ttl=ttl, key_prefix=f"peers:{name}")
+        patient = timedelta(minutes=1)  # 60,000 calls at once wait for a connection, 10 seconds or more
+        super().__init__(server.url, index=index, ttl=ttl, key_prefix=f"peers:{name}", timeout=patient)
         made.append(self)
 
     @classmethod
