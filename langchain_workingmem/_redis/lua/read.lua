@@ -109,8 +109,8 @@ found.cut = 0 -- what does not fit into `tokens`
 local function show(facts, seq)
   local words, size = string.match(facts, '^%d+:([^:]*):(%d+)')
   local kind, own_step = string.sub(words, 1, 1), math.floor(seq / STRIDE / head.step)
-  if is_left_out(seq) or string.sub(words, -1) == '!' then return false end
-  if kind == '' then
+  if is_left_out(seq) or string.sub(words, -1) == '!' then return false end -- '!': a guard refused it
+  if kind == '' then -- tool traffic has a budget of its own, and goes without ending the history
     traffic = traffic + size
     if head.tokens and traffic > head.tokens then
       found.cut = found.cut + 1
@@ -119,9 +119,9 @@ local function show(facts, seq)
   else
     local counts = string.find(head.kinds, kind, 1, true)
     if counts and said >= (head.last or math.huge) and (enough_at or own_step < step) then
-      enough_at = enough_at or #shown
+      enough_at = enough_at or #shown -- this message is of an older step, and not needed
       if head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[oldest], '^%d+:q') then return true end
-      grown = grown + 1
+      grown = grown + 1 -- the history would begin with an answer: look for its question
     end
     tokens = tokens + size
     if head.tokens and not head.last and has_question and tokens > head.tokens then
@@ -132,7 +132,7 @@ local function show(facts, seq)
     oldest, has_question = #shown + 1, has_question or kind == 'q'
   end
   shown[#shown + 1] = facts
-  return enough_at and kind == 'q'
+  return enough_at and kind == 'q' -- which has been looked for
 end
 
 if head.kinds then
