@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from langchain_workingmem._redis.keys import THE_USER
@@ -115,6 +116,7 @@ def rank(
     authors: Collection[bytes] = USERS,
     bonus: float = BY_USER,
     times: Collection[Span] = (),
+    now: float = inf,
     threshold: float = 0.0,
 ) -> Ranking:
     """Rank the messages of a search: of several chunks the best counts. What these authors said gets the bonus."""
@@ -144,9 +146,8 @@ def rank(
     score = score + unit * (bonus * is_theirs - weights.length * length)
     timely = np.zeros(len(places))
     if times:
-        timely = nearness(np.array(found.times)[first], times)
+        timely = nearness(np.array(found.times, np.int64)[first], times, now)
         score, most = score + unit * weights.time * timely, most + weights.time
-
     order = np.lexsort((places >> _BITS, places & _SEQS, score))[::-1]  # of equals the newer first
     if threshold > 0:
         order = order[similarity[order] >= threshold]
@@ -188,15 +189,15 @@ def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) ->
     return found
 
 
-def nearness(created_at: Sequence[int] | np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:
+def nearness(created_at: Places, spans: Collection[Span], now: float = inf) -> Numbers:
     """Return for each time (microseconds) 1 in a span, less around it, and 0 far from all."""
     import numpy as np
 
     # People tell of a time more often after it than before, and longer of a long one. So it falls to 0 over ten days
-    # and half the length of the span after it, and twice as fast before it.
-    created_at, nearest = np.asarray(created_at), np.zeros(len(created_at))
+    # and half the length of the span after it, at the latest until now, and twice as fast before it.
+    nearest = np.zeros(len(created_at))
     for since, until in spans:
         fade = _FADE + (until - since) / 2
-        away = np.maximum(np.maximum(0, created_at - until + 1), 2 * np.maximum(0, since - created_at)) / fade
-        nearest = np.maximum(nearest, 1 - away)
+        after = np.maximum(0, created_at - until + 1) / min(fade, max(1, now - until))
+        nearest = np.maximum(nearest, 1 - np.maximum(after, np.maximum(0, since - created_at) / (fade / 2)))
     return nearest

@@ -21,7 +21,7 @@ from langchain_workingmem._redis.indexes import NO_VECTORS, search_with_repair
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import check_owner
 from langchain_workingmem._text.unicode import asks, count_tokens
-from langchain_workingmem._text.values import in_zone
+from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import Position, hits_of, read_hits, result_of, words_in_row
@@ -105,8 +105,7 @@ def search(
     found, replies = yield from _candidates(state, query, asked, vector, depth, beside)
     seen = {"" if author in USERS else author.decode() for author in {*found.authors}}
     if seen - known:  # authors whom this process did not know
-        known = authors.note(owner, seen)
-        before, asked = asked, Asked.of(options, query, known)
+        before, asked = asked, Asked.of(options, query, known := authors.note(owner, seen))
         if (asked.text, asked.words) != (before.text, before.words):
             vector = yield from state.embedder.embed([asked.text], query=True)
             found, _ = yield from _candidates(state, query, asked, vector, depth)
@@ -119,6 +118,7 @@ def search(
         authors={one.encode() for one in asked.authors} if is_named else USERS,
         bonus=options.weights.author if is_named else BY_USER,
         times=asked.times,
+        now=to_micros(query.now),
         threshold=query.threshold or 0.0,
     )
     ranking = ranked(found)

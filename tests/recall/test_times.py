@@ -125,6 +125,13 @@ def nearness(created_at: int, spans: list[Span]) -> float:
     return float(nearness_of(np.array([created_at]), spans)[0])
 
 
+def test_what_is_stored_now_is_not_near_a_time_of_the_last_days() -> None:
+    midnight, hour = 20_000 * 86_400_000_000, 3_600_000_000
+    yesterday, now = Span(midnight - 24 * hour, midnight), midnight + 10 * hour
+    near = nearness_of(np.array([midnight - hour, midnight + 5 * hour, now]), [yesterday], now)
+    assert near.tolist() == pytest.approx([1, 0.5, 0], abs=0.001)
+
+
 @given(st.integers(-(10**17), 10**17), st.lists(st.tuples(st.integers(-(10**17), 10**17), st.integers(0, 10**16))))
 def test_nearness_is_a_share(created_at: int, starts: list[tuple[int, int]]) -> None:
     spans = [Span(since, since + length) for since, length in starts]
