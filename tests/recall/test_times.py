@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_workingmem import Memory
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS
 from langchain_workingmem._text.unicode import keep_ends
 from langchain_workingmem._text.values import from_micros, to_micros
@@ -125,11 +126,12 @@ def nearness(created_at: int, spans: list[Span]) -> float:
     return float(nearness_of(np.array([created_at]), spans)[0])
 
 
-def test_what_is_stored_now_is_not_near_a_time_of_the_last_days() -> None:
-    midnight, hour = 20_000 * 86_400_000_000, 3_600_000_000
-    yesterday, now = Span(midnight - 24 * hour, midnight), midnight + 10 * hour
-    near = nearness_of(np.array([midnight - hour, midnight + 5 * hour, now]), [yesterday], now)
-    assert near.tolist() == pytest.approx([1, 0.5, 0], abs=0.001)
+def test_what_was_said_today_does_not_hide_what_was_said_yesterday(memory: Memory) -> None:
+    now = datetime.now(UTC)
+    for text, at in (("we planted tomatoes", now - timedelta(days=1)), ("what can we do", now)):
+        memory.history.append([("human", text)], thread_id=text, user_id="maya", said_at=[at])
+    found = memory.recall.search("what did we do yesterday?", user_id="maya")
+    assert found.hits[0].message.text == "we planted tomatoes"
 
 
 @given(st.integers(-(10**17), 10**17), st.lists(st.tuples(st.integers(-(10**17), 10**17), st.integers(0, 10**16))))
