@@ -13,7 +13,7 @@ import orjson
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import Facts, decode, encode
-from langchain_workingmem._redis.scripts import READING, Script, find_seqs, owner_tag, read_reply
+from langchain_workingmem._redis.scripts import READING, Script, check_owner, find_seqs, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem.errors import ThreadOwnershipError, UserDeletedError, WorkingMemError
 
@@ -232,10 +232,12 @@ def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[
 # ---------------------------------------------------------------------- copies and archives
 
 
-def export_rows(state: MemoryState, thread_id: str) -> Plan[list[dict[str, Any]]]:
+def export_rows(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[list[dict[str, Any]]]:
     """Return the rows of a thread as they were made, with ids of messages, not seqs. One round trip, two with rows."""
     keys = state.keys.of(thread_id)
-    fields = as_dict((yield from send(("HGETALL", keys.rows)))[0])
+    owner, found = yield from send(("HGET", keys.thread, "user"), ("HGETALL", keys.rows))
+    check_owner(owner, thread_id, user_id)
+    fields = as_dict(found)
     heads = [orjson.loads(value) for name, value in fields.items() if name.startswith(b"r:")]
     if not heads:
         return []

@@ -242,7 +242,7 @@ class Threads(Operations):
                 if one.seq == int(made_from or 0) and one.id in ids:
                     yield from copies.name_thread(state, id, owner, origin.title or "", seqs[ids[one.id]])
             if has_rows:
-                yield from restore_rows(state, id, owner, (yield from export_rows(state, thread_id)), ids)
+                yield from restore_rows(state, id, owner, (yield from export_rows(state, thread_id, user_id)), ids)
             if state.working_memory is not None and state.working_memory.scope == "thread":
                 yield from _copy_working_memory(state, thread_id, id, owner)
         except errors.WorkingMemError as error:

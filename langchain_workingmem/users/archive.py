@@ -63,8 +63,7 @@ def export(state: MemoryState, user_id: str, *, vectors: bool) -> Iterator[Plan[
     A thread that was deleted or transferred meanwhile is left out.
     """
     this = Export(state, check_id(user_id, "user_id"), vectors)
-    for step in this.steps():
-        yield this.counted(step)
+    yield from map(this.counted, this.steps())
 
 
 @dataclass(slots=True)
@@ -139,7 +138,7 @@ class Export:
 
     def rows(self, id: str) -> Plan[list[dict[str, Any]]]:
         """Read what models have made of the messages of a thread."""
-        rows = yield from export_rows(self.state, id)
+        rows = yield from export_rows(self.state, id, self.user_id)
         return [{"kind": "rows", "thread_id": id, "rows": rows}] if rows else []
 
     def end(self) -> Plan[list[dict[str, Any]]]:

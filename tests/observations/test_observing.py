@@ -53,6 +53,16 @@ def test_the_newest_tokens_and_the_last_question_stay(make_memory: Make) -> None
     assert all(len(call.shown) <= 5 for call in observer.calls)  # `batch_tokens`
 
 
+def test_an_export_holds_no_lines_of_a_thread_that_was_given_away(make_memory: Make) -> None:
+    memory = make_memory(observations=observing(Observer()))
+    talk(memory, 0, 6)
+    memory.observations.observe("t", user_id="ann")
+    records = memory.users.export("ann")
+    assert next(records)["kind"] == "header"
+    memory.threads.transfer("t", user_id="ann", to="ben")
+    assert [record["kind"] for record in records] == ["end"]
+
+
 def test_what_is_read_ahead_is_shown_at_the_limit_all_at_once(make_memory: Make) -> None:
     """From half of the limit on batches are read; in a cycle the prompt changes at its beginning once."""
     observer = Observer()
