@@ -256,8 +256,7 @@ class Memory(SetUpOnEntry):
         numbered = [message for message in new if message.id is None]
         for message in numbered:
             message.id = core.new_id()
-        ids = frozenset([message.id or "" for message in numbered])
-        gathered = yield from turn.gather(new, (thread_id, user_id), asked, numbered=ids)
+        gathered = yield from turn.gather(new, (thread_id, user_id), asked, numbered={one.id for one in numbered})
         for message in numbered:  # those that are stored get their ids back
             if (id := gathered.stored_ids.get(message.id)) is not None:
                 gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id

@@ -85,7 +85,7 @@ class Turn:
         asked: PerCall,
         *,
         kind: Kind = "list",
-        numbered: frozenset[str] = frozenset(),
+        numbered: Container[str | None] = (),
         left_out: frozenset[int] = frozenset(),
     ) -> Plan[Gathered]:
         """Plan to read what the store holds for a turn; `asked.recall` may hold all arguments of recall."""
