@@ -196,13 +196,12 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
 
 
 def _infos(found: Sequence[FileInfo]) -> Plan[list[protocol.FileInfo]]:
-    def infos() -> list[protocol.FileInfo]:
-        rows = [
-            (f"{one.path}/", "", one) if one.is_dir else (one.path, one.updated_at.isoformat(), one) for one in found
-        ]
-        return [{"path": path, "is_dir": one.is_dir, "size": one.size, "modified_at": at} for path, at, one in rows]
+    return (yield from compute(lambda: [*map(_info, found)], 100 * len(found)))
 
-    return (yield from compute(infos, 100 * len(found)))
+
+def _info(one: FileInfo) -> protocol.FileInfo:
+    path, changed = (f"{one.path}/", "") if one.is_dir else (one.path, one.updated_at.isoformat())
+    return {"path": path, "is_dir": one.is_dir, "size": one.size, "modified_at": changed}
 
 
 def _data(file: File) -> protocol.FileData:
