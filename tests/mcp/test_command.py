@@ -136,12 +136,9 @@ def test_what_a_program_prints_goes_to_standard_error(server: EmbeddedRedis, pre
 
 ELSEWHERE = """
 import pathlib, signal, threading, time
-
 def interrupt():
-    while not pathlib.Path({path!r}).exists():
-        time.sleep(0.05)
+    while not pathlib.Path({path!r}).exists(): time.sleep(0.05)
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-
 threading.Thread(target=interrupt, daemon=True).start()
 """
 

@@ -173,11 +173,9 @@ def test_an_error_sets_the_status_and_its_type_and_quotes_nobody(make_memory: Ma
 
 
 def test_a_failure_that_an_agent_goes_on_without_is_marked(make_memory: Make, seen: Seen) -> None:
-    class Failing(WordEmbeddings):
-        def embed_query(self, text: str) -> list[float]:
-            raise RuntimeError("no quota")
-
-    make_memory(embeddings=Failing(), on_error="log").context("cat?", **IDS)
+    embeddings = WordEmbeddings()
+    embeddings.broken = RuntimeError("no quota")
+    make_memory(embeddings=embeddings, on_error="log").context("cat?", **IDS)
     span = seen.the("memory.context")
     assert (of(span, "error.type"), span.status.status_code) == ("EmbeddingError", StatusCode.ERROR)
 
