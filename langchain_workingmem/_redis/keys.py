@@ -17,7 +17,7 @@ from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError
 
 MAX_ID_BYTES = 512
-FROM_WHERE = "pass {0}=..., or put {0!r} into the context or the config['configurable'] of the run"
+FROM_WHERE = "pass {0}=...; in an agent or graph, put {0!r} into the context or config['configurable'] of the run"
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
 
 

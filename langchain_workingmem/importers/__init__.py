@@ -143,7 +143,7 @@ def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     mapping = conversation["mapping"]
     at: Any = conversation.get("current_node")
     if at not in mapping:
-        at = next((id for id in reversed(mapping) if not mapping[id].get("children")), None)
+        at = [id for id in mapping if not mapping[id].get("children")][-1]
     branch: dict[str, Mapping[str, Any]] = {}
     while at in mapping and at not in branch:
         branch[at] = mapping[at]

@@ -96,10 +96,10 @@ def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
 
 
 def test_a_conversation_that_cannot_be_read_is_named_and_the_others_are_imported(plain: Memory) -> None:
-    bad: list[Any] = [None, {"id": "c"}, {**CONVERSATION, "create_time": "x", "title": "Old"}]
+    bad: list[Any] = [None, {"id": "c"}, {**CONVERSATION, "create_time": "x", "title": "Old"}, {"mapping": {}}]
     report = plain.users.load(from_chatgpt([*bad, CONVERSATION]), user_id="u")
     assert (report.threads, report.messages) == (1, 6)
-    assert [*report.unread] == ["conversation 0", "conversation 1", "conversation 2 Old"]
+    assert [*report.unread] == ["conversation 0", "conversation 1", "conversation 2 Old", "conversation 3"]
     assert report.unread["conversation 1"] == "KeyError('mapping')"
 
 
