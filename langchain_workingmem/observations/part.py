@@ -95,7 +95,7 @@ class Observing(Part):
         is_other: bool = own.revision != reply.get("rows_revision", own.revision)
         if is_other:  # the history has to fit to these rows
             head.pop("uncovered")
-            head["covered"] = [[*pair] for pair in own.covered.pairs]
+            head["without"] = [[*pair] for pair in own.covered.pairs]
         tokens = sum(int(facts.split(":", 3)[2]) for facts in reply.get("shown") or ())
         self._show(state, found, {**shown, found.thread_id: own}, tokens)
         return is_other

@@ -155,7 +155,7 @@ def _rows(
     found: Gathered, entries: Sequence[Entry], reply: dict[str, Any], bodies: Sequence[bytes | None]
 ) -> list[StoredMessage]:
     """Return the rows of the history, without those that the list has, has left behind or has trimmed."""
-    done, waiting, some = found.followed, iter(bodies), list[tuple[int, int, bytes | None]]()
+    done, waiting, some = found.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
     listed = {seq for seqs in reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
     skipped = {*found.seqs.values()}
     trimmed = done.writer if found.kind == "state" else None
@@ -164,7 +164,7 @@ def _rows(
         others = [entries[at].words for at in range(last_question(entries)) if at not in done.seqs]
         repeated = {words for words in others if words or done.seqs}
     found.tokens = 0
-    for text in reply.get("shown") or ():
+    for text in reversed(reply.get("shown") or ()):
         place, words, tokens, upto, writer, _, id = text.split(":", 6)
         if (seq := int(place)) in listed:
             continue
