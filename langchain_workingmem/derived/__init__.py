@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,8 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import Facts, decode, encode
 from langchain_workingmem._redis.scripts import READING, Script, check_owner, find_seqs, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem.errors import ThreadOwnershipError, UserDeletedError, WorkingMemError
+from langchain_workingmem._text.messages import STRIDE
+from langchain_workingmem.errors import ThreadConflictError, ThreadOwnershipError, UserDeletedError, WorkingMemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +29,7 @@ CALL = Script("derived/call", *READING, "derived/rows")
 ROW_KINDS = ("observations", "keeping")  # of rows, and the wings that make them
 NEWEST = 50  # threads of a user that a turn looks at
 STEP = 50  # rows of one commit, when rows are restored
+ATTEMPTS = 5  # of a commit that meets others
 FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 
 
@@ -42,9 +45,29 @@ class Ranges:
         pairs = (part.split("-") for part in text.split(",") if part)
         return cls(tuple(sorted((int(low), int(high)) for low, high in pairs)))
 
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Ranges:
+        """Read ranges of a head: 1, 5, 9, 9."""
+        flat = iter(numbers)  # an empty list is {} to Lua
+        return cls(tuple(zip(flat, flat, strict=True)))
+
+    @classmethod
+    def joined(cls, pairs: Iterable[tuple[int, int]]) -> Ranges:
+        """Join ranges that overlap or touch."""
+        found = list[tuple[int, int]]()
+        for low, high in sorted(pairs):
+            touches = bool(found) and low <= found[-1][1] + 1
+            begin, end = found.pop() if touches else (low, high)
+            found.append((begin, max(end, high)))
+        return cls(tuple(found))
+
     def __contains__(self, seq: Any) -> bool:
         at = bisect_right(self.pairs, (seq, inf)) - 1
         return at >= 0 and seq <= self.pairs[at][1]
+
+    def meets(self, other: Ranges) -> bool:
+        """Tell whether both have a seq."""
+        return any(low in other for low, _ in self.pairs) or any(low in self for low, _ in other.pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +94,80 @@ class NewRow(NamedTuple):
     replaces: Sequence[int] = ()  # ids of rows, whose messages it cites and covers, too
     draws: Sequence[int] = ()  # ids of rows whose messages it cites, too
     waits: bool = False  # it is not shown before it is activated
+
+
+@dataclass(slots=True)
+class Head:
+    """A row that is stored, without its body."""
+
+    id: int
+    kind: str
+    cites: Ranges
+    covers: Ranges
+    waits: bool
+    by: int | None = None  # the row that replaced it
+
+    @classmethod
+    def read(cls, text: bytes | None) -> dict[int, Head]:
+        """Read the heads of all rows of a thread, by id."""
+        found = orjson.loads(text or b"[]")
+        ranges = ({name: Ranges.of(one[name]) for name in ("cites", "covers")} for one in found)
+        return {one["id"]: cls(**{**one, **both}) for one, both in zip(found, ranges, strict=True)}
+
+    def as_stored(self) -> dict[str, Any]:
+        """Return what `rows.lua` knows of it."""
+        ranges = {"cites": [*chain(*self.cites.pairs)], "covers": [*chain(*self.covers.pairs)]}
+        return {"id": self.id, "kind": self.kind, **ranges, "waits": self.waits, "by": self.by}
+
+
+@dataclass(slots=True)
+class Change:
+    """How a worker changes the rows of a kind."""
+
+    kind: str
+    heads: dict[int, Head]  # of all rows of the thread
+    shown: set[int]  # ids in both views of the kind
+    last_id: int
+    places: list[int]  # seqs of the messages around those that are covered, rising
+    bodies: dict[int, str] = field(default_factory=dict)  # of new rows
+    gone: list[int] = field(default_factory=list)
+
+    def drop(self, id: int) -> None:
+        """Delete a row; those that it replaced are shown again."""
+        del self.heads[id]
+        self.gone.append(id)
+
+    def add(self, row: NewRow) -> int:
+        """Add a row; return its id, or 0 if a row that it needs is gone, or another one covers a message of it."""
+        drawn, below = ([self.heads.get(id) for id in ids] for ids in (row.draws, row.replaces))
+        known = [one for one in (*drawn, *below) if one]
+        cites = Ranges.joined(
+            [*((seq, seq) for seq in row.cites), *(pair for one in known for pair in one.cites.pairs)]
+        )
+        replaced = [one for one in below if one]
+        own = ((seq, self._end(seq)) for seq in row.covers)
+        covers = Ranges.joined([*own, *(pair for one in replaced for pair in one.covers.pairs)])
+        if len(known) < len(drawn) + len(below) or not (cites.pairs or covers.pairs):
+            return 0
+        of_kind = [one for one in self.heads.values() if one.kind == self.kind and one.id not in row.replaces]
+        others = [one for one in of_kind if covers.meets(one.covers)]
+        if any(one.id in self.shown for one in others):
+            return 0
+        # what is on another branch, and what the replaced rows replaced, is never shown beside the new row
+        for id in {one.id for one in (*others, *(one for one in of_kind if one.by in row.replaces))}:
+            self.drop(id)
+        self.last_id += 1
+        for one in replaced:
+            one.by = self.last_id
+        self.heads[self.last_id] = Head(self.last_id, self.kind, cites, covers, row.waits)
+        self.shown.add(self.last_id)
+        self.bodies[self.last_id] = orjson.dumps(row.body).decode()
+        return self.last_id
+
+    def _end(self, seq: int) -> int:
+        """Return the seq before the next message, so that the ranges of neighbours touch."""
+        at = bisect_right(self.places, seq)
+        return self.places[at] - 1 if at < len(self.places) else seq
 
 
 class Show(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
@@ -140,33 +237,63 @@ class ThreadRows(NamedTuple):
         """Write rows; return the id of each, 0 where a message is covered. None: messages were deleted since `read`.
 
         If the first row is refused, nothing is done and [] returned: so a call with a lost reply can be repeated.
-        `drop`: ids of rows; `clear` drops all; `activate` shows what waits.
+        `drop`: ids of rows; `clear` drops all; `activate` shows what waits. Two round trips, again if others write.
         """
-        given = [
-            {
-                **row._asdict(),
-                "cites": sorted({*row.cites}),
-                "covers": sorted({*row.covers}),
-                "draws": [*row.draws, *row.replaces],
-                "body": orjson.dumps(row.body).decode(),
-            }
-            for row in rows
-        ]
-        call = self._call("commit", state=read.state, rows=given, drop=drop, clear=clear, activate=activate)
         keys, tag, user_id = self.state.keys, encode(self.thread_id), self.user_id or ""
         tombstone, threads = keys.of_user(user_id)[0], keys.rows_of_user(user_id, self.kind)
         newest = max([row.body.get("at", 0) for row in rows], default=0)
         noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
-        *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
-        try:
-            if deleted is not None:  # what was written goes with the thread, which the deletion finds
-                raise UserDeletedError(user_id)
-            found = read_reply(reply, self.thread_id, user_id)
-        except WorkingMemError:
-            if rows:
-                yield from send(("ZREM", threads, tag))
-            raise
-        return None if found.get("stale") else [*(found["rows"] or ())]
+        for _ in range(ATTEMPTS):
+            version, state, change = yield from self._begin(rows)
+            made = [change.add(row) for row in rows]
+            if state != read.state or made[:1] == [0]:
+                return None if state != read.state else []
+            for one in [one for one in change.heads.values() if one.kind == self.kind]:
+                one.waits = one.waits and not activate
+                if clear or one.id in drop:
+                    change.drop(one.id)
+            given = {
+                "rows": [one.as_stored() for one in change.heads.values()],
+                "bodies": {str(id): body for id, body in change.bodies.items()},
+                "gone": change.gone,
+                "next": change.last_id,
+            }
+            call = self._call("commit", state=state, version=version, **given)
+            *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
+            try:
+                if deleted is not None:  # what was written goes with the thread, which the deletion finds
+                    raise UserDeletedError(user_id)
+                stale = read_reply(reply, self.thread_id, user_id).get("stale")
+            except WorkingMemError:
+                if rows:
+                    yield from send(("ZREM", threads, tag))
+                raise
+            if stale != "rows":
+                return None if stale else made
+        raise ThreadConflictError(self.thread_id)
+
+    def _begin(self, rows: Sequence[NewRow]) -> Plan[tuple[str, str, Change]]:
+        """Read the rows that a change is made of; return their version and the state of the thread, too."""
+        keys, views = self.state.keys.of(self.thread_id), (f"shown:{self.kind}", f"shown:{self.kind}+")
+        seqs = [seq for row in rows for seq in row.covers] or [0]
+        span = (min(seqs), max(seqs) + STRIDE, "BYSCORE")
+        stored, about, *members = yield from send(
+            ("HMGET", keys.rows, "version", "next", "heads", *views),
+            ("HMGET", keys.thread, "created_at", "edits"),
+            ("ZRANGE", keys.order, *span),
+            ("ZRANGE", keys.superseded, *span),
+        )
+        version, last_id, heads, *shown = stored
+        ids = (Ranges.read((text or b"").decode()).pairs for text in shown)
+        change = Change(
+            self.kind,
+            Head.read(heads),
+            {id for pairs in ids for low, high in pairs for id in range(low, high + 1)},
+            int(last_id or 0),
+            sorted(int(text.partition(b":")[0]) for some in members for text in some),
+        )
+        state = " ".join((text or b"0").decode() for text in about)
+        return (version or b"0").decode(), state, change
 
     def lease(self, token: str, ms: int, **head: Any) -> Plan[tuple[int, bool]]:
         """Take, prolong or (0) give back a worker's lease; return ms until it is free (0: done), and if all pause."""
@@ -238,30 +365,28 @@ def export_rows(state: MemoryState, thread_id: str, user_id: str | None) -> Plan
     owner, found = yield from send(("HGET", keys.thread, "user"), ("HGETALL", keys.rows))
     check_owner(owner, thread_id, user_id)
     fields = as_dict(found)
-    heads = [orjson.loads(value) for name, value in fields.items() if name.startswith(b"r:")]
+    heads = Head.read(fields.get(b"heads"))
     if not heads:
         return []
     members = yield from send(("ZRANGE", keys.order, 0, -1), ("ZRANGE", keys.superseded, 0, -1))
     facts = sorted((one.seq, one.id) for some in members for one in (Facts.read(text.decode()) for text in some))
 
-    def ids(text: str) -> list[str]:
-        spans = (
-            (bisect_left(facts, (low, "")), bisect_left(facts, (high + 1, ""))) for low, high in Ranges.read(text).pairs
-        )
+    def ids(ranges: Ranges) -> list[str]:
+        spans = ((bisect_left(facts, (low, "")), bisect_left(facts, (high + 1, ""))) for low, high in ranges.pairs)
         return [id for first, end in spans for _, id in facts[first:end]]
 
     return [
         {
-            "id": head["id"],
-            "row": head["kind"],
-            "cites": ids(head["cites"]),
-            "covers": ids(head["covers"]),
-            "replaces": [*head["replaces"]],
-            "waits": head["waits"],
+            "id": head.id,
+            "row": head.kind,
+            "cites": ids(head.cites),
+            "covers": ids(head.covers),
+            "replaces": [one.id for one in heads.values() if one.by == head.id],
+            "waits": head.waits,
             "body": orjson.loads(body),
         }
-        for head in sorted(heads, key=lambda head: head["id"])
-        if (body := fields.get(b"b:%d" % head["id"]))
+        for head in heads.values()
+        if (body := fields.get(b"b:%d" % head.id))
     ]
 
 
@@ -274,11 +399,12 @@ def restore_rows(
 ) -> Plan[int]:
     """Make exported rows in a thread that has their messages, perhaps under new `ids`; return how many.
 
-    Rows without their messages are left out, all if the thread has rows. Three round trips, and one per 50 rows.
+    Rows without their messages are left out, all if the thread has rows. Three round trips, and two per 50 rows.
     """
     keys = state.keys.of(thread_id)
     if not rows or (yield from send(("HEXISTS", keys.rows, "next")))[0]:
         return 0
+    read = yield from ThreadRows(state, thread_id, user_id, rows[0]["row"]).read()
     named = {id for row in rows for id in (*row["cites"], *row["covers"])}
     new = {id: id for id in named} if ids is None else {id: ids[id] for id in named if id in ids}
     places = yield from find_seqs(keys, [*new.values()])
@@ -295,7 +421,6 @@ def restore_rows(
     replaced = {id for row in rows for id in row["replaces"]}
     for kind in dict.fromkeys(row["row"] for row in rows):
         own = ThreadRows(state, thread_id, user_id, kind)
-        read = yield from own.read()
         of_kind = [row for row in rows if row["row"] == kind and {*row["cites"], *row["covers"]} <= seqs.keys()]
         for level in True, False:
             left = [row for row in of_kind if (row["id"] in replaced) is level]

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.state import Part, Recent
 from langchain_workingmem.derived import (
     NEWEST,
+    Head,
     Ranges,
     Rows,
     ThreadRows,
@@ -173,13 +172,10 @@ def _on_branch(state: MemoryState, found: Gathered, rows: Rows) -> Plan[Rows]:
     """Return the rows that cite nothing that a list has left behind, but for what is saved already. One round trip, none without that."""
     if not found.gone or not rows.rows or not found.followed.changes_branch:
         return rows
-    (stored,) = yield from send(("HMGET", state.keys.of(found.thread_id).rows, *(f"r:{id}" for id in rows.rows)))
-    left, covered = dict[int, dict[str, Any]](), list[tuple[int, int]]()
-    for (id, body), text in zip(rows.rows.items(), stored, strict=True):
-        row = orjson.loads(text) if text else None
-        cites = Ranges.read(row["cites"]).pairs if row else ()
-        if row and not any(low <= last and first <= high for low, high in cites for first, last in found.gone):
-            left[id] = body
-            covered += Ranges.read(row["covers"]).pairs
+    (stored,) = yield from send(("HGET", state.keys.of(found.thread_id).rows, "heads"))
+    gone, heads = Ranges.joined((low, high) for low, high in found.gone), Head.read(stored)
+    shown = [one for id in rows.rows if (one := heads.get(id)) and not one.cites.meets(gone)]
+    left = {one.id: rows.rows[one.id] for one in shown}
     revision = f"{rows.revision} without some" if len(left) < len(rows.rows) else rows.revision
-    return replace(rows, revision=revision, covered=Ranges(tuple(sorted(covered))), rows=left)
+    covered = Ranges.joined(pair for one in shown for pair in one.covers.pairs)
+    return replace(rows, revision=revision, covered=covered, rows=left)

@@ -44,15 +44,15 @@ class Stored:
         return cls(
             order={int(score) for _, score in order},
             bodies={int(seq): body.decode().lstrip("-!") for seq, body in messages.items()},
-            heads={int(name[2:]): orjson.loads(text) for name, text in fields.items() if name[:2] == "r:"},
+            heads={head["id"]: head for head in orjson.loads(fields.get("heads", "[]"))},
             texts={int(name[2:]): orjson.loads(text) for name, text in fields.items() if name[:2] == "b:"},
             fields=fields,
             about=b" ".join((about[0], about[1] or b"0")).decode() if about[0] else "",
         )
 
-    def seqs(self, ranges: str) -> set[int]:
+    def seqs(self, ranges: Sequence[int]) -> set[int]:
         """Return the messages in ranges."""
-        within: Any = Ranges.read(ranges)
+        within = Ranges.of(ranges)
         return {seq for seq in self.bodies if seq in within}
 
     def is_current(self, head: dict[str, Any]) -> bool:
@@ -60,7 +60,11 @@ class Stored:
 
     def shown(self, kind: str) -> list[int]:
         """Return the rows that a reader of a kind is shown."""
-        return [id for id, head in self.heads.items() if head["kind"] == kind and head["shown"] and not head["waits"]]
+        return self.in_view(kind)
+
+    def in_view(self, view: str) -> list[int]:
+        pairs = Ranges.read(self.fields.get(f"shown:{view}", "")).pairs
+        return [id for low, high in pairs for id in range(low, high + 1)]
 
     def is_shown(self, id: int) -> bool:
         """The rule: all that is cited is current, and nothing is shown that replaced it, in one step or in several."""
@@ -229,7 +233,7 @@ class Life(Happenings):
 
         def rows(stored: Stored) -> list[NewRow]:
             own = [head for head in stored.heads.values() if head["kind"] == kind]
-            taken = {seq for head in own if head["shown"] for seq in stored.seqs(head["covers"])}
+            taken = {seq for head in own if stored.is_shown(head["id"]) for seq in stored.seqs(head["covers"])}
             free = sorted(stored.order - taken) if self.chance.random() < 0.85 else sorted(stored.order)
             found, free = [], free[: self.chance.randint(1, 8)]
             while free:
@@ -289,8 +293,8 @@ class Life(Happenings):
         words = {*WORD.findall(" ".join(stored.bodies.values()))}
         assert {*WORD.findall(" ".join(stored.fields.values()))} <= words
         for id, head in stored.heads.items():
-            named = stored.seqs(f"{head['cites']},{head['covers']}")
-            lows = {low for low, _ in (*Ranges.read(head["cites"]).pairs, *Ranges.read(head["covers"]).pairs)}
+            named = stored.seqs(head["cites"]) | stored.seqs(head["covers"])
+            lows = {*[*head["cites"]][::2], *[*head["covers"]][::2]}
             assert lows <= named, ("a deleted message", id, head)
             made_of = self.made_of.setdefault(
                 (thread, stored.about.split()[0], id), {seq: stored.bodies[seq] for seq in named}
@@ -301,7 +305,8 @@ class Life(Happenings):
         """What is shown follows the rules, and both processes read it."""
         own = {id: head for id, head in stored.heads.items() if head["kind"] == kind}
         shown = {id for id in own if stored.is_shown(id)}
-        flagged = {id for id, head in own.items() if head["shown"]}
+        flagged = {*stored.in_view(kind), *stored.in_view(f"{kind}+")}
+        assert all(own[id]["waits"] for id in stored.in_view(f"{kind}+"))
         assert flagged == shown, (thread, kind, flagged, shown, {id: own[id] for id in flagged ^ shown})
         covers = [seq for id in shown for seq in stored.seqs(own[id]["covers"])]
         assert len(covers) == len({*covers}), ("covered twice", thread, kind, {id: own[id] for id in shown})

@@ -1,7 +1,5 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages.
-local LAYOUT = '15' -- as in indexes.py
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
+local LAYOUT = '16' -- as in indexes.py
 local stored = redis.call('HMGET', KEYS[1], 'count', 'version', 'title_source')
 local count, version = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
 local title_source = stored[3] -- seq of the message that a model has made the title from
@@ -110,8 +108,7 @@ end
 local function finish(fields, ttl)
   if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
   if #gone > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
-  change_rows(gone, true)
-  change_rows(moved, false)
+  change_rows(gone, moved)
   version = version + 1
   -- in one step, because each makes Search index the thread again
   redis.call('HSET', KEYS[1], 'count', whole(count), 'version', whole(version), unpack(fields))

@@ -10,6 +10,8 @@
 -- A reply is a JSON object, and values behind it. {refused = ...} means that nothing was done.
 local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between
 local head = cjson.decode(ARGV[1])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2] -- us
 
 -- Writes a number without an exponent; Lua would round it.
 local function whole(number)

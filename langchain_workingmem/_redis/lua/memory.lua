@@ -17,8 +17,6 @@ elseif redis.call('EXISTS', KEYS[1]) == 1 then
   return {cjson.encode({status = 'deleted'}), {}}
 end
 local revision, document, updated_at = unpack(redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at'))
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
 local function reply(status, renew)
   return {cjson.encode({status = status, renew = renew}), redis.call('HGETALL', memory_key)}
 end

@@ -1,25 +1,39 @@
 -- Derived rows: what a model has made of messages, such as a line of a log. Goes between common.lua and changing.lua.
--- KEYS  9 rows (HASH): r:<id> head of a row, b:<id> its body, which never changes; `next` the last id; of each view
---       shown:<view> ids of shown rows, covered:<view> what they cover, revision:<view> <epoch>.<last id>
--- A view is <kind>, or <kind>+ for rows that wait to be activated. A head is JSON: kind, cites, covers (seq ranges),
--- first and last of these, waits, shown, replaces (ids), by (the row that replaced it).
+-- KEYS  9 rows (HASH): `heads` (JSON) of all rows, b:<id> body of one, which never changes; `next` the last id; `version`
+--       counts changes; of each view shown:<view> ids of shown rows, covered:<view> what they cover, revision:<view>
+--       <epoch>.<last id>. A view is <kind>, or <kind>+ for rows that wait to be activated.
+-- A head has: id, kind, cites, covers (seqs), waits, by (the row that replaced it).
+-- Ranges are lists of numbers: {1, 5, 9, 9}; in the fields of views they are written 1-5,9-9.
 -- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown.
 -- Shown rows of a kind cover different messages. A row that cites or covers a message goes when that is deleted or
 -- edited; one that cites nothing only covers it no more, nor what the rows of its kind have cited that go.
+-- Workers add and replace rows (`commit` in derived/__init__.py); here rows follow their messages.
 local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
 local function set(...) redis.call('HSET', ROWS, ...) end
 
--- Ranges are written 1-5,9-9.
-local function each_range(ranges) return string.gmatch(ranges, '(%d+)-(%d+)') end
-local function range(low, high) return whole(low) .. '-' .. whole(high or low) end
+local function read_ranges(text)
+  local ranges = {}
+  for number in string.gmatch(text or '', '%d+') do ranges[#ranges + 1] = tonumber(number) end
+  return ranges
+end
+
+local function text_of(ranges)
+  local parts = {}
+  for at = 1, #ranges, 2 do parts[#parts + 1] = whole(ranges[at]) .. '-' .. whole(ranges[at + 1]) end
+  return table.concat(parts, ',')
+end
+
+local function add(ranges, more)
+  for _, number in ipairs(more) do ranges[#ranges + 1] = number end
+end
 
 -- The difference of two lists of ranges: what stands in more ranges of the first than of the second.
 local function difference(first, second)
   local weights, edges, result, depth, began = {}, {}, {}, 0, nil
-  for weight = 1, -1, -2 do
-    for low, high in each_range(weight == 1 and first or second) do
-      low, high = tonumber(low), high + 1
+  for weight, ranges in pairs({[1] = first, [-1] = second}) do
+    for at = 1, #ranges, 2 do
+      local low, high = ranges[at], ranges[at + 1] + 1
       weights[low], weights[high] = (weights[low] or 0) + weight, (weights[high] or 0) - weight
     end
   end
@@ -27,118 +41,81 @@ local function difference(first, second)
   table.sort(edges)
   for _, edge in ipairs(edges) do
     depth = depth + weights[edge]
-    if began and depth <= 0 then result[#result + 1] = range(began, edge - 1) end
+    if began and depth <= 0 then add(result, {began, edge - 1}) end
     began = depth > 0 and (began or edge) or nil
   end
-  return table.concat(result, ',')
+  return result
 end
 
-local heads, last_id
--- Returns the heads of the rows by id.
-local function all_heads()
-  if heads then return heads end
-  local fields = {}
-  heads, last_id = {}, tonumber(get('next') or 0)
-  for id = 1, last_id do fields[id] = 'r:' .. whole(id) end
-  for id, text in ipairs(values_of(ROWS, fields)) do heads[id] = text and cjson.decode(text) or nil end
-  return heads
-end
-
-local function write_row(row)
-  heads[row.id], last_id = row, math.max(last_id, row.id)
-  set('r:' .. whole(row.id), cjson.encode(row))
-end
-
--- Returns whether one of the pairs, which rise, meets the numbers from low to high.
-local function meets(pairs_of, low, high)
-  local first, last = 1, #pairs_of + 1
-  while first < last do
-    local middle = math.floor((first + last) / 2)
-    if pairs_of[middle][2] < low then first = middle + 1 else last = middle end
+-- Returns whether ranges hold one of the seqs, which rise.
+local function holds(ranges, seqs)
+  for at = 1, #ranges, 2 do
+    local first, last = 1, #seqs + 1
+    while first < last do
+      local middle = math.floor((first + last) / 2)
+      if seqs[middle] < ranges[at] then first = middle + 1 else last = middle end
+    end
+    if seqs[first] and seqs[first] <= ranges[at + 1] then return true end
   end
-  return pairs_of[first] ~= nil and pairs_of[first][1] <= high
+  return false
 end
 
--- Returns the rows that cite or cover a message in these ranges (`by_cover`: that cover one), the oldest first.
-local function rows_at(ranges, by_cover)
-  local wanted, found = {}, {}
-  for low, high in each_range(difference(ranges, '')) do wanted[#wanted + 1] = {tonumber(low), tonumber(high)} end
-  all_heads()
-  for id = 1, last_id do
-    local row = heads[id] and meets(wanted, heads[id].first, heads[id].last) and heads[id]
-    for low, high in each_range(row and (by_cover and '' or row.cites .. ',') .. row.covers or '') do
-      if meets(wanted, tonumber(low), tonumber(high)) then found[#found + 1] = row break end
+-- Writes all rows, and what the views of some kinds show now. In an epoch rows come only at the end: readers keep bodies.
+local function write_rows(rows, kinds)
+  local by_id, views, is_all_current = {}, {}, redis.call('EXISTS', KEYS[3]) == 0
+  for _, row in ipairs(rows) do by_id[row.id] = row end
+  local function is_shown(row)
+    local above = by_id[row.by]
+    if above and is_shown(above) then return false end
+    for at = 1, is_all_current and 0 or #row.cites, 2 do
+      if redis.call('ZCOUNT', KEYS[3], row.cites[at], row.cites[at + 1]) > 0 then return false end
+    end
+    return true
+  end
+  for kind in pairs(kinds) do views[kind], views[kind .. '+'] = {ids = {}, covers = {}}, {ids = {}, covers = {}} end
+  for _, row in ipairs(rows) do
+    local view = views[row.kind .. (row.waits and '+' or '')]
+    if view and is_shown(row) then
+      add(view.ids, {row.id, row.id})
+      add(view.covers, row.covers)
     end
   end
-  return found
-end
-
-local changes = {} -- by view: [true] ids and covers of what comes into sight, [false] of what is hidden
-local function change_view(row, is_shown, id, covers)
-  local view = row.kind .. (row.waits and '+' or '')
-  changes[view] = changes[view] or {[true] = {'', ''}, [false] = {'', ''}}
-  local change = changes[view][is_shown]
-  change[1], change[2] = change[1] .. ',' .. id, change[2] .. ',' .. covers
-end
-
--- Writes what is shown and covered now. A reader keeps the bodies of an epoch: in it rows come only at the end.
-local function write_views()
-  for view, change in pairs(changes) do
-    local shown, covered = get('shown:' .. view) or '', get('covered:' .. view) or ''
-    local epoch, last = string.match(get('revision:' .. view) or '0.0', '(%d+).(%d+)')
-    local ids = difference(shown .. change[true][1], change[false][1])
-    local only_appended = ids ~= shown and difference(ids, range(last + 1, 2 ^ 50)) == shown
-    if epoch == '0' or not only_appended then
-      local time = redis.call('TIME')
-      epoch = whole(math.max(time[1] * 1000000 + time[2], epoch + 1))
-    end
-    set('shown:' .. view, ids, 'covered:' .. view, difference(covered .. change[true][2], change[false][2]),
-      'revision:' .. view, epoch .. '.' .. (string.match(ids, '%d+$') or 0))
-  end
-  changes = {}
-end
-
--- Shows or hides a row, and those that it replaced. `goes`: it is hidden in any case.
-local function refresh(row, goes)
-  local above, was_shown = heads[row.by], row.shown
-  row.shown = not goes and not (above and above.shown)
-  for low, high in each_range(row.cites) do row.shown = row.shown and redis.call('ZCOUNT', KEYS[3], low, high) == 0 end
-  write_row(row)
-  if row.shown == was_shown then return end
-  change_view(row, row.shown, range(row.id), row.covers)
-  for _, id in ipairs(row.replaces) do
-    if heads[id] then refresh(heads[id]) end
-  end
-end
-
--- Deletes a row; those that it replaced are shown again.
-local function drop_row(row)
-  refresh(row, true)
-  heads[row.id] = nil
-  redis.call('HDEL', ROWS, 'r:' .. whole(row.id), 'b:' .. whole(row.id))
-end
-
--- Brings rows in line with messages that were deleted or edited (`is_gone`), or have become current or superseded.
-local function change_rows(seqs, is_gone)
-  if #seqs == 0 or redis.call('EXISTS', ROWS) == 0 then return end
-  for at, seq in ipairs(seqs) do seqs[at] = range(seq) end
-  local ranges, freed = table.concat(seqs, ','), {}
-  local all = ranges
-  for _, row in ipairs(rows_at(ranges)) do
-    if not is_gone then
-      refresh(row)
-    elseif row.cites ~= '' then -- what it cites may be read again
-      freed[row.kind], all = (freed[row.kind] or ranges) .. ',' .. row.cites, all .. ',' .. row.cites
-      drop_row(row)
+  set('heads', cjson.encode(rows))
+  redis.call('HINCRBY', ROWS, 'version', 1)
+  for name, view in pairs(views) do
+    local shown, covered = difference(view.ids, {}), text_of(difference(view.covers, {}))
+    local ids, old_ids = text_of(shown), get('shown:' .. name) or ''
+    if ids ~= old_ids or covered ~= (get('covered:' .. name) or '') then
+      local epoch, last = string.match(get('revision:' .. name) or '0.0', '(%d+).(%d+)')
+      local only_appended = ids ~= old_ids and text_of(difference(shown, {last + 1, 2 ^ 50})) == old_ids
+      if epoch == '0' or not only_appended then epoch = whole(math.max(now, epoch + 1)) end
+      local revision = epoch .. '.' .. whole(shown[#shown] or 0)
+      set('shown:' .. name, ids, 'covered:' .. name, covered, 'revision:' .. name, revision)
     end
   end
-  for _, row in ipairs(is_gone and rows_at(all, true) or {}) do
-    local left = difference(row.covers, freed[row.kind] or ranges)
-    if row.cites == '' and left ~= row.covers then
-      if row.shown then change_view(row, false, '', difference(row.covers, left)) end
-      row.covers = left
-      write_row(row)
+end
+
+-- Brings rows in line with messages that were deleted or edited (`gone`), or have become current or superseded (`moved`).
+local function change_rows(gone, moved)
+  local heads = #gone + #moved > 0 and get('heads')
+  if not heads then return end
+  local seqs, rows, freed = {}, {}, {} -- `freed`: what rows of a kind cover no more
+  for at, seq in ipairs(gone) do seqs[at] = tonumber(seq) end
+  table.sort(seqs)
+  for _, row in ipairs(cjson.decode(heads)) do
+    freed[row.kind] = freed[row.kind] or {}
+    if #row.cites > 0 and (holds(row.cites, seqs) or holds(row.covers, seqs)) then
+      add(freed[row.kind], row.cites) -- it may be read again
+      redis.call('HDEL', ROWS, 'b:' .. whole(row.id))
+    else
+      rows[#rows + 1] = row
     end
   end
-  write_views()
+  for _, ranges in pairs(freed) do
+    for _, seq in ipairs(seqs) do add(ranges, {seq, seq}) end
+  end
+  for _, row in ipairs(rows) do
+    if #row.cites == 0 then row.covers = difference(row.covers, freed[row.kind]) end
+  end
+  write_rows(rows, freed)
 end
