@@ -61,7 +61,7 @@ def test_an_answer_is_streamed_and_another_thread_knows_it(client: TestClient, m
     model.script += ["A lovely name!", lambda sent: "Nougat." if "is Nougat" in str(sent) else "?"]
     assert say(client, "mon", "My dog is Nougat.") == ["A ", "lovely ", "name! ", "done"]
     assert say(client, "fri", "Who is my dog?") == ["Nougat. ", "done"]
-    found = client.get("/threads/mon/messages", headers=MAYA).json()
+    found = client.get("/threads/mon/messages", headers=MAYA).json()["messages"]
     assert [one["who"] + one["text"].strip() for one in found] == ["humanMy dog is Nougat.", "aiA lovely name!"]
     assert listed(client) == ["fri", "mon"]
 
@@ -69,7 +69,10 @@ def test_an_answer_is_streamed_and_another_thread_knows_it(client: TestClient, m
 def test_tools_of_memory_are_used_and_not_streamed(client: TestClient, model: Scripted) -> None:
     model.script += [calling(("update_working_memory", {"memory": "Maya bakes."}), id="a"), "Noted.", "Bread."]
     assert say(client, "mon", "I bake.") == ["Noted. ", "done"]
-    assert [one["who"] for one in client.get("/threads/mon/messages", headers=MAYA).json()] == ["human", "ai"]
+    assert [one["who"] for one in client.get("/threads/mon/messages", headers=MAYA).json()["messages"]] == [
+        "human",
+        "ai",
+    ]
     say(client, "fri", "What do I make?")
     assert "Maya bakes." in str(model.seen[-1])
 
@@ -91,7 +94,7 @@ def test_a_restart_forgets_nothing(program: dict[str, Any], model: Scripted) -> 
         say(client, "mon", "I like tea.")
     with TestClient(program["app"]) as client:
         say(client, "mon", "What do I like?")
-        assert len(client.get("/threads/mon/messages", headers=MAYA).json()) == 4
+        assert len(client.get("/threads/mon/messages", headers=MAYA).json()["messages"]) == 4
     assert "I like tea." in str(model.seen[-1])
 
 
