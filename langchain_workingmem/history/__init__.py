@@ -211,7 +211,8 @@ class History(Operations):
     ) -> Plan[int]:
         """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
 
-        With their vectors and older versions; with `until` also those on other branches. By id each 100 are one
+        With their vectors and older versions; with `until` also those on other branches, and an edited message when its
+        newest version is that old. By id each 100 are one
         atomic step of one round trip, and one for each further 500 vectors. What was deleted by id does not come back
         from a list or state that still holds it, nor from an older export; `append` stores it again. `until` deletes
         100 in a step of two round trips, the oldest first, so call it again after an interruption. A tool call may go
@@ -231,13 +232,10 @@ class History(Operations):
             return count
         for superseded in (False, True):
             wanted = selection(until=until, limit=_STEP, superseded=superseded, times=True)
-            while True:
-                page = yield from read_page(state, thread_id, user_id, wanted)
-                ids, seqs = [one.id for one in page.facts], [one.seq for one in page.facts]
-                found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, seqs=seqs)
-                if not found.get("deleted"):
-                    break
-                count += int(found["deleted"])
+            while (page := (yield from read_page(state, thread_id, user_id, wanted))).facts:
+                ids, last = [one.id for one in page.facts], page.facts[-1].seq
+                found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, last=last)
+                count, wanted["above"] = count + int(found.get("deleted", 0)), last
         return count
 
     adelete = twin(delete)

@@ -110,28 +110,35 @@ class Writer:
     ) -> Plan[Written]:
         """Add messages to a thread, in steps; what it has, or has deleted, stays, and `deleted` ids are not taken.
 
-        With `fields` it is created if missing; its `created_at` must stay. A round trip, and one per 200 messages.
+        With `fields` it is created if missing; its `created_at` must stay. A round trip, and one per 200 messages, two
+        where some are known.
         """
         seqs, messages, is_new = dict[str, int](), 0, False
         if fields is not None:
             with suppress(errors.ThreadExistsError):
                 yield from change_thread(self.state, thread_id, owner, "create", repeats=True, set=fields)
                 is_new = True
-        guard: dict[str, Any] = {} if created_at is None else {"created_at": created_at, "exists": True}
+        guard: dict[str, Any] = {"imports": True}
+        if created_at is not None:
+            guard |= {"created_at": created_at, "exists": True}
         for step in _steps(older):
-            ready, vectors = [one.draft for one in step], [vector for one in step for vector in one.vectors]
-            # other words of edited questions have the same ids
-            head = {**guard, "skip": True, "again": {one.id: True for one in ready if one.id in seqs} or None}
-            head["deleted"] = None if messages else deleted or None
-            settings = step[0].settings
-            given = (settings, vectors) if settings or self.failure is not None else None
-            found, failure = yield from write(self.state, ready, thread_id, owner, given, **head)
-            if found.get("gone"):
-                raise errors.ThreadNotFoundError(thread_id)
-            self.failure = self.failure or failure
-            new = found.get("new") or ()
-            seqs |= {ready[at].id: found["seqs"][at] for at in new}
-            messages += len(new)
+            while step:
+                ready, vectors = [one.draft for one in step], [vector for one in step for vector in one.vectors]
+                # other words of edited questions have the same ids
+                head = {**guard, "again": {one.id: True for one in ready if one.id in seqs} or None}
+                head["deleted"] = None if messages else deleted or None
+                settings = step[0].settings
+                given = (settings, vectors) if settings or self.failure is not None else None
+                found, failure = yield from write(self.state, ready, thread_id, owner, given, **head)
+                if found.get("gone"):
+                    raise errors.ThreadNotFoundError(thread_id)
+                self.failure = self.failure or failure
+                if known := found.get("known"):  # then nothing was written
+                    step = [one for at, one in enumerate(step) if at not in known]  # noqa: PLW2901
+                    continue
+                seqs |= {one.id: seq for one, seq in zip(ready, found["seqs"], strict=True)}
+                messages += len(ready)
+                break
         return Written(seqs, messages, is_new)
 
     def end(self) -> None:

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Deletes messages, all of a thread, or vectors that are left of them.
--- ARGV  1 {user, what, ids, seqs, after, most, version, noted, forget}
---   what   'messages' (of `ids`, which stay as deleted, unless `forget`; with `seqs` only these), 'all' messages,
---          'thread', 'sweep' (vectors), 'after' (supersedes what stands behind the id `after`), 'undo' (a write that
---          met the deletion of its user: the thread goes if new and as `version` says, else the messages of `ids`)
+-- ARGV  1 {user, what, ids, last, after, most, version, noted, forget}
+--   what   'messages' (of `ids`, which stay as deleted, unless `forget`; none of which a version lies behind the seq
+--          `last`), 'all' messages, 'thread', 'sweep' (vectors), 'after' (supersedes what stands behind the id `after`),
+--          'undo' (of a write during the deletion of its user: the thread if new and as `version` says, else `ids`)
 --   noted  the user knows that a thread with rows goes: without it {rows = owner}, and nothing is done
 -- Reply {deleted, vectors, working_memories, revisions, is_left}; {vectors, is_left} if there is no thread
 local owner, ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
@@ -18,29 +18,22 @@ local reply = {}
 if what == 'sweep' or not owner and not is_rest then
   what = 'sweep'
 elseif what == 'messages' then
-  local chosen = {}
-  for _, seq in ipairs(head.seqs or {}) do chosen[seq] = true end
   for _, id in ipairs(head.ids) do
     local value = redis.call('HGET', KEYS[5], id)
-    local target, said, left = value and string.match(value, '^=(.*)$') or id, nil, {}
-    for _, seq in ipairs(locate(value)) do
+    local target, seqs, said = value and string.match(value, '^=(.*)$') or id, locate(value), nil
+    if math.max(0, unpack(seqs)) > (head.last or math.huge) then value, seqs = nil, {} end
+    for _, seq in ipairs(seqs) do
       local message = message_at(seq)
-      if head.seqs and not chosen[seq] then
-        left[#left + 1], message = whole(seq), nil
-      elseif message then
+      if message then
         redis.call('ZREM', message.set, message.facts)
         hide(message)
         said = (said == nil or said == message.words) and message.words or '' -- of several words none, for any
         gone[#gone + 1] = seq
       end
-      if not head.seqs or chosen[seq] then
-        redis.call('HDEL', KEYS[4], seq)
-        delete_media(seq)
-      end
+      redis.call('HDEL', KEYS[4], seq)
+      delete_media(seq)
     end
-    if #left > 0 then
-      redis.call('HSET', KEYS[5], target, table.concat(left, ' '))
-    elseif value and head.forget then
+    if value and head.forget then
       redis.call('HDEL', KEYS[5], target)
     elseif value and string.sub(value, 1, 1) ~= 'x' then
       redis.call('HSET', KEYS[5], target, 'x' .. (said or ''))
@@ -48,12 +41,9 @@ elseif what == 'messages' then
   end
   reply.deleted = #gone
 elseif what == 'after' then
-  local seq = locate(redis.call('HGET', KEYS[5], head.after))[1]
-  local message = seq and message_at(seq)
-  if not message or not message.is_current then
-    return {cjson.encode({refused = 'message', missing = head.after})}
-  end
-  local behind = redis.call('ZRANGE', KEYS[2], seq + 1, '+inf', 'BYSCORE', 'WITHSCORES')
+  local message = message_at(locate(redis.call('HGET', KEYS[5], head.after))[1] or -1) or {}
+  if not message.is_current then return {cjson.encode({refused = 'message', missing = head.after})} end
+  local behind = redis.call('ZRANGE', KEYS[2], '(' .. message.seq, '+inf', 'BYSCORE', 'WITHSCORES')
   for at = 2, #behind, 2 do supersede(message_at(behind[at])) end
   reply.deleted = #behind / 2
 else

@@ -45,22 +45,14 @@ for _, id in ipairs(head.refused or {}) do
     forget_title(message.seq)
   end
 end
-if head.what == 'create' or head.what == 'update' then
-  local known, labels = {}, {} -- a tag for each pair of the metadata, so that the index can filter on any of them
-  local row = redis.call('HGETALL', KEYS[1])
-  for position = 1, #row, 2 do known[row[position]] = row[position + 1] end
-  for name, value in pairs(head.set or {}) do
-    known[name] = value
-    add({name, value})
-  end
-  for _, name in ipairs(head.unset or {}) do known[name] = nil end
-  for name, value in pairs(known) do
-    local key = string.match(name, '^metadata:(.*)$')
-    if key then labels[#labels + 1] = redis.sha1hex(key .. '=' .. value) end
-  end
-  add({'labels', table.concat(labels, ',')})
-end
+for name, value in pairs(head.set or {}) do add({name, value}) end
 local renew = finish(fields, head.ttl or tonumber(own_ttl))
 if head.unset and #head.unset > 0 then redis.call('HDEL', KEYS[1], unpack(head.unset)) end
+local row, labels = redis.call('HGETALL', KEYS[1]), {} -- a tag for each pair of the metadata, to filter on
+for at = 1, #row, 2 do
+  local key = string.match(row[at], '^metadata:(.*)$')
+  if key then labels[#labels + 1] = redis.sha1hex(key .. '=' .. row[at + 1]) end
+end
+if head.set then redis.call('HSET', KEYS[1], 'labels', table.concat(labels, ',')) end
 local has_rows = redis.call('EXISTS', KEYS[9]) == 1
-return {cjson.encode({is_left = is_left, has_rows = has_rows, renew = renew}), redis.call('HGETALL', KEYS[1])}
+return {cjson.encode({is_left = is_left, has_rows = has_rows, renew = renew}), row}

@@ -5,9 +5,10 @@
 --   settings   digest of the embedding settings; '' without vectors
 --   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
 --   asked      id of a message that must be stored: {gone} if it was deleted, {stale} if superseded without `back`
---   exists     the thread must exist; `skip` leaves out messages whose ids are stored or deleted, instead of {known}
+--   exists     the thread must exist
 --   drop       ranges of seqs to supersede; `back` seqs to bring back
---   aliases    other ids, each with the stored one; `deleted` ids that imports do not store
+--   imports    the thread is as old as its messages say; `deleted` ids that it does not store
+--   aliases    other ids, each with the stored one
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
 --   put        messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
@@ -37,8 +38,6 @@ for at, value in ipairs(values_of(KEYS[5], ids)) do
     message.seq = found[1]
   elseif head.again and head.again[message.id] then
     message.older = found[1] and table.concat(found, ' ')
-  elseif value and head.skip then
-    message.is_left_out = true
   elseif value and not message.seq and not message.facts then
     local one = message_at(found[1] or -1)
     if one and one.is_current and one.words == message.words then same = same + 1 end
@@ -48,11 +47,11 @@ end
 if #known > 0 then return {cjson.encode({known = known, same = same})} end
 
 -- The branch: what the list has left behind goes, what it has gone back to comes.
-local changed, bare = false, {}
+local has_superseded, bare = false, {}
 for _, range in ipairs(head.drop or {}) do
   local some = redis.call('ZRANGE', KEYS[2], whole(range[1]), whole(range[2]), 'BYSCORE', 'WITHSCORES')
   for at = 2, #some, 2 do supersede(message_at(some[at])) end
-  changed = changed or #some > 0
+  has_superseded = has_superseded or #some > 0
 end
 for _, seq in ipairs(head.back or {}) do
   local message = message_at(seq)
@@ -65,8 +64,7 @@ for _, seq in ipairs(head.back or {}) do
     message = seq and message_at(seq)
   end
 end
-local dropped = changed and 500 or 0 -- vectors to delete at once
-changed = changed or #bare > 0
+local changed = has_superseded or #bare > 0
 
 local owner, ttl = thread.user or head.user, head.ttl or tonumber(thread.ttl)
 local vectors_until = ttl and expiry(now, 2 * ttl)
@@ -125,13 +123,6 @@ local function replace(message, body)
 end
 
 local bodies, names = {}, {} -- of new messages, which are written together: one by one they take 8 % more
-local function flush()
-  if #bodies == 0 then return end
-  redis.call('HSET', KEYS[4], unpack(bodies))
-  redis.call('HSET', KEYS[5], unpack(names))
-  bodies, names = {}, {}
-end
-
 local function add(message, body)
   local is_current, seq = not message.is_superseded, next_seq
   if message.words ~= '' then
@@ -146,23 +137,23 @@ local function add(message, body)
   local of_id = {message.seq, message.older} -- the one that counts first
   if message.older and not is_current then of_id = {message.older, message.seq} end
   names[#names + 1], names[#names + 2] = message.id, table.concat(of_id, ' ')
-  if #bodies > 900 then flush() end
   next_number, count = next_number + 1, count + (is_current and 1 or 0)
   return seq
 end
 
 local is_heal = head.messages[1] and head.messages[1].facts -- new vectors alone are no change that listings show
 for at, message in ipairs(head.messages) do
-  if message.is_left_out then
-    seqs[at] = -1
-  elseif message.seq or message.facts then
+  if message.seq or message.facts then
     seqs[at] = replace(message, ARGV[argument])
   else
     seqs[at], new[#new + 1], changed = add(message, ARGV[argument]), at - 1, true
   end
   argument = argument + 1 + 2 * message.chunks + message.media
 end
-flush()
+for first = 1, #bodies, 1000 do
+  redis.call('HSET', KEYS[4], unpack(bodies, first, math.min(first + 999, #bodies)))
+  redis.call('HSET', KEYS[5], unpack(names, first, math.min(first + 999, #names)))
+end
 if not changed and not head.aliases then
   return {cjson.encode({is_same = true, count = count, version = version, seqs = seqs})}
 end
@@ -170,8 +161,8 @@ for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alia
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
 
 local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
-if head.skip then updated_at = whole(math.max(updated_at or 0, last_at)) end -- imports bring the times of messages
-local own = {updated_at = (is_heal or head.skip) and updated_at or at, next_seq = whole(next_seq),
+if head.imports then updated_at = whole(math.max(updated_at or 0, last_at)) end
+local own = {updated_at = (is_heal or head.imports) and updated_at or at, next_seq = whole(next_seq),
   last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number)}
 if is_new then
   own.user, own.layout, own.created_at, own.labels, own.vectors_until = owner, LAYOUT, at, '', vectors_until
@@ -179,7 +170,7 @@ end
 local fields = {}
 for name, value in pairs(own) do fields[#fields + 1], fields[#fields + 2] = name, value end
 local renew = finish(fields, ttl)
-local _, is_left = sweep(dropped)
+local _, is_left = sweep(has_superseded and 500 or 0)
 return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs,
   is_new = is_new or nil, bare = #bare > 0 and bare or nil, is_left = is_left or nil,
   is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1,
