@@ -251,8 +251,6 @@ def save_turn(
         if found.get("gone"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
-        if found.get("same") == len(ready):
-            return stored, known  # the turn was sent before, and the reply was lost
         if "seqs" in found:
             break
         yield jittered(0.01 * attempt)

@@ -66,7 +66,7 @@ def test_the_block_is_data_and_says_what_comes_from_this_conversation() -> None:
 
 @given(label=anything, text=anything, name=anything, tool=anything, argument=anything)
 def test_whatever_is_written_stays_in_its_place(label: str, text: str, name: str, tool: str, argument: str) -> None:
-    assume(not is_memory_tool(tool))  # whose calls are not shown
+    assume(not is_memory_tool(tool) and len(name) <= 40)  # whose calls are not shown; a name is cut
     call = AIMessage("", tool_calls=[{"name": tool, "args": {argument: argument}, "id": "1"}])
     block = recalled_block(
         recalled(("t", 1, HumanMessage(text, name=name)), ("t", 2, call), titles={"t": label}), "here"

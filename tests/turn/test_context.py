@@ -103,7 +103,7 @@ def test_a_context_is_a_round_trip_two_with_recall_and_a_save_is_one(
 ) -> None:
     chat(memory, *OLD)
     chat(memory, *OLD, thread="other")
-    turn = [HumanMessage("my cat", id="1"), AIMessage("a nice cat", id="2")]
+    turn = [("user", "my cat"), ("ai", "a nice cat")]
     for one, count in ((memory, 2), (plain, 1)):
         assert trips.of(lambda one=one: one.context("my cat", **TURN)) == count  # type: ignore[misc]
         assert trips.of(lambda one=one: one.save_turn(turn, **TURN)) == 1  # type: ignore[misc]

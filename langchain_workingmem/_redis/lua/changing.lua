@@ -106,11 +106,12 @@ end
 
 -- Writes fields of the thread, counters and expiry; rows follow their messages. Returns whether vectors are due.
 local function finish(fields, ttl)
-  if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
   if #gone > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
   change_rows(gone, moved)
   version = version + 1
-  -- in one step, because each makes Search index the thread again
-  redis.call('HSET', KEYS[1], 'count', whole(count), 'version', whole(version), unpack(fields))
+  fields.count, fields.version, fields.ttl = whole(count), whole(version), ttl and whole(ttl)
+  local list = {}
+  for name, value in pairs(fields) do list[#list + 1], list[#list + 2] = name, value end
+  redis.call('HSET', KEYS[1], unpack(list)) -- in one step, because each makes Search index the thread again
   return expire(now, ttl)
 end

@@ -63,7 +63,7 @@ else
   end
 end
 if what == 'all' or what == 'after' or #gone > 0 then
-  reply.renew = finish({'updated_at', whole(now)}, tonumber(ttl))
+  reply.renew = finish({updated_at = whole(now)}, tonumber(ttl))
 end
 reply.vectors, reply.is_left = sweep(head.most)
 return {cjson.encode(reply)}

@@ -14,20 +14,17 @@ if no then return {cjson.encode({refused = no})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 if head.what == 'vectors' then return {'{}', {redis.call('HSET', KEYS[1], 'vectors_until', head['until'])}} end
 local at, is_left = whole(now), nil
-local fields = head.what == 'title' and {} or {'updated_at', at}
-local function add(values)
-  for _, value in ipairs(values) do fields[#fields + 1] = value end
-end
+local fields = {updated_at = head.what ~= 'title' and at or nil}
 if head.what == 'create' then
-  add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'next_seq', whole(first_seq()), 'last_at', 0, 'upto', 0})
-  if head.ttl then add({'vectors_until', expiry(now, 2 * head.ttl)}) end
+  fields.user, fields.layout, fields.created_at, fields.next_seq = head.user, LAYOUT, at, whole(first_seq())
+  fields.vectors_until = head.ttl and expiry(now, 2 * head.ttl)
 elseif head.what == 'title' then
   local is_there = redis.call('ZSCORE', KEYS[2], head.facts)
   if is_there and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then
-    add({'title_source', string.match(head.facts, '^%d+')})
+    fields.title_source = string.match(head.facts, '^%d+')
   end
 elseif head.what == 'transfer' then
-  add({'user', head.to})
+  fields.user = head.to
   local some = redis.call('ZRANGE', KEYS[2], head.after, '+inf', 'BYSCORE', 'LIMIT', 0, head.most)
   for _, facts in ipairs(some) do
     for _, key in ipairs(vector_keys(facts)) do
@@ -45,7 +42,7 @@ for _, id in ipairs(head.refused or {}) do
     forget_title(message.seq)
   end
 end
-for name, value in pairs(head.set or {}) do add({name, value}) end
+for name, value in pairs(head.set or {}) do fields[name] = value end
 local renew = finish(fields, head.ttl or tonumber(own_ttl))
 if head.unset and #head.unset > 0 then redis.call('HDEL', KEYS[1], unpack(head.unset)) end
 local row, labels = redis.call('HGETALL', KEYS[1]), {} -- a tag for each pair of the metadata, to filter on

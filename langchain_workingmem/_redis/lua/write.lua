@@ -13,8 +13,7 @@
 --   put        messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs, is_new, bare (brought back), is_left, renew, is_titled}
---       {known, same}: indexes of messages whose ids are stored or deleted (nothing is written without `put`), and how
---       many are stored with the same words; {is_same}: nothing had to be written
+--       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
 local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
   'ttl'}
 for at, value in ipairs(values_of(KEYS[1], names)) do thread[names[at]] = value or nil end
@@ -29,7 +28,7 @@ if head.asked then
 end
 
 -- Which messages are stored already, or were deleted: then nothing is written, and the caller says what it means.
-local ids, known, same = {}, {}, 0
+local ids, known = {}, {}
 for at, message in ipairs(head.messages) do ids[at] = message.id end
 for at, value in ipairs(values_of(KEYS[5], ids)) do
   local message, found = head.messages[at], locate(value)
@@ -39,12 +38,10 @@ for at, value in ipairs(values_of(KEYS[5], ids)) do
   elseif head.again and head.again[message.id] then
     message.older = found[1] and table.concat(found, ' ')
   elseif value and not message.seq and not message.facts then
-    local one = message_at(found[1] or -1)
-    if one and one.is_current and one.words == message.words then same = same + 1 end
     known[#known + 1] = at - 1
   end
 end
-if #known > 0 then return {cjson.encode({known = known, same = same})} end
+if #known > 0 then return {cjson.encode({known = known})} end
 
 -- The branch: what the list has left behind goes, what it has gone back to comes.
 local has_superseded, bare = false, {}
@@ -53,15 +50,12 @@ for _, range in ipairs(head.drop or {}) do
   for at = 2, #some, 2 do supersede(message_at(some[at])) end
   has_superseded = has_superseded or #some > 0
 end
-for _, seq in ipairs(head.back or {}) do
-  local message = message_at(seq)
-  while message and not message.is_current do -- with the tool traffic that led to it, which a client may not send
-    bring_back(message)
-    bare[#bare + 1] = seq
-    seq = seq - 1
-    local low, high = '(' .. whole(seq - seq % STRIDE), whole(seq)
-    seq = tonumber(redis.call('ZRANGE', KEYS[3], high, low, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2])
-    message = seq and message_at(seq)
+for _, seq in ipairs(head.back or {}) do -- with the tool traffic that led to it, which a client may not send
+  local low = '(' .. whole(seq - 1 - (seq - 1) % STRIDE)
+  local some = redis.call('ZRANGE', KEYS[3], low, whole(seq), 'BYSCORE', 'WITHSCORES')
+  for at = 2, #some, 2 do
+    bring_back(message_at(some[at]))
+    bare[#bare + 1] = tonumber(some[at])
   end
 end
 local changed = has_superseded or #bare > 0
@@ -162,13 +156,12 @@ for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x'
 
 local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
 if head.imports then updated_at = whole(math.max(updated_at or 0, last_at)) end
-local own = {updated_at = (is_heal or head.imports) and updated_at or at, next_seq = whole(next_seq),
+local fields = {updated_at = (is_heal or head.imports) and updated_at or at, next_seq = whole(next_seq),
   last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number)}
 if is_new then
-  own.user, own.layout, own.created_at, own.labels, own.vectors_until = owner, LAYOUT, at, '', vectors_until
+  fields.user, fields.layout, fields.created_at, fields.labels = owner, LAYOUT, at, ''
+  fields.vectors_until = vectors_until
 end
-local fields = {}
-for name, value in pairs(own) do fields[#fields + 1], fields[#fields + 2] = name, value end
 local renew = finish(fields, ttl)
 local _, is_left = sweep(has_superseded and 500 or 0)
 return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs,
