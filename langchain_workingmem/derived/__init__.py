@@ -40,14 +40,8 @@ class Ranges:
     pairs: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def read(cls, text: str) -> Ranges:
-        """Read ranges as scripts write them: 1-5,9-9."""
-        pairs = (part.split("-") for part in text.split(",") if part)
-        return cls(tuple(sorted((int(low), int(high)) for low, high in pairs)))
-
-    @classmethod
     def of(cls, numbers: Iterable[int]) -> Ranges:
-        """Read ranges of a head: 1, 5, 9, 9."""
+        """Read ranges as they are stored: 1, 5, 9, 9."""
         flat = iter(numbers)  # an empty list is {} to Lua
         return cls(tuple(zip(flat, flat, strict=True)))
 
@@ -189,13 +183,13 @@ def learn(call: Show, reply: Any) -> Rows:
     of, known = call.of, call.known
     found, rows, covered = read_reply(reply, of.thread_id, of.user_id), known.rows, known.covered
     if "since" in found:  # else nothing has changed
-        ids = (id for low, high in Ranges.read(found["ids"]).pairs for id in range(low, high + 1))
+        ids = (id for low, high in Ranges.of(found["ids"]).pairs for id in range(low, high + 1))
         rows = {id: body for id, body in rows.items() if id <= found["since"]}
         rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
-        covered = Ranges.read(found["covered"])
+        covered = Ranges.of(found["covered"])
     number, _, failed = found["failures"].partition(" ")
     times = found.get("missing_at"), found.get("expires")
-    ahead = Ranges.read(found["ahead"])
+    ahead = Ranges.of(found["ahead"])
     read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["state"], *times)
     of.state.local(_Known).put((of.thread_id, of.kind), read)
     return read
@@ -284,7 +278,7 @@ class ThreadRows(NamedTuple):
             ("ZRANGE", keys.superseded, *span),
         )
         version, last_id, heads, *shown = stored
-        ids = (Ranges.read((text or b"").decode()).pairs for text in shown)
+        ids = (Ranges.of(orjson.loads(text or b"[]")).pairs for text in shown)
         change = Change(
             self.kind,
             Head.read(heads),

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.documents import Document  # noqa: TC002 - `as_tool` reads the annotations
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
-    from langchain_core.documents import Document
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import Core

@@ -222,18 +222,20 @@ class _Comparison:
             if index in self.matched:
                 last = self.matched[index]
             elif last and words:
-                last = self.following(last.seq, words, is_program=not first.writer)
+                # behind what begins each list of a program, perhaps examples, a conversation may go on anywhere
+                is_open = last.writer == "b" and not is_one_turn(self.entries[index:])
+                last = self.following(last.seq, words, skips=is_open, is_program=not first.writer)
                 if last:
                     found[index] = last
         return found
 
-    def following(self, seq: int, words: str, *, is_program: bool) -> Facts | None:
+    def following(self, seq: int, words: str, *, skips: bool, is_program: bool) -> Facts | None:
         """Return the next message of the branch if it has these words, else perhaps a superseded one behind it."""
         for place in range(bisect_right(self.said, seq, key=lambda row: row.seq), len(self.said)):
             row = self.said[place]
             if _said(row) == words:
                 return row
-            if (row.writer or is_program) and self.known.could_see(row):
+            if not skips and (row.writer or is_program) and self.known.could_see(row):
                 break  # notes of programs, and what the caller could not know, are skipped
         return next((row for row in self.superseded if row.seq > seq and _said(row) == words), None)
 

@@ -106,7 +106,7 @@ def state_of(state: MemoryState, scope_key: ScopeKey, row: Row) -> WorkingMemory
     text = row.get(b"document", b"").decode()
     value, is_empty, problem = state.remembering.format.read(text)
     if problem:
-        _warn(scope_key.key, problem)
+        _warn(scope_key.key, problem.removeprefix("nothing was changed, because "))
     return WorkingMemoryState(
         value=value,
         text=text,

@@ -63,7 +63,7 @@ class Stored:
         return self.in_view(kind)
 
     def in_view(self, view: str) -> list[int]:
-        pairs = Ranges.read(self.fields.get(f"shown:{view}", "")).pairs
+        pairs = Ranges.of(orjson.loads(self.fields.get(f"shown:{view}", "[]"))).pairs
         return [id for low, high in pairs for id in range(low, high + 1)]
 
     def is_shown(self, id: int) -> bool:

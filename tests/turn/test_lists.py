@@ -110,3 +110,20 @@ def test_what_a_program_appended_stays_visible_behind_an_edited_question(plain: 
     for id in ("q2", "other"):
         context = plain.context([*said[:2], HumanMessage("three", id=id)], thread_id="t", user_id="u")
         assert [message.text for message in context.messages] == ["one", "eins", "note", "three"]
+
+
+@pytest.mark.parametrize(("first", "edited"), [("a A b", "a A b2"), ("HI b", "HI b2")])
+def test_an_edit_behind_what_began_the_first_list_is_followed_one_turn_later(
+    plain: Memory, first: str, edited: str
+) -> None:
+    """At first it may be the next question of a program that sends the same examples with each."""
+
+    def turn(words: str, answer: str) -> str:
+        said = [(("user", "ai")[word.isupper()], word) for word in words.split()]
+        plain.save_turn([*said, ("ai", answer)], thread_id="t", user_id="u")
+        return " ".join(one.text for one in plain.history.messages("t"))
+
+    turn(first, "B")
+    assert turn(edited, "B2") == f"{first} B b2 B2"
+    assert turn(f"{edited} B2 c", "C") == f"{edited} B2 c C"
+    assert turn(f"{edited} B2 c2", "C2") == f"{edited} B2 c2 C2"

@@ -5,10 +5,6 @@ local count, version = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
 local title_source = stored[3] -- seq of the message that a model has made the title from
 local moved, gone = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
 
--- Fails if another program has stored another type under a key, before the first write: a script does all or nothing.
-for _, at in ipairs({2, 3, 7}) do redis.call('ZCARD', KEYS[at]) end
-for _, at in ipairs({4, 5, 6, 9}) do redis.call('HLEN', KEYS[at]) end
-
 -- Returns the first seq of a new thread: above what is dropped of an older one, whose vectors have the same keys.
 local function first_seq()
   return (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1

@@ -56,11 +56,10 @@ end
 
 local without = head.without or {}
 if head.uncovered then
-  local covered, revision = unpack(values_of(KEYS[9], {'covered:' .. head.uncovered, 'revision:' .. head.uncovered}))
-  found.rows_revision = revision or ''
-  for low, high in string.gmatch(covered or '', '(%d+)-(%d+)') do
-    without[#without + 1] = {tonumber(low), tonumber(high)}
-  end
+  local rows = redis.call('HMGET', KEYS[9], 'covered:' .. head.uncovered, 'revision:' .. head.uncovered)
+  local covered = cjson.decode(rows[1] or '[]')
+  for at = 1, #covered, 2 do without[#without + 1] = {covered[at], covered[at + 1]} end
+  found.rows_revision = rows[2] or ''
 end
 
 local shown, said, tokens, traffic = {}, 0, 0, 0 -- `shown`: facts, the newest first

@@ -12,13 +12,13 @@ if no then return {cjson.encode({refused = no}), {}} end
 local function show()
   local values = values_of(ROWS, {'revision:' .. kind, 'failures:' .. kind, 'covered:' .. kind .. '+', 'shown:' .. kind,
     'covered:' .. kind})
-  local found = {revision = values[1] or '', failures = values[2] or '', ahead = values[3] or '', state = state,
+  local found = {revision = values[1] or '', failures = values[2] or '', ahead = cjson.decode(values[3] or '[]'), state = state,
     expires = expiry > 0 and expiry or nil, missing_at = not owner and ms or nil}
   if head.revision == found.revision then return {cjson.encode(found), {}} end
   local epoch, since = string.match(head.revision, '^(%d+)%.(%d+)$')
   found.since = epoch and epoch == string.match(found.revision, '^%d+') and tonumber(since) or 0
-  local ids, fields = difference(read_ranges(values[4]), {0, found.since}), {}
-  found.ids, found.covered = text_of(ids), values[5] or ''
+  local ids, fields = difference(cjson.decode(values[4] or '[]'), {0, found.since}), {}
+  found.ids, found.covered = ids, cjson.decode(values[5] or '[]')
   for at = 1, #ids, 2 do
     for id = ids[at], ids[at + 1] do fields[#fields + 1] = 'b:' .. whole(id) end
   end

@@ -2,8 +2,7 @@
 -- KEYS  9 rows (HASH): `heads` (JSON) of all rows, b:<id> body of one, which never changes; `next` the last id; `version`
 --       counts changes; of each view shown:<view> ids of shown rows, covered:<view> what they cover, revision:<view>
 --       <epoch>.<last id>. A view is <kind>, or <kind>+ for rows that wait to be activated.
--- A head has: id, kind, cites, covers (seqs), waits, by (the row that replaced it).
--- Ranges are lists of numbers: {1, 5, 9, 9}; in the fields of views they are written 1-5,9-9.
+-- A head has: id, kind, cites, covers (seqs), waits, by (the row that replaced it). Ranges are lists: [1, 5, 9, 9].
 -- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown.
 -- Shown rows of a kind cover different messages. A row that cites or covers a message goes when that is deleted or
 -- edited; one that cites nothing only covers it no more, nor what the rows of its kind have cited that go.
@@ -11,18 +10,6 @@
 local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
 local function set(...) redis.call('HSET', ROWS, ...) end
-
-local function read_ranges(text)
-  local ranges = {}
-  for number in string.gmatch(text or '', '%d+') do ranges[#ranges + 1] = tonumber(number) end
-  return ranges
-end
-
-local function text_of(ranges)
-  local parts = {}
-  for at = 1, #ranges, 2 do parts[#parts + 1] = whole(ranges[at]) .. '-' .. whole(ranges[at + 1]) end
-  return table.concat(parts, ',')
-end
 
 local function add(ranges, more)
   for _, number in ipairs(more) do ranges[#ranges + 1] = number end
@@ -83,11 +70,11 @@ local function write_rows(rows, kinds)
   set('heads', cjson.encode(rows))
   redis.call('HINCRBY', ROWS, 'version', 1)
   for name, view in pairs(views) do
-    local shown, covered = difference(view.ids, {}), text_of(difference(view.covers, {}))
-    local ids, old_ids = text_of(shown), get('shown:' .. name) or ''
-    if ids ~= old_ids or covered ~= (get('covered:' .. name) or '') then
+    local shown, covered = difference(view.ids, {}), cjson.encode(difference(view.covers, {}))
+    local ids, old_ids = cjson.encode(shown), get('shown:' .. name) or '{}'
+    if ids ~= old_ids or covered ~= (get('covered:' .. name) or '{}') then
       local epoch, last = string.match(get('revision:' .. name) or '0.0', '(%d+).(%d+)')
-      local only_appended = ids ~= old_ids and text_of(difference(shown, {last + 1, 2 ^ 50})) == old_ids
+      local only_appended = ids ~= old_ids and cjson.encode(difference(shown, {last + 1, 2 ^ 50})) == old_ids
       if epoch == '0' or not only_appended then epoch = whole(math.max(now, epoch + 1)) end
       local revision = epoch .. '.' .. whole(shown[#shown] or 0)
       set('shown:' .. name, ids, 'covered:' .. name, covered, 'revision:' .. name, revision)
