@@ -165,13 +165,21 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
 
 
 def delete_from(
-    state: MemoryState, thread_id: str, user_id: str | None, *, what: str, repeats: bool = False, **head: Any
+    state: MemoryState,
+    thread_id: str,
+    user_id: str | None,
+    *,
+    what: str,
+    repeats: bool = False,
+    beside: Sequence[Command] = (),  # sent in front of it, and behind it again
+    **head: Any,
 ) -> Plan[dict[str, Any]]:
     """Run `delete.lua` over a thread, and delete the vectors that it has left; return the map of its reply."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = DELETE.on(keys, user=owner_tag(user_id), what=what, most=SWEEP, **head)
-    (reply,) = yield from send(call, at_most_once=what != "undo" and not repeats)  # who deletes is told a number
-    found = read_reply(reply, thread_id, user_id)
+    is_once = what != "undo" and not repeats  # who deletes is told a number
+    replies = yield from send(*beside, call, *beside, in_order=True, at_most_once=is_once)
+    found = read_reply(replies[len(beside)], thread_id, user_id)
     if found.get("renew"):
         yield Spawn(renew_vectors(state, thread_id), task="ttl")
     if found.get("is_left"):

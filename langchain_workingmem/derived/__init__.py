@@ -335,10 +335,10 @@ def read_threads(
     return found
 
 
-def note_deleted(state: MemoryState, user_id: str, thread_id: str) -> Plan[None]:
-    """Note at a user that a thread with rows goes: what is listed and missing has only expired. One round trip."""
+def noting_deleted(state: MemoryState, user_id: str, thread_id: str) -> list[Command]:
+    """Note at a user that a thread is deleted: what is listed and missing has only expired."""
     tag = encode(thread_id)
-    yield from send(*(("ZREM", state.keys.rows_of_user(user_id, kind), tag) for kind in ROW_KINDS))
+    return [("ZREM", state.keys.rows_of_user(user_id, kind), tag) for kind in ROW_KINDS]
 
 
 def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:

@@ -7,15 +7,16 @@ from collections import defaultdict
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
-from langchain_workingmem._redis.scripts import delete_from
+from langchain_workingmem._redis.scripts import check_owner, delete_from
 from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem.checks import at_least
-from langchain_workingmem.errors import IdError, OptionError, ThreadNotFoundError
+from langchain_workingmem.errors import IdError, MessageNotFoundError, OptionError
 from langchain_workingmem.history.read import made, read_page, read_pages, selection
-from langchain_workingmem.history.save import append
+from langchain_workingmem.history.save import append, write
 from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
@@ -101,15 +102,24 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were stored, in chronological order; the `last` n of those that the filters select.
 
-        One round trip, whose cost follows the number of messages (with `roles` one for each 500 it reads). `before`
+        One round trip, whose cost follows the number of messages (with `roles` one for each 500 it reads, one more with
+        `before` or `after`). `before`
         and `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
         message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. `superseded`
         adds, and counts, superseded messages (regenerated answers, edited questions, other branches) in their place.
         """
         if last is not None:
             at_least(last, 0, "last")
-        ids = {name: check_id(id, name) for name, id in (("before", before), ("after", after)) if id is not None}
-        wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until, **ids)
+        wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until)
+        given = ("below", "before", before), ("above", "after", after)
+        if ids := {edge: check_id(id, name) for edge, name, id in given if id is not None}:
+            keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+            tag, seqs = yield from send(("HGET", keys.thread, "user"), ("HMGET", keys.ids, *ids.values()))
+            check_owner(tag, thread_id, user_id)
+            for (edge, id), seq in zip(ids.items(), seqs, strict=True):
+                if not seq or not seq[:1].isdigit():
+                    raise MessageNotFoundError(id, thread_id)
+                wanted[edge] = int(seq.split()[0])
         page = yield from read_page(self._core.state, thread_id, user_id, wanted)
         rows = page.rows()
         if superseded:
@@ -247,11 +257,12 @@ class History(Operations):
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts
         it back. Atomic; one round trip, one for each 500 vectors. `ThreadNotFoundError`, `MessageNotFoundError`.
         """
-        check_id(after, "after")
-        found = yield from delete_from(self._core.state, thread_id, user_id, what="after", after=after)
-        if "deleted" not in found:
-            raise ThreadNotFoundError(thread_id)
-        return int(found["deleted"])
+        asked = check_id(after, "after")
+        head: dict[str, Any] = {"asked": asked, "exists": True, "truncate": True}
+        found, _ = yield from write(self._core.state, (), thread_id, user_id, at_most_once=True, **head)
+        if found.get("gone") or found.get("stale"):
+            raise MessageNotFoundError(asked, thread_id)
+        return int(found.get("superseded", 0))
 
     atruncate = twin(truncate)
 

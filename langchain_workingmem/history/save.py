@@ -52,6 +52,8 @@ def write(
     thread_id: str,
     user_id: str | None,
     given: tuple[str, Sequence[bytes]] | None = None,  # digest of settings and vectors of all chunks, if there are some
+    *,
+    at_most_once: bool = False,
     **head: Any,  # more for the first argument of `write.lua`
 ) -> Plan[tuple[dict[str, Any], Exception | None]]:
     """Embed messages and write them in one atomic step; return the reply, and why there are no vectors."""
@@ -76,7 +78,7 @@ def write(
     head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
     make = partial(_call, keys, ready, vectors, head)
     call = yield from compute(make, sum([len(draft.body) for draft in ready]))
-    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
+    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=at_most_once)
     if deleted is not None:
         if found.get("new"):  # else nothing was written, or only what is stored has changed
             new = [ready[at].id for at in found["new"]]

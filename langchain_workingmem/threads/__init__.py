@@ -19,7 +19,7 @@ from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import from_micros, shown
 from langchain_workingmem.checks import as_tuple, at_least, one_of
-from langchain_workingmem.derived import export_rows, note_deleted, note_given, restore_rows
+from langchain_workingmem.derived import export_rows, note_given, noting_deleted, restore_rows
 from langchain_workingmem.display import progress_bar
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread
@@ -167,8 +167,8 @@ class Threads(Operations):
     def delete(self, thread_id: str, *, user_id: str | None = None) -> Plan[bool]:
         """Delete a thread with its messages, vectors and working memory; return whether it existed.
 
-        Atomic: the thread disappears at once. One round trip, four if it has a log or values of a keeper, and one
-        for each further 500 vectors. After an error, call it again: it deletes the remaining vectors.
+        Atomic: the thread disappears at once. One round trip, two without `user_id`, and one for each further 500
+        vectors. After an error, call it again: it deletes the remaining vectors.
         """
         return delete(self._core.state, thread_id, user_id)
 
@@ -400,13 +400,10 @@ def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -
 
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
-    """Delete a thread and all of its data. One round trip, four where it has rows, one for each further 500 vectors."""
-    found = yield from scripts.delete_from(state, thread_id, user_id, what="thread")
-    if owner := found.get("rows"):  # its user's document may hold what was made of them
-        yield from note_deleted(state, decode(owner), thread_id)
-        found = yield from scripts.delete_from(state, thread_id, user_id, what="thread", noted=True)
-        yield from note_deleted(state, decode(owner), thread_id)  # rows may have come in between
-    return "deleted" in found
+    """Delete a thread and all of its data. One round trip, two without a user, one for each further 500 vectors."""
+    _, owner = yield from scripts.owner_of(state, thread_id, user_id)
+    beside = noting_deleted(state, owner, thread_id)  # the user's document may hold what was made of its rows
+    return "deleted" in (yield from scripts.delete_from(state, thread_id, user_id, what="thread", beside=beside))
 
 
 def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, merging: bool = False) -> Plan[Thread]:

@@ -252,7 +252,7 @@ class _Deletion:
                 yield from Call(partial(call or self.saver.delete_thread, id), acall and partial(acall, id))
             except NotImplementedError:
                 self.checkpoints = "not implemented"
-        deletion = partial(delete_from, self.state, id, what="thread", repeats=True, noted=True)
+        deletion = partial(delete_from, self.state, id, what="thread", repeats=True)
         with suppress(errors.ThreadOwnershipError):
             try:
                 gone = yield from deletion(user_id=self.user_id)

@@ -54,7 +54,7 @@ def full_disk(private: EmbeddedRedis) -> Iterator[None]:
 
 
 # the way out of a full memory
-FREEING = {"threads.delete", "history.delete", "history.delete (until)", "history.truncate"}
+FREEING = {"threads.delete", "history.delete", "history.delete (until)"}
 SAVES, FEW = ("CONFIG", "SET", "stop-writes-on-bgsave-error"), ("CONFIG", "SET", "min-replicas-to-write")
 ALONE_AGAIN = ("REPLICAOF", "NO", "ONE")
 REFUSALS: dict[str, tuple[Callable[[Any], Any], str]] = {

@@ -283,7 +283,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda m, c: m.history.delete(until=datetime.now(UTC), **c.ids), talk, at_most_once=True
     ),
     "history.clear": _on(lambda m, c: m.history.clear(c.thread), talk, at_most_once=True),
-    "threads.delete": _on(lambda m, c: m.threads.delete(c.thread), talk, at_most_once=True),
+    "threads.delete": _on(lambda m, c: m.threads.delete(**c.ids), talk, at_most_once=True),
     "users.usage": _on(lambda m, c: m.users.usage(c.user), start_from_nothing),
     "users.list": _on(lambda m, c: m.users.list(), talk),
     "users.export": _on(lambda m, c: list(m.users.export(c.user))),

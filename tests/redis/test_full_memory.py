@@ -72,7 +72,6 @@ def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: A
         memory.history.append(said, thread_id=thread, user_id="u")
     memory.files.write("/notes/pin.md", "1234", user_id="u")
     with full_memory(raw):
-        assert memory.history.truncate("a", after="0", user_id="u") == 11
         assert memory.history.delete(["0"], thread_id="a") == 1
         assert memory.history.clear("b") == 12
         assert memory.files.delete("/", purge=True, user_id="u") == 1

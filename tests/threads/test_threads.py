@@ -275,7 +275,7 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
         "get": trips.of(lambda: memory.threads.get("t0")),
         "list": trips.of(lambda: memory.threads.list(user_id="u", metadata={"k": 1}, limit=3)),
         "update": trips.of(lambda: memory.threads.update("t0", title="x", metadata={"k": None})),
-        "delete": trips.of(lambda: memory.threads.delete(next(names))),
+        "delete": trips.of(lambda: memory.threads.delete(next(names), user_id="u")),
         "transfer": trips.of(lambda: memory.threads.transfer("t1", user_id="u", to="u")),
         "lineage": trips.of(lambda: memory.threads.lineage("c")),
         "clone": trips.of(lambda: memory.threads.clone("t0")),

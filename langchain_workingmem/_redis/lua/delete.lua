@@ -1,19 +1,15 @@
 #!lua flags=allow-oom
 -- Deletes messages, all of a thread, or vectors that are left of them.
--- ARGV  1 {user, what, ids, last, after, most, version, noted, forget}
+-- ARGV  1 {user, what, ids, last, most, version, forget}
 --   what   'messages' (of `ids`, which stay as deleted, unless `forget`; none of which a version lies behind the seq
---          `last`), 'all' messages, 'thread', 'sweep' (vectors), 'after' (supersedes what stands behind the id `after`),
---          'undo' (of a write during the deletion of its user: the thread if new and as `version` says, else `ids`)
---   noted  the user knows that a thread with rows goes: without it {rows = owner}, and nothing is done
+--          `last`), 'all' messages, 'thread', 'sweep' (vectors), 'undo' (a write that met the deletion of its user: the
+--          thread goes if new and as `version` says, else the messages of `ids`)
 -- Reply {deleted, vectors, working_memories, revisions, is_left}; {vectors, is_left} if there is no thread
 local owner, ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no, what = refusal(head.user, owner), head.what
 local is_rest = no == 'damaged' and what == 'thread' and head.user == ''
 if no and not is_rest then return {cjson.encode({refused = no})} end
-if what == 'undo' then head.noted, what = true, head.version == version and 'thread' or 'messages' end
-if what == 'thread' and owner and not head.noted and redis.call('EXISTS', KEYS[9]) == 1 then
-  return {cjson.encode({rows = owner})}
-end
+if what == 'undo' then what = head.version == version and 'thread' or 'messages' end
 local reply = {}
 if what == 'sweep' or not owner and not is_rest then
   what = 'sweep'
@@ -40,12 +36,6 @@ elseif what == 'messages' then
     end
   end
   reply.deleted = #gone
-elseif what == 'after' then
-  local message = message_at(locate(redis.call('HGET', KEYS[5], head.after))[1] or -1) or {}
-  if not message.is_current then return {cjson.encode({refused = 'message', missing = head.after})} end
-  local behind = redis.call('ZRANGE', KEYS[2], '(' .. message.seq, '+inf', 'BYSCORE', 'WITHSCORES')
-  for at = 2, #behind, 2 do supersede(message_at(behind[at])) end
-  reply.deleted = #behind / 2
 else
   reply.working_memories, reply.revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
   reply.deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
@@ -62,7 +52,7 @@ else
     count = 0
   end
 end
-if what == 'all' or what == 'after' or #gone > 0 then
+if what == 'all' or #gone > 0 then
   reply.renew = finish({updated_at = whole(now)}, tonumber(ttl))
 end
 reply.vectors, reply.is_left = sweep(head.most)

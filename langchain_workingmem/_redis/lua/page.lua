@@ -1,7 +1,7 @@
 -- Reads messages of a thread.
--- ARGV  1 {user, limit, newest (read backwards), before, after (ids, exclusive), above, below (seqs, exclusive), since,
---       until (us, inclusive), superseded (instead of current ones), total (count all), times}
--- Reply {total, shown (facts), owner}, bodies of these messages (with `times` times); {refused = 'message', missing}
+-- ARGV  1 {user, limit, newest (read backwards), above, below (seqs, exclusive), since, until (us, inclusive),
+--       superseded (instead of current ones), total (count all), times}
+-- Reply {total, shown (facts), owner}, bodies of these messages (with `times` times)
 local owner = redis.call('HGET', KEYS[1], 'user')
 local no = refusal(head.user, owner)
 if no or not owner then return {cjson.encode({refused = no, total = 0}), {}} end
@@ -21,13 +21,8 @@ end
 
 -- What is selected lies from `low` to below `high`, the page of it from `first` to below `last`.
 local low, high = 0, math.huge
-for _, side in ipairs({'before', 'after'}) do
-  local seq = head[side] and locate(redis.call('HGET', KEYS[5], head[side]))[1]
-  if head[side] and not seq then return {cjson.encode({refused = 'message', missing = head[side]})} end
-  if seq and side == 'before' then high = seq elseif seq then low = seq + 1 end
-end
-if head.since then low = math.max(low, first_at(head.since)) end
-if head['until'] then high = math.min(high, first_at(head['until'] + 1)) end
+if head.since then low = first_at(head.since) end
+if head['until'] then high = first_at(head['until'] + 1) end
 local first, last = math.max(low, (head.above or -1) + 1), math.min(high, head.below or math.huge)
 local function below(seq) return seq == math.huge and '+inf' or '(' .. whole(seq) end
 

@@ -6,13 +6,13 @@
 --   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
 --   asked      id of a message that must be stored: {gone} if it was deleted, {stale} if superseded without `back`
 --   exists     the thread must exist
---   drop       ranges of seqs to supersede; `back` seqs to bring back
+--   drop       ranges of seqs to supersede, `truncate` what stands behind `asked`; `back` seqs to bring back
 --   imports    the thread is as old as its messages say; `deleted` ids that it does not store
 --   aliases    other ids, each with the stored one
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
 --   put        messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
--- Reply {new (indexes), count, version, seqs, is_new, bare (brought back), is_left, renew, is_titled}
+-- Reply {new (indexes), count, version, seqs, superseded (number), is_new, bare (brought back), is_left, renew, is_titled}
 --       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
 local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
   'ttl'}
@@ -25,6 +25,7 @@ if head.asked then
   local asked = message_at(locate(redis.call('HGET', KEYS[5], head.asked))[1] or -1)
   if not asked then return {cjson.encode({gone = true})} end
   if not asked.is_current and not head.back then return {cjson.encode({stale = true})} end
+  if head.truncate then head.drop = {{asked.seq + 1, 2 ^ 53}} end
 end
 
 -- Which messages are stored already, or were deleted: then nothing is written, and the caller says what it means.
@@ -44,11 +45,11 @@ end
 if #known > 0 then return {cjson.encode({known = known})} end
 
 -- The branch: what the list has left behind goes, what it has gone back to comes.
-local has_superseded, bare = false, {}
+local superseded, bare = 0, {}
 for _, range in ipairs(head.drop or {}) do
   local some = redis.call('ZRANGE', KEYS[2], whole(range[1]), whole(range[2]), 'BYSCORE', 'WITHSCORES')
   for at = 2, #some, 2 do supersede(message_at(some[at])) end
-  has_superseded = has_superseded or #some > 0
+  superseded = superseded + #some / 2
 end
 for _, seq in ipairs(head.back or {}) do -- with the tool traffic that led to it, which a client may not send
   local low = '(' .. whole(seq - 1 - (seq - 1) % STRIDE)
@@ -58,7 +59,7 @@ for _, seq in ipairs(head.back or {}) do -- with the tool traffic that led to it
     bare[#bare + 1] = tonumber(some[at])
   end
 end
-local changed = has_superseded or #bare > 0
+local changed = superseded + #bare > 0
 
 local owner, ttl = thread.user or head.user, head.ttl or tonumber(thread.ttl)
 local vectors_until = ttl and expiry(now, 2 * ttl)
@@ -163,8 +164,8 @@ if is_new then
   fields.vectors_until = vectors_until
 end
 local renew = finish(fields, ttl)
-local _, is_left = sweep(has_superseded and 500 or 0)
+local _, is_left = sweep(superseded > 0 and 500 or 0)
 return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs,
-  is_new = is_new or nil, bare = #bare > 0 and bare or nil, is_left = is_left or nil,
+  superseded = superseded, is_new = is_new or nil, bare = #bare > 0 and bare or nil, is_left = is_left or nil,
   is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1,
   renew = renew})}
