@@ -18,6 +18,10 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
+local function add(list, more)
+  for _, value in ipairs(more) do list[#list + 1] = value end
+end
+
 -- Returns why `user` ('': any) may not use the thread: it has another owner, owns itself, or Redis has evicted a part.
 local function refusal(user, owner)
   if owner and (user == '' or owner == user) then return nil end
@@ -54,8 +58,7 @@ end
 
 -- Lets the keys of the thread live for `ttl` ms, without it for ever. Returns whether its vectors, which live twice as
 -- long, have to be renewed behind the write.
-local LATEST = 9223372036854 -- ms: Search keeps an expiry as nanoseconds in 64 bits
-local function expiry(now, ms) return whole(math.min(now / 1000 + ms, LATEST)) end
+local function expiry(now, ms) return whole(math.min(now / 1000 + ms, 9223372036854)) end -- to Search 2^63 ns
 local function expire(now, ttl)
   for at = 1, ttl and #KEYS or 0 do
     if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], expiry(now, ttl)) end

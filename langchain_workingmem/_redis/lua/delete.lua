@@ -11,9 +11,7 @@ local is_rest = no == 'damaged' and what == 'thread' and head.user == ''
 if no and not is_rest then return {cjson.encode({refused = no})} end
 if what == 'undo' then what = head.version == version and 'thread' or 'messages' end
 local reply = {}
-if what == 'sweep' or not owner and not is_rest then
-  what = 'sweep'
-elseif what == 'messages' then
+if what == 'messages' and owner then
   for _, id in ipairs(head.ids) do
     local value = redis.call('HGET', KEYS[5], id)
     local target, seqs, said = value and string.match(value, '^=(.*)$') or id, locate(value), nil
@@ -36,7 +34,7 @@ elseif what == 'messages' then
     end
   end
   reply.deleted = #gone
-else
+elseif what ~= 'sweep' and (owner or is_rest) then
   reply.working_memories, reply.revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
   reply.deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
   redis.call('ZUNIONSTORE', KEYS[7], 2, KEYS[7], KEYS[2], 'AGGREGATE', 'MAX')
@@ -52,8 +50,6 @@ else
     count = 0
   end
 end
-if what == 'all' or #gone > 0 then
-  reply.renew = finish({updated_at = whole(now)}, tonumber(ttl))
-end
+if owner and what == 'all' or #gone > 0 then reply.renew = finish({updated_at = whole(now)}, tonumber(ttl)) end
 reply.vectors, reply.is_left = sweep(head.most)
 return {cjson.encode(reply)}

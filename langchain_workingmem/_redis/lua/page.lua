@@ -20,9 +20,8 @@ local function first_at(micros)
 end
 
 -- What is selected lies from `low` to below `high`, the page of it from `first` to below `last`.
-local low, high = 0, math.huge
-if head.since then low = first_at(head.since) end
-if head['until'] then high = first_at(head['until'] + 1) end
+local low = head.since and first_at(head.since) or 0
+local high = head['until'] and first_at(head['until'] + 1) or math.huge
 local first, last = math.max(low, (head.above or -1) + 1), math.min(high, head.below or math.huge)
 local function below(seq) return seq == math.huge and '+inf' or '(' .. whole(seq) end
 

@@ -16,10 +16,6 @@ local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0
 local below = nil -- the seq of the message `asked`
 local has = {} -- seqs that the caller has
 
-local function add_rows(rows, key, ...)
-  for _, facts in ipairs(redis.call('ZRANGE', key, ...)) do rows[#rows + 1] = facts end
-end
-
 -- Adds the facts of the newest 200 questions and answers of a set; returns whether these are all.
 local function add_said(rows, key)
   local newest, number = redis.call('ZRANGE', key, 0, 999, 'REV'), 0
@@ -39,10 +35,10 @@ if head.ids then
     if id == head.asked then below = seqs[1] end
     for _, seq in ipairs(seqs) do
       has[seq], first = true, math.min(first or seq, seq)
-      if redis.call('ZCOUNT', KEYS[2], seq, seq) == 0 then add_rows(others, KEYS[3], seq, seq, 'BYSCORE') end
+      if redis.call('ZCOUNT', KEYS[2], seq, seq) == 0 then add(others, redis.call('ZRANGE', KEYS[3], seq, seq, 'BYSCORE')) end
     end
   end
-  if first then add_rows(rows, KEYS[2], first, '+inf', 'BYSCORE') end
+  if first then rows = redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE') end
   local unknown = head.said or 0
   for at, spoken in ipairs(head.spoken or {}) do
     if spoken and #located[at] == 0 then unknown = unknown + 1 end

@@ -118,7 +118,7 @@ local function replace(message, body)
 end
 
 local bodies, names = {}, {} -- of new messages, which are written together: one by one they take 8 % more
-local function add(message, body)
+local function store(message, body)
   local is_current, seq = not message.is_superseded, next_seq
   if message.words ~= '' then
     seq, upto = math.ceil(next_seq / STRIDE) * STRIDE, upto + message.tokens
@@ -141,7 +141,7 @@ for at, message in ipairs(head.messages) do
   if message.seq or message.facts then
     seqs[at] = replace(message, ARGV[argument])
   else
-    seqs[at], new[#new + 1], changed = add(message, ARGV[argument]), at - 1, true
+    seqs[at], new[#new + 1], changed = store(message, ARGV[argument]), at - 1, true
   end
   argument = argument + 1 + 2 * message.chunks + message.media
 end
@@ -167,5 +167,4 @@ local renew = finish(fields, ttl)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
 return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs,
   superseded = superseded, is_new = is_new or nil, bare = #bare > 0 and bare or nil, is_left = is_left or nil,
-  is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1,
-  renew = renew})}
+  is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1, renew = renew})}

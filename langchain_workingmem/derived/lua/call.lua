@@ -34,7 +34,7 @@ local function lease()
   if holder and holder ~= head.token and tonumber(till) > ms and not (head.force and is_pause) then
     return {wait = till - ms, pause = is_pause}
   end
-  set('lease:' .. kind, head.holder .. ' ' .. whole(ms + head.ms))
+  if head.ms > 0 then set('lease:' .. kind, head.holder .. ' ' .. whole(ms + head.ms)) end
   if head.ms == 0 then redis.call('HDEL', ROWS, 'lease:' .. kind) end
   if head.failures then set('failures:' .. kind, head.failures) end
   return {wait = 0}

@@ -11,10 +11,6 @@ local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
 local function set(...) redis.call('HSET', ROWS, ...) end
 
-local function add(ranges, more)
-  for _, number in ipairs(more) do ranges[#ranges + 1] = number end
-end
-
 -- The difference of two lists of ranges: what stands in more ranges of the first than of the second.
 local function difference(first, second)
   local weights, edges, result, depth, began = {}, {}, {}, 0, nil

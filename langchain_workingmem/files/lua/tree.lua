@@ -56,7 +56,7 @@ end
 
 -- Renews the expiry (ms from now). 0 ends it; '' leaves it, and gives it to keys that are new.
 local function renew(ttl)
-  local expiry = ttl ~= '' and ttl ~= '0' and math.min(now() / 1000 + ttl, 9223372036854) -- as LATEST in common.lua
+  local expiry = ttl ~= '' and ttl ~= '0' and math.min(now() / 1000 + ttl, 9223372036854) -- as in common.lua
     or redis.call('PEXPIRETIME', notes_key)
   if expiry <= 0 then return end
   for at = 2, 4 do
