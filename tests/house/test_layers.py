@@ -7,7 +7,6 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -116,22 +115,6 @@ def test_a_module_imports_only_from_its_own_and_lower_layers_and_nothing_private
         if name.startswith("_") and name not in SHARED and parts[:1] != [own]:
             wrong.append(f"{path} imports the private {name} from elsewhere")
     assert wrong == []
-
-
-def test_no_imports_go_in_a_circle() -> None:
-    """Neither between modules nor between rooms."""
-    by_module: dict[str, set[str]] = {}
-    by_room: dict[str, set[str]] = {}
-    for path, target, name in each_own_import():
-        at = PACKAGE.joinpath(*target, name)
-        whole = [*target, name] if at.with_suffix(".py").exists() or at.is_dir() else target
-        own = path[:-1] if path[-1] == "__init__" else path
-        if whole and own and list(own) != whole:
-            by_module.setdefault(".".join(own), set()).add(".".join(whole))
-        if whole and own and room_at(own) != room_at(whole):
-            by_room.setdefault(room_at(own), set()).add(room_at(whole))
-    for graph in (by_module, by_room):
-        TopologicalSorter(graph).prepare()
 
 
 NAMED_ALIKE = {"append", "attempt", "send", "transfer"}  # functions that are plans, beside methods that are none

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.conversations import ai, result
 from tests.helpers.models import Bench, Scripted, agent_of, configured
 from tests.helpers.types import Make
+from tests.turn.test_clients_at_once import texts
 
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
@@ -22,24 +23,12 @@ def lines(*words: str) -> list[BaseMessage]:
     return [(HumanMessage, AIMessage)[at % 2](text) for at, text in enumerate(words)]
 
 
-def texts(messages: Sequence[BaseMessage]) -> list[str]:
-    return [str(message.text) for message in messages]
-
-
 def turn(memory: Memory, answer: str, *sent: str) -> list[str]:
     """One turn of a client that sends these; returns what the model is shown."""
     given = lines(*sent)
     context = memory.context(given, **TURN)
     memory.save_turn([*given, AIMessage(answer)], **TURN)
     return texts(context.messages)
-
-
-def stored(memory: Memory) -> list[str]:
-    return texts(memory.history.messages("t"))
-
-
-def everything(memory: Memory) -> list[str]:
-    return texts(memory.history.messages("t", superseded=True))
 
 
 @pytest.fixture
