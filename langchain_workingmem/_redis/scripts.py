@@ -91,7 +91,8 @@ def read_reply(reply: Any, thread_id: str, user_id: str | None) -> dict[str, Any
             raise MessageNotFoundError(found["missing"], thread_id)
         case "damaged":
             raise ThreadDamagedError(thread_id)
-    raise ThreadNotFoundError(thread_id)
+        case _:  # "thread"
+            raise ThreadNotFoundError(thread_id)
 
 
 def guarded_write(
@@ -112,7 +113,7 @@ def guarded_write(
 def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, ids: Sequence[str] = ()) -> Plan[None]:
     """Undo a write that met the deletion of its user: the thread if it is as `version` says, else the messages."""
     with suppress(ThreadOwnershipError, ThreadNotFoundError):  # it has another owner by now
-        yield from delete_from(state, thread_id, owner, what="undo", version=version, ids=[*ids], forget=True)
+        yield from delete_from(state, thread_id, owner, what="undo", version=version, ids=[*ids])
     yield jittered(0.05)  # writers that retry at once would keep the deletion from its end
 
 

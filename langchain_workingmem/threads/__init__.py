@@ -439,7 +439,7 @@ def _give(
             keys, user=user, what="transfer", to=encode(to), after=after, most=scripts.SWEEP, ttl=state.ttl_ms
         )
         (found, row), deleted = yield from scripts.guarded_write(state, thread_id, alive, call, at_most_once=not after)
-        after = found.get("is_left")
+        after = found.get("next")
         if deleted is not None or not after:
             return row, bool(found.get("has_rows")), deleted
 

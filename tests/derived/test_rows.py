@@ -74,7 +74,7 @@ def test_a_reader_that_knows_the_log_fetches_next_to_nothing(plain: Memory, told
 
 
 def test_a_deletion_costs_little_in_a_long_log(make_memory: Make, raw: redis.Redis) -> None:
-    """Deleting one of many messages keeps the server busy for 12 microseconds a row of the thread, with noise at most 25."""
+    """Deleting one of many messages keeps the server busy for 12 microseconds a row of the thread, on a busy machine several times that."""
     messages, rows = (5_000, 2_000) if NIGHTLY else (1_500, 600)
     memory = make_memory()
     memory.history.append([HumanMessage("x", id=f"m{at}") for at in range(messages)], thread_id="t", user_id="u")
@@ -89,4 +89,4 @@ def test_a_deletion_costs_little_in_a_long_log(make_memory: Make, raw: redis.Red
         memory.history.delete([f"m{at * 100}"], thread_id="t")
         times.append(raw.info("commandstats")["cmdstat_evalsha"]["usec"] - before)
     assert len(shown(memory)) == rows - 7
-    assert min(times) < 25 * rows, times  # microseconds
+    assert min(times) < 100 * rows, times  # microseconds

@@ -182,3 +182,10 @@ def test_the_window_of_any_thread_is_what_the_options_say(
         stored += [*asked, *traffic, *[answer] * has_answer]
     memory.history.append(stored, thread_id=thread, user_id="ann")
     assert shown(memory, thread=thread) == ids(window(stored, options))
+
+
+def test_answers_without_a_question_end_at_the_boundary(make_memory: Make) -> None:
+    memory = make_memory(history=exactly(10))
+    memory.history.append([AIMessage(f"{at}", id=f"a{at}") for at in range(40)], thread_id="t", user_id="ann")
+    found = memory.context("new", thread_id="t", user_id="ann").messages
+    assert ids(found)[:-1] == [f"a{at}" for at in range(30, 40)]

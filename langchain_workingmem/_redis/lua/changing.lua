@@ -109,5 +109,5 @@ local function finish(fields, ttl)
   local list = {}
   for name, value in pairs(fields) do list[#list + 1], list[#list + 2] = name, value end
   redis.call('HSET', KEYS[1], unpack(list)) -- in one step, because each makes Search index the thread again
-  return expire(now, ttl)
+  return expire(ttl)
 end

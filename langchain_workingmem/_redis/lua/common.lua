@@ -56,12 +56,14 @@ local function vector_keys(facts)
   return keys
 end
 
+-- Returns the time in `ms` from now, in ms; at most what Search can keep, as nanoseconds in 64 bits.
+local function expiry(ms) return whole(math.min(now / 1000 + ms, 9223372036854)) end
+
 -- Lets the keys of the thread live for `ttl` ms, without it for ever. Returns whether its vectors, which live twice as
 -- long, have to be renewed behind the write.
-local function expiry(now, ms) return whole(math.min(now / 1000 + ms, 9223372036854)) end -- to Search 2^63 ns
-local function expire(now, ttl)
+local function expire(ttl)
   for at = 1, ttl and #KEYS or 0 do
-    if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], expiry(now, ttl)) end
+    if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], expiry(ttl)) end
   end
   return ttl and tonumber(redis.call('HGET', KEYS[1], 'vectors_until') or 0) < now / 1000 + 1.5 * ttl or nil
 end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Deletes messages, all of a thread, or vectors that are left of them.
--- ARGV  1 {user, what, ids, last, most, version, forget}
---   what   'messages' (of `ids`, which stay as deleted, unless `forget`; none of which a version lies behind the seq
---          `last`), 'all' messages, 'thread', 'sweep' (vectors), 'undo' (a write that met the deletion of its user: the
---          thread goes if new and as `version` says, else the messages of `ids`)
--- Reply {deleted, vectors, working_memories, revisions, is_left}; {vectors, is_left} if there is no thread
+-- ARGV  1 {user, what, ids, last, most, version}
+--   what   'messages' (of `ids`, noted as deleted; an id with a version behind the seq `last` stays), 'all' messages,
+--          'thread', 'sweep' (vectors), 'undo' (a write that met the deletion of its user: the thread goes if it is new
+--          and as `version` says, else the messages of `ids`, as if they had never been)
+-- Reply {deleted, vectors, working_memories, revisions, is_left, renew}; {vectors, is_left} if there is no thread
 local owner, ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no, what = refusal(head.user, owner), head.what
 local is_rest = no == 'damaged' and what == 'thread' and head.user == ''
@@ -21,13 +21,13 @@ if what == 'messages' and owner then
       if message then
         redis.call('ZREM', message.set, message.facts)
         hide(message)
-        said = (said == nil or said == message.words) and message.words or '' -- of several words none, for any
+        said = (said == nil or said == message.words) and message.words or '' -- if versions differ: any words
         gone[#gone + 1] = seq
       end
       redis.call('HDEL', KEYS[4], seq)
       delete_media(seq)
     end
-    if value and head.forget then
+    if value and head.what == 'undo' then
       redis.call('HDEL', KEYS[5], target)
     elseif value and string.sub(value, 1, 1) ~= 'x' then
       redis.call('HSET', KEYS[5], target, 'x' .. (said or ''))

@@ -30,14 +30,12 @@ end
 
 if what == 'refresh' then
   set(KEYS[1])
-  for number = 1, vectors - 1 do
-    if redis.call('EXISTS', KEYS[2] .. number) == 1 then set(KEYS[2] .. number) end -- Redis may have evicted it
-  end
+  for number = 1, vectors - 1 do set(KEYS[2] .. number) end
   return item
 end
 local at = string.format('%.0f', math.max(now, (updated_at or 0) + 1)) -- rises even if the clock is set back
-local fields = {'namespace', ARGV[3], 'key', ARGV[4], 'value', ARGV[5], 'within', ARGV[6], 'labels', ARGV[7], 'vectors', vectors,
-  'created_at', created_at or at, 'updated_at', at}
+local fields = {'namespace', ARGV[3], 'key', ARGV[4], 'value', ARGV[5], 'within', ARGV[6], 'labels', ARGV[7],
+  'vectors', vectors, 'created_at', created_at or at, 'updated_at', at}
 for name, value in pairs({vector = ARGV[8], ttl = ttl ~= '' and ttl or nil}) do
   fields[#fields + 1], fields[#fields + 2] = name, value
 end

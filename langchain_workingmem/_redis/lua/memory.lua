@@ -6,7 +6,8 @@
 --   fields        of an exported memory, and its revisions ({number, fields}): they are written if there is none
 --   beside        a field and its value that are written, too: what the document was made of
 --   cut           only this revision stays: older ones may hold what has gone
--- Reply {status}, then HGETALL of the memory: 'written' (or equal already), 'changed' (by others), 'deleted' (user)
+-- Reply {status}, then HGETALL of the memory: 'written' (the document is equal now, perhaps was before), 'changed' (by
+--       others; nothing is done), 'deleted' (the user is)
 local is_of_thread = #KEYS > 3
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if is_of_thread then
@@ -25,7 +26,7 @@ end
 local function finish(fields)
   redis.call('HSET', memory_key, unpack(fields))
   local ttl = is_of_thread and (head.ttl or tonumber(redis.call('HGET', KEYS[1], 'ttl')))
-  return reply('written', expire(now, ttl))
+  return reply('written', expire(ttl))
 end
 
 if not revision then redis.call('UNLINK', revisions_key) end -- left by a memory that Redis has evicted

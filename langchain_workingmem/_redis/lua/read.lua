@@ -1,5 +1,5 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
--- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered, covered}
+-- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered}
 --   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `rows` the
 --           facts of all current messages from the first of them on, and `others` of the superseded ones among them
 --   said    number of questions and answers in the list without id, `spoken` whether an id is of one: where more than
@@ -35,7 +35,7 @@ if head.ids then
     if id == head.asked then below = seqs[1] end
     for _, seq in ipairs(seqs) do
       has[seq], first = true, math.min(first or seq, seq)
-      if redis.call('ZCOUNT', KEYS[2], seq, seq) == 0 then add(others, redis.call('ZRANGE', KEYS[3], seq, seq, 'BYSCORE')) end
+      add(others, redis.call('ZRANGE', KEYS[3], seq, seq, 'BYSCORE'))
     end
   end
   if first then rows = redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE') end
@@ -58,16 +58,17 @@ if head.uncovered then
   found.rows_revision = rows[2] or ''
 end
 
+local GROWTH = 20 -- questions and answers among which the question of the oldest answer is looked for
 local shown, said, tokens, traffic = {}, 0, 0, 0 -- `shown`: facts, the newest first
-local begin = nil -- the seq of a boundary, from which on enough is shown
+local begin, enough = nil, nil -- the seq of a boundary, from which on enough is shown; the number shown there
 local oldest, oldest_kind, has_question = 0, '', false -- place in `shown` of the oldest question or answer
 found.cut = 0 -- messages that do not fit into `tokens`
 
--- Shows a message, which is older than those before; returns true behind the end of the history.
+-- Shows a message, which is older than those before, or leaves it out; returns true if the history ends here.
 local function show(facts, seq)
   local words, size = string.match(facts, '^%d+:([^:]*):(%d+)')
   local kind = string.sub(words, 1, 1)
-  if string.sub(words, -1) == '!' then return false end -- a guard refused it
+  if string.sub(words, -1) == '!' then return false end -- a provider has refused it
   if kind == '' then -- tool traffic has a budget of its own, and goes without ending the history
     traffic = traffic + size
     if head.tokens and traffic > head.tokens then
@@ -76,8 +77,10 @@ local function show(facts, seq)
     end
   else
     tokens = tokens + size
-    local begins_with_answer = oldest_kind == 'a' and head.kinds == 'qa' and seq > (begin or 0) - 20 * STRIDE
-    if begin and seq < begin and not begins_with_answer then return true end
+    if begin and seq < begin then
+      enough = enough or #shown
+      if oldest_kind ~= 'a' or head.kinds ~= 'qa' or seq <= begin - GROWTH * STRIDE then return true end
+    end
     if head.tokens and not head.last and has_question and tokens > head.tokens then
       found.cut = found.cut + redis.call('ZCOUNT', KEYS[2], '-inf', seq)
       return true
@@ -87,6 +90,7 @@ local function show(facts, seq)
     if said == head.last then begin = begin or seq - seq % (head.step * STRIDE) end
   end
   shown[#shown + 1] = facts
+  return false
 end
 
 -- Walks from the question back, and jumps over what is left out. Returns whether the history ends before the thread.
@@ -108,11 +112,10 @@ local function walk()
   end
 end
 
-if head.kinds then
-  if head.last == 0 or walk() then
-    for at = #shown, oldest_kind == 'q' and oldest + 1 or math.huge, -1 do shown[at] = nil end -- older tool traffic
-    found.begins = tonumber(shown[1] and string.match(shown[#shown], '^%d+') or below or found.next_seq)
-  end
+if head.kinds and (head.last == 0 or walk()) then
+  local length = oldest_kind == 'q' and oldest or enough or #shown -- without tool traffic of the turn before
+  for at = #shown, length + 1, -1 do shown[at] = nil end
+  found.begins = tonumber(shown[1] and string.match(shown[#shown], '^%d+') or below or found.next_seq)
 end
 -- so that a thread is known not to be empty, also where no id of the list is
 found.newest = redis.call('ZRANGE', KEYS[2], -1, -1)[1]

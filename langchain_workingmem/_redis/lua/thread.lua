@@ -1,23 +1,23 @@
 -- Creates a thread, or changes one.
--- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most, is_own}
+-- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most, is_own, until}
 --   what   'create' (with the fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`),
 --          'update' (sets the fields `set`, and deletes those of `unset`),
 --          'title' (unless it has one; made from the message of these `facts`),
 --          'vectors' (notes only `until`, in ms, which its vectors live),
 --          'refuse' (the ids `refused`, which no model is shown any more),
 --          'transfer' (to the owner `to`; vectors of `most` messages from the seq `after` on)
--- Reply {is_left: the seq to go on with, has_rows, renew}, then HGETALL of the thread, nothing if it does not exist
+-- Reply {next: the seq where a transfer goes on, has_rows, renew}, then HGETALL of the thread, nothing if there is none
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
 if head.what == 'create' then no = no == 'damaged' and no or owner and not head.is_own and 'exists' or nil end
 if no then return {cjson.encode({refused = no})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 if head.what == 'vectors' then return {'{}', {redis.call('HSET', KEYS[1], 'vectors_until', head['until'])}} end
-local at, is_left = whole(now), nil
+local at, next_seq = whole(now), nil
 local fields = {updated_at = head.what ~= 'title' and at or nil}
 if head.what == 'create' then
   fields.user, fields.layout, fields.created_at, fields.next_seq = head.user, LAYOUT, at, whole(first_seq())
-  fields.vectors_until = head.ttl and expiry(now, 2 * head.ttl)
+  fields.vectors_until = head.ttl and expiry(2 * head.ttl)
 elseif head.what == 'title' then
   local is_there = redis.call('ZSCORE', KEYS[2], head.facts)
   if is_there and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then
@@ -31,7 +31,7 @@ elseif head.what == 'transfer' then
       if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'user', head.to) end
     end
   end
-  if #some == head.most then is_left = string.match(some[#some], '^%d+') + 1 end
+  if #some == head.most then next_seq = string.match(some[#some], '^%d+') + 1 end
 end
 for _, id in ipairs(head.refused or {}) do
   local message = message_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
@@ -52,4 +52,4 @@ for at = 1, #row, 2 do
 end
 if head.set then redis.call('HSET', KEYS[1], 'labels', table.concat(labels, ',')) end
 local has_rows = redis.call('EXISTS', KEYS[9]) == 1
-return {cjson.encode({is_left = is_left, has_rows = has_rows, renew = renew}), row}
+return {cjson.encode({next = next_seq, has_rows = has_rows, renew = renew}), row}

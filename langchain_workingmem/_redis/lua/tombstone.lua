@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Says that a user is being deleted, whatever was said before, or merged, unless something else was; or takes it back.
+-- 'claim' notes that a user is being deleted, over anything, or merged, over nothing or a merge into the same user.
+-- 'lift' takes back what this very deletion or merge has noted.
 -- KEYS  1 tombstone (STRING)
 -- ARGV  1 claim or lift  2 how the tombstone begins ('': a deletion)  3 id of the deletion or merge
--- Reply what the tombstone held before, or nothing; another merge into the same user is taken over
+-- Reply what the tombstone held before, or nothing
 local before = redis.call('GET', KEYS[1])
 if ARGV[1] == 'lift' then
   if before == ARGV[2] .. ARGV[3] then redis.call('DEL', KEYS[1]) end

@@ -12,7 +12,8 @@
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
 --   put        messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
--- Reply {new (indexes), count, version, seqs, superseded (number), is_new, bare (brought back), is_left, renew, is_titled}
+-- Reply {new (indexes), count, version, seqs, superseded (number), is_new, bare (seqs that came back and have no
+--       vectors), is_left, renew, is_titled}
 --       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
 local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
   'ttl'}
@@ -62,7 +63,7 @@ end
 local changed = superseded + #bare > 0
 
 local owner, ttl = thread.user or head.user, head.ttl or tonumber(thread.ttl)
-local vectors_until = ttl and expiry(now, 2 * ttl)
+local vectors_until = ttl and expiry(2 * ttl)
 local next_seq = is_new and first_seq() or tonumber(thread.next_seq)
 local last_at, upto = tonumber(thread.last_at or 0), tonumber(thread.upto or 0)
 local next_number = tonumber(thread.next_number or 0)
@@ -83,9 +84,7 @@ local function write_parts(message, seq, id, at, is_current)
   return is_current and head.settings ~= '' and head.settings .. '/' .. message.size .. '/' .. message.chunks or ''
 end
 
-local function body_of(mark, at, number, body)
-  return mark .. '{"at":' .. at .. ',"number":' .. number .. ',' .. body
-end
+local function body_of(mark, at, index, body) return mark .. '{"at":' .. at .. ',"number":' .. index .. ',' .. body end
 
 -- Replaces a stored message where it differs, or only its vectors. It keeps its seq and its time.
 local function replace(message, body)
@@ -149,9 +148,7 @@ for first = 1, #bodies, 1000 do
   redis.call('HSET', KEYS[4], unpack(bodies, first, math.min(first + 999, #bodies)))
   redis.call('HSET', KEYS[5], unpack(names, first, math.min(first + 999, #names)))
 end
-if not changed and not head.aliases then
-  return {cjson.encode({is_same = true, count = count, version = version, seqs = seqs})}
-end
+if not (changed or head.aliases) then return {cjson.encode({is_same = true, version = version, seqs = seqs})} end
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
 

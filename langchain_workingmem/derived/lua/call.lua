@@ -2,7 +2,7 @@
 -- ARGV  1 {user, kind, what} and what that says. A reply is a JSON object, and bodies behind it
 local kind, owner, created_at, edits = head.kind, unpack(redis.call('HMGET', KEYS[1], 'user', 'created_at', 'edits'))
 local state = (created_at or '0') .. ' ' .. (edits or '0')
-local expiry, ms = redis.call('PEXPIRETIME', KEYS[1]), math.floor(now / 1000)
+local expires_at, now_ms = redis.call('PEXPIRETIME', KEYS[1]), math.floor(now / 1000)
 local no = refusal(head.user, owner) or (not owner and head.what ~= 'show' and 'thread')
 if no then return {cjson.encode({refused = no}), {}} end
 
@@ -10,10 +10,10 @@ if no then return {cjson.encode({refused = no}), {}} end
 -- {revision, state (of the thread), ahead (covered by rows that wait), failures, expires (ms), missing_at (ms: there is
 --  no thread); since, ids, covered unless the revision is known}
 local function show()
-  local values = values_of(ROWS, {'revision:' .. kind, 'failures:' .. kind, 'covered:' .. kind .. '+', 'shown:' .. kind,
-    'covered:' .. kind})
-  local found = {revision = values[1] or '', failures = values[2] or '', ahead = cjson.decode(values[3] or '[]'), state = state,
-    expires = expiry > 0 and expiry or nil, missing_at = not owner and ms or nil}
+  local values = redis.call('HMGET', ROWS, 'revision:' .. kind, 'failures:' .. kind, 'covered:' .. kind .. '+',
+    'shown:' .. kind, 'covered:' .. kind)
+  local found = {revision = values[1] or '', failures = values[2] or '', ahead = cjson.decode(values[3] or '[]'),
+    state = state, expires = expires_at > 0 and expires_at or nil, missing_at = not owner and now_ms or nil}
   if head.revision == found.revision then return {cjson.encode(found), {}} end
   local epoch, since = string.match(head.revision, '^(%d+)%.(%d+)$')
   found.since = epoch and epoch == string.match(found.revision, '^%d+') and tonumber(since) or 0
@@ -31,10 +31,10 @@ end
 local function lease()
   local holder, till = string.match(get('lease:' .. kind) or '', '^(%S+) (%d+)$')
   local is_pause = holder == 'pause'
-  if holder and holder ~= head.token and tonumber(till) > ms and not (head.force and is_pause) then
-    return {wait = till - ms, pause = is_pause}
+  if holder and holder ~= head.token and tonumber(till) > now_ms and not (head.force and is_pause) then
+    return {wait = till - now_ms, pause = is_pause}
   end
-  if head.ms > 0 then set('lease:' .. kind, head.holder .. ' ' .. whole(ms + head.ms)) end
+  if head.ms > 0 then set('lease:' .. kind, head.holder .. ' ' .. whole(now_ms + head.ms)) end
   if head.ms == 0 then redis.call('HDEL', ROWS, 'lease:' .. kind) end
   if head.failures then set('failures:' .. kind, head.failures) end
   return {wait = 0}
@@ -55,5 +55,5 @@ end
 
 if head.what == 'show' then return show() end
 local done = (head.what == 'commit' and commit or lease)()
-if expiry > 0 then redis.call('PEXPIREAT', ROWS, whole(expiry)) end
+if expires_at > 0 then redis.call('PEXPIREAT', ROWS, whole(expires_at)) end
 return {cjson.encode(done), {}}

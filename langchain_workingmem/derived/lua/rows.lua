@@ -1,17 +1,18 @@
--- Derived rows: what a model has made of messages, such as a line of a log. Goes between common.lua and changing.lua.
--- KEYS  9 rows (HASH): `heads` (JSON) of all rows, b:<id> body of one, which never changes; `next` the last id; `version`
+-- Derived rows: what a model has made of messages, such as a line of a log. Goes after common.lua.
+-- KEYS  9 rows (HASH): `heads` (JSON) of all rows; b:<id> body of one, which never changes; `next` last id; `version`
 --       counts changes; of each view shown:<view> ids of shown rows, covered:<view> what they cover, revision:<view>
 --       <epoch>.<last id>. A view is <kind>, or <kind>+ for rows that wait to be activated.
 -- A head has: id, kind, cites, covers (seqs), waits, by (the row that replaced it). Ranges are lists: [1, 5, 9, 9].
 -- Always: a row is shown in its view if all that it cites is current, and the row that replaced it is not shown.
--- Shown rows of a kind cover different messages. A row that cites or covers a message goes when that is deleted or
--- edited; one that cites nothing only covers it no more, nor what the rows of its kind have cited that go.
+-- Shown rows of a kind cover different messages. If a message is deleted or edited, the rows that cite or cover it go.
+-- But a row that cites nothing stays: it covers that message no more, nor what the rows of its kind that go have cited,
+-- so that workers read these again.
 -- Workers add and replace rows (`commit` in derived/__init__.py); here rows follow their messages.
 local ROWS = KEYS[9]
 local function get(field) return redis.call('HGET', ROWS, field) end
 local function set(...) redis.call('HSET', ROWS, ...) end
 
--- The difference of two lists of ranges: what stands in more ranges of the first than of the second.
+-- Returns what stands in more ranges of the first list than of the second; with an empty one the first, joined.
 local function difference(first, second)
   local weights, edges, result, depth, began = {}, {}, {}, 0, nil
   for weight, ranges in pairs({[1] = first, [-1] = second}) do
@@ -43,7 +44,8 @@ local function holds(ranges, seqs)
   return false
 end
 
--- Writes all rows, and what the views of some kinds show now. In an epoch rows come only at the end: readers keep bodies.
+-- Writes all rows, and what the views of some kinds show now. Within an epoch rows come only at the end, so that readers
+-- keep the bodies that they know.
 local function write_rows(rows, kinds)
   local by_id, views, is_all_current = {}, {}, redis.call('EXISTS', KEYS[3]) == 0
   for _, row in ipairs(rows) do by_id[row.id] = row end
@@ -78,7 +80,7 @@ local function write_rows(rows, kinds)
   end
 end
 
--- Brings rows in line with messages that were deleted or edited (`gone`), or have become current or superseded (`moved`).
+-- Brings rows in line with messages that were deleted or edited (`gone`), or became current or superseded (`moved`).
 local function change_rows(gone, moved)
   local heads = #gone + #moved > 0 and get('heads')
   if not heads then return end
@@ -94,9 +96,7 @@ local function change_rows(gone, moved)
       rows[#rows + 1] = row
     end
   end
-  for _, ranges in pairs(freed) do
-    for _, seq in ipairs(seqs) do add(ranges, {seq, seq}) end
-  end
+  for _, ranges in pairs(freed) do for _, seq in ipairs(seqs) do add(ranges, {seq, seq}) end end
   for _, row in ipairs(rows) do
     if #row.cites == 0 then row.covers = difference(row.covers, freed[row.kind]) end
   end
