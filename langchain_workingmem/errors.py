@@ -105,7 +105,7 @@ class ThreadConflictError(WorkingMemError, RuntimeError):
 
     def __init__(self, thread_id: str) -> None:
         seen = f"thread {thread_id!r} was changed by others again and again, so this change was not written"
-        super().__init__(seen, remedy="save the turn again")
+        super().__init__(seen, remedy="make the same call again")
         self.thread_id = thread_id
 
 

@@ -287,7 +287,7 @@ class Memory(SetUpOnEntry):
         # if the context has found the question stored, an answer is stored only as long as that is there
         is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.rows)
         id = asked.id if asked is not None and is_stored else None
-        stored, saved = yield from save_turn(core, given, thread_id, user_id, known=known, asked=id, keeps_all=True)
+        stored, saved = yield from save_turn(core, given, thread_id, user_id, known=known, question=id, keeps_all=True)
         if known is not None and saved is not None:
             notes.note(thread_id, asked, replace(saved, saved_before=saved.next_seq))
         return stored

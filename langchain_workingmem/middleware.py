@@ -401,7 +401,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             *call.ids,
             kind=call.kind,
             known=run.known,
-            asked=run.question if run.saved and run.question in run.stored else None,
+            question=run.question if run.saved and run.question in run.stored else None,
             structured=structured,
             title_model=run.model,
         )

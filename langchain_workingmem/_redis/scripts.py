@@ -71,10 +71,13 @@ SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
 
 
 def find_seqs(keys: ThreadKeys, ids: Sequence[str]) -> Plan[dict[str, int]]:
-    """Return where messages lie, by those ids that are there. One round trip, none without ids."""
+    """Return where messages lie, by those ids that are there. One round trip, none without ids, two with aliases."""
     values = (yield from send(("HMGET", keys.ids, *ids)))[0] if ids else []
+    if aliases := [value[1:] for value in values if value and value[:1] == b"="]:
+        others = iter((yield from send(("HMGET", keys.ids, *aliases)))[0])
+        values = [next(others) if value and value[:1] == b"=" else value for value in values]
     found = zip(ids, values, strict=True)
-    return {id: int(value.split()[0]) for id, value in found if value and value[:1] not in (b"=", b"x")}
+    return {id: int(value.split()[0]) for id, value in found if value and value[:1] != b"x"}
 
 
 def read_reply(reply: Any, thread_id: str, user_id: str | None) -> dict[str, Any]:

@@ -92,7 +92,6 @@ def attachments(message: BaseMessage) -> list[str]:
 # ---------------------------------------------------------------------- words
 
 _DIGITS = 12  # of the digest: 48 bits, enough within one thread
-_ROLES_OF_USERS = {"user", "human"}
 
 
 def words_in(message: BaseMessage) -> str:
@@ -168,14 +167,16 @@ def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
     return (kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest())[: _DIGITS + 1]
 
 
+def is_from_user(message: BaseMessage) -> bool:
+    """Tell whether a user says it."""
+    named = message.role if isinstance(message, ChatMessage) else ""
+    return isinstance(message, HumanMessage) or named in {"user", "human"}
+
+
 def _kind(message: BaseMessage) -> str:
-    if isinstance(message, HumanMessage):
-        return "q"
     if isinstance(message, AIMessage):
         return "" if tool_call_ids(message) else "a"
-    if isinstance(message, ChatMessage):
-        return "q" if message.role in _ROLES_OF_USERS else "a"
-    return ""
+    return "q" if is_from_user(message) else "a" if isinstance(message, ChatMessage) else ""
 
 
 def is_said(message: BaseMessage) -> bool:

@@ -74,7 +74,7 @@ class Rows:
     ahead: Ranges = field(default_factory=Ranges)  # what rows cover that wait to be activated
     failures: int = 0  # of workers since rows were written last
     failed: str = ""  # what the last answer among them that could not be used was about
-    state: str = ""  # of the thread: when it was created, and its count of edits and deletions
+    stamp: str = ""  # of the thread: when it was created, and its count of edits and deletions
     missing_at: int | None = None  # ms: there was no thread then
     expires: int | None = None  # ms: when its time is over at the earliest
 
@@ -190,7 +190,7 @@ def learn(call: Show, reply: Any) -> Rows:
     number, _, failed = found["failures"].partition(" ")
     times = found.get("missing_at"), found.get("expires")
     ahead = Ranges.of(found["ahead"])
-    read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["state"], *times)
+    read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["stamp"], *times)
     of.state.local(_Known).put((of.thread_id, of.kind), read)
     return read
 
@@ -238,10 +238,10 @@ class ThreadRows(NamedTuple):
         newest = max([row.body.get("at", 0) for row in rows], default=0)
         noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
         for _ in range(ATTEMPTS):
-            version, state, change = yield from self._begin(rows)
+            version, stamp, change = yield from self._begin(rows)
             made = [change.add(row) for row in rows]
-            if state != read.state or made[:1] == [0]:
-                return None if state != read.state else []
+            if stamp != read.stamp or made[:1] == [0]:
+                return None if stamp != read.stamp else []
             for one in [one for one in change.heads.values() if one.kind == self.kind]:
                 one.waits = one.waits and not activate
                 if clear or one.id in drop:
@@ -252,7 +252,7 @@ class ThreadRows(NamedTuple):
                 "gone": change.gone,
                 "next": change.last_id,
             }
-            call = self._call("commit", state=state, version=version, **given)
+            call = self._call("commit", stamp=stamp, version=version, **given)
             *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
             try:
                 if deleted is not None:  # what was written goes with the thread, which the deletion finds
@@ -267,7 +267,7 @@ class ThreadRows(NamedTuple):
         raise ThreadConflictError(self.thread_id)
 
     def _begin(self, rows: Sequence[NewRow]) -> Plan[tuple[str, str, Change]]:
-        """Read the rows that a change is made of; return their version and the state of the thread, too."""
+        """Read the rows that a change is made of; return their version and the stamp of the thread, too."""
         keys, views = self.state.keys.of(self.thread_id), (f"shown:{self.kind}", f"shown:{self.kind}+")
         seqs = [seq for row in rows for seq in row.covers] or [0]
         span = (min(seqs), max(seqs) + STRIDE, "BYSCORE")
@@ -286,8 +286,8 @@ class ThreadRows(NamedTuple):
             int(last_id or 0),
             sorted(int(text.partition(b":")[0]) for some in members for text in some),
         )
-        state = " ".join((text or b"0").decode() for text in about)
-        return (version or b"0").decode(), state, change
+        stamp = " ".join((text or b"0").decode() for text in about)
+        return (version or b"0").decode(), stamp, change
 
     def lease(self, token: str, ms: int, **head: Any) -> Plan[tuple[int, bool]]:
         """Take, prolong or (0) give back a worker's lease; return ms until it is free (0: done), and if all pause."""

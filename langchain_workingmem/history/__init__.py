@@ -7,11 +7,10 @@ from collections import defaultdict
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
-from langchain_workingmem._redis.scripts import check_owner, delete_from
+from langchain_workingmem._redis.scripts import delete_from, find_seqs
 from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, MessageNotFoundError, OptionError
@@ -112,15 +111,13 @@ class History(Operations):
             at_least(last, 0, "last")
         wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until)
         given = ("below", "before", before), ("above", "after", after)
-        if ids := {edge: check_id(id, name) for edge, name, id in given if id is not None}:
-            keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
-            tag, seqs = yield from send(("HGET", keys.thread, "user"), ("HMGET", keys.ids, *ids.values()))
-            check_owner(tag, thread_id, user_id)
-            for (edge, id), seq in zip(ids.items(), seqs, strict=True):
-                if not seq or not seq[:1].isdigit():
-                    raise MessageNotFoundError(id, thread_id)
-                wanted[edge] = int(seq.split()[0])
+        edges = {edge: check_id(id, name) for edge, name, id in given if id is not None}
+        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+        places = yield from find_seqs(keys, [*edges.values()])
+        wanted |= {edge: places[id] for edge, id in edges.items() if id in places}
         page = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        if missing := [id for id in edges.values() if id not in places]:  # whose thread it is was asked first
+            raise MessageNotFoundError(missing[0], thread_id)
         rows = page.rows()
         if superseded:
             others = yield from read_page(self._core.state, thread_id, user_id, {**wanted, "superseded": True})
@@ -258,7 +255,7 @@ class History(Operations):
         it back. Atomic; one round trip, one for each 500 vectors. `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         asked = check_id(after, "after")
-        head: dict[str, Any] = {"asked": asked, "exists": True, "truncate": True}
+        head: dict[str, Any] = {"question": asked, "exists": True, "truncate": True}
         found, _ = yield from write(self._core.state, (), thread_id, user_id, at_most_once=True, **head)
         if found.get("gone") or found.get("stale"):
             raise MessageNotFoundError(asked, thread_id)

@@ -122,7 +122,7 @@ def append(
     if not must_exist:
         check_id(user_id, "user_id")
     given = yield from opened(state, given, thread_id, user_id or "")
-    given = [one for one in given if MARK not in one.additional_kwargs]  # what is stored stands for it
+    given = [one for one in given if MARK not in one.additional_kwargs]  # of a marked copy the original is stored
     answers = structured_answers(given, is_over=False)
     prepare = partial(drafts, given, state.recall, core.new_id, answers)
     ready = yield from compute(prepare, count_characters(given))
@@ -201,7 +201,7 @@ def save_turn(
     *,
     kind: Kind = "list",
     known: Known | None = None,  # what was read of the thread for this turn
-    asked: str | None = None,  # id of its question, where that is stored: if it was deleted meanwhile, nothing is
+    question: str | None = None,  # id of its question, where that is stored: if it was deleted meanwhile, nothing is
     left_out: Collection[int] = (),
     keeps_all: bool = False,
     structured: Collection[int] | None = None,
@@ -219,8 +219,9 @@ def save_turn(
     entries = [entry_of(one.message, None if one.numbered else one.id, one.words) for one in ready]
     done = Followed(new=[*range(len(ready))])
     created_at = known.created_at if known else None
-    is_fresh = kind != "state" and is_one_turn(entries) if known is None else known.saved_before == inf
-    known = known if is_fresh else (yield from _read_known(state, thread_id, user_id, entries, known))
+    # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
+    needs_read = (kind == "state" or not is_one_turn(entries)) if known is None else known.saved_before < inf
+    known = (yield from _read_known(state, thread_id, user_id, entries, known)) if needs_read else known
     for attempt in range(ATTEMPTS):
         if known is not None:
             done = follow(entries, kind, known, left_out, keeps_all=keeps_all)
@@ -240,20 +241,20 @@ def save_turn(
             return stored, known
         read = known if done.changes_branch else None
         head: dict[str, Any] = {
-            "asked": asked,
+            "question": question,
             "created_at": created_at,
             "aliases": aliases or None,
             "again": dict.fromkeys([*done.again, *(known.deleted if known else ())], True),
             "version": read and read.version,
             "drop": read and read.ranges(done.drop),
-            # once the list was read, it says whether the question is current, even if it brings nothing back
-            "back": done.back if read or attempt else None,
+            "compared": bool(read or attempt) or None,
+            "back": done.back if read else None,
         }
         found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **head)
         if found.get("gone"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
-        if "seqs" in found:
+        if "seqs" in found:  # it is written; else others have stored some of it, or changed the thread
             break
         yield jittered(0.01 * attempt)
         known = yield from _read_known(state, thread_id, user_id, entries, known)
@@ -318,8 +319,8 @@ def after_write(
         from langchain_workingmem.history.titles import schedule
 
         yield from schedule(state, thread_id, user_id, found["count"], model)
-    if state.recall is not None and (bare := found.get("bare")):
-        yield Spawn(embed_again(state, thread_id, bare), task="vectors")
+    if state.recall is not None and (seqs := found.get("without_vectors")):
+        yield Spawn(embed_again(state, thread_id, seqs), task="vectors")
 
 
 def embed_again(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[None]:

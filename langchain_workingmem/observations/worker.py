@@ -13,12 +13,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._text.messages import is_memory_tool, message_text, tool_call_ids
+from langchain_workingmem._text.messages import is_from_user, is_memory_tool, message_text, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.derived import Ranges, Rows, ThreadRows, learn
@@ -94,7 +94,7 @@ def read_messages(rows: ThreadRows, facts: Sequence[Facts], shown: Rows) -> Plan
     state, call = rows.state, rows.show()
     messages = state.keys.of(rows.thread_id).messages
     bodies, reply = yield from send(("HMGET", messages, *(one.seq for one in facts)), call)
-    if learn(call, reply).state != shown.state:
+    if learn(call, reply).stamp != shown.stamp:
         return None
     read = [
         (body, rows.thread_id, one.seq, one.upto if one.words else 0) for one, body in zip(facts, bodies, strict=True)
@@ -189,8 +189,7 @@ def role_of(message: BaseMessage) -> str:
     """Return whose words a message holds: user, assistant or tool."""
     if isinstance(message, ToolMessage | FunctionMessage):
         return "tool"
-    is_users = isinstance(message, ChatMessage) and message.role in {"user", "human"}
-    return "user" if is_users or isinstance(message, HumanMessage) else "assistant"
+    return "user" if is_from_user(message) else "assistant"
 
 
 def _text(message: BaseMessage, tools: dict[str | None, str]) -> str:
@@ -366,7 +365,7 @@ class Worker:
         for attempt in range(ATTEMPTS):
             if attempt:  # the messages are shown again, so the thread has to be as it was
                 yield from self._take()
-                if (yield from self.rows.read()).state != shown.state:
+                if (yield from self.rows.read()).stamp != shown.stamp:
                     raise ChangedError
             owner = (self.thread_id, self.user_id)
             answer = yield from ask_counted(self.state, *owner, asked, messages, self.seconds, run)

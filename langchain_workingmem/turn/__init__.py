@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
     """What was read of threads for a question, by thread and words, with its id: its turn needs no second look."""
 
-    def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
+    def note(self, thread_id: str, message: BaseMessage | None, known: Known) -> None:
         """Note what is known of a thread before a question is answered, or after its turn is saved."""
-        if asked is not None and asked.id:
-            self.put((thread_id, words_digest(asked)), (asked.id, known))
+        if message is not None and message.id:
+            self.put((thread_id, words_digest(message)), (message.id, known))
 
-    def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
+    def take(self, thread_id: str, message: BaseMessage | None) -> Known | None:
         """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
-        found = None if asked is None else self.get((thread_id, words_digest(asked)))
-        if asked is None or found is None:
+        found = None if message is None else self.get((thread_id, words_digest(message)))
+        if message is None or found is None:
             return None
         id, known = found
-        if asked.id is None and known.saved_before == inf:
-            asked.id = id
-        return known if asked.id == id else None
+        if message.id is None and known.saved_before == inf:
+            message.id = id
+        return known if message.id == id else None
 
-    def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
+    def drop(self, thread_id: str, message: BaseMessage | None) -> None:
         """Forget what was read for a question whose turn is saved: a run from an earlier state takes a fresh look."""
-        if asked is not None:
-            self.pop((thread_id, words_digest(asked)))
+        if message is not None:
+            self.pop((thread_id, words_digest(message)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +82,26 @@ class Turn:
         self,
         new: Sequence[BaseMessage],
         ids: tuple[str, str],
-        asked: PerCall,
+        limits: PerCall,
         *,
         kind: Kind = "list",
         numbered: Container[str | None] = (),
         left_out: frozenset[int] = frozenset(),
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn; `asked.recall` may hold all arguments of recall."""
+        """Plan to read what the store holds for a turn; `limits.recall` may hold all arguments of recall."""
         state, (thread_id, user_id) = self.core.state, ids
-        zone, arguments = state.zone(*ids, asked.timezone), asked.recall or {}
+        zone, arguments = state.zone(*ids, limits.timezone), limits.recall or {}
         text, query = question(new), None
         if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
             state.recalling  # noqa: B018 - raises, because recall is off
-        if state.recall is not None and asked.recall is not False and text is not None and str(text.text).strip():
+        if state.recall is not None and limits.recall is not False and text is not None and str(text.text).strip():
             where: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
             query = Query.of(state.recall, str(text.text), **where, turn=True, zone=zone, **arguments)
         history = self.history
-        if asked.last_messages is not None:  # exactly that many, for this call
-            history = replace(history, last_messages=asked.last_messages, step=1)
+        if limits.last_messages is not None:  # exactly that many, for this call
+            history = replace(history, last_messages=limits.last_messages, step=1)
         turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
-        return gather_turn(self.core, turn, history, query, numbered=numbered, working_memory=asked.working_memory)
+        return gather_turn(self.core, turn, history, query, numbered=numbered, working_memory=limits.working_memory)
 
 
 def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:

@@ -19,6 +19,7 @@ from langchain_workingmem._text.messages import (
     attachments,
     has_content,
     is_blank,
+    is_from_user,
     is_memory_tool,
     is_said,
     recalled_block,
@@ -116,12 +117,12 @@ def assemble(
     marks = state.marks(gathered.thread_id, gathered.user_id)
     present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
     found = provider_valid([*past, *present])
-    asked = next((at for at in range(len(found) - 1, -1, -1) if is_users(found[at])), None)
+    question_at = next((at for at in range(len(found) - 1, -1, -1) if is_users(found[at])), None)
     # what the model is shown, for its tools
     stored = {row.seq: row.id for row in (gathered.known.rows if gathered.known else ())}
     ids = {stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in found}
     seen = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
-    words = "" if asked is None else str(found[asked].text).strip()
+    words = "" if question_at is None else str(found[question_at].text).strip()
     state.shown_messages.put(gathered.thread_id, ShownMessages(seen, words))
     if gathered.working_memory is not None:
         state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
@@ -133,17 +134,17 @@ def assemble(
         if original is not None and is_storable(message):
             found[at] = marks.put(message, {}, content=original.content, name=original.name)
     first, at_question, system = _blocks(state, gathered, shown)
-    if asked is None:
+    if question_at is None:
         system = [*first, *at_question, *system]
     else:
-        if asked == 0 or not first:
+        if question_at == 0 or not first:
             at_question = [*first, *at_question]
         elif is_users(found[0]):
             found[0] = marks.with_memory(found[0], first)
         else:
-            found, asked = [marks.inserted(HumanMessage("\n\n".join(first))), *found], asked + 1
+            found, question_at = [marks.inserted(HumanMessage("\n\n".join(first))), *found], question_at + 1
         if blocks := [*at_question, *speech]:
-            found[asked] = marks.with_memory(found[asked], blocks)
+            found[question_at] = marks.with_memory(found[question_at], blocks)
     context = MemoryContext(
         messages=[*prompts, *found],
         system=system,
@@ -196,7 +197,7 @@ def _begun_by_user(
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
     own = {id(message) for message in given}
     at = next(
-        (at for at, one in enumerate(past) if (isinstance(one, HumanMessage) and not is_blank(one)) or id(one) in own),
+        (at for at, one in enumerate(past) if (is_from_user(one) and not is_blank(one)) or id(one) in own),
         len(past),
     )
     while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
@@ -248,7 +249,7 @@ def collect_contexts() -> Iterator[list[MemoryContext]]:
 
 def is_users(message: BaseMessage) -> bool:
     """Tell whether a message is what the user said."""
-    return isinstance(message, HumanMessage) and is_storable(message)
+    return is_from_user(message) and is_storable(message)
 
 
 def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
@@ -348,7 +349,7 @@ def _begin(
     left, fitting, last = sum(sizes[at] for at in said), list[int](), said[-1]
     before = uptos.get(grouped[said[0]][0].id or "", 0) // third
     for at in said:
-        if grouped[at][0].type == "human":
+        if is_from_user(grouped[at][0]):
             step = uptos.get(grouped[at][0].id or "", 0) // third
             if left <= limit:
                 if step > before:

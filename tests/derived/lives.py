@@ -223,7 +223,7 @@ class Life(Happenings):
             self.do(self.chance.choice(meanwhile), thread, "  meanwhile ")
         before = self.look(thread)
         done = memory._core.run(ThreadRows(state, thread, owner, kind).commit(read, new, **more))
-        assert (done is None) == (before.about != read.state)
+        assert (done is None) == (before.about != read.stamp)
         if done is not None and new:
             assert (done == []) == _is_refused(before, kind, new[0]), (done, new[0])
 

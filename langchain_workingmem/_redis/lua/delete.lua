@@ -6,9 +6,9 @@
 --          and as `version` says, else the messages of `ids`, as if they had never been)
 -- Reply {deleted, vectors, working_memories, revisions, is_left, renew}; {vectors, is_left} if there is no thread
 local owner, ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
-local no, what = refusal(head.user, owner), head.what
-local is_rest = no == 'damaged' and what == 'thread' and head.user == ''
-if no and not is_rest then return {cjson.encode({refused = no})} end
+local reason, what = refusal(head.user, owner), head.what
+local is_rest = reason == 'damaged' and what == 'thread' and head.user == ''
+if reason and not is_rest then return {cjson.encode({refused = reason})} end
 if what == 'undo' then what = head.version == version and 'thread' or 'messages' end
 local reply = {}
 if what == 'messages' and owner then

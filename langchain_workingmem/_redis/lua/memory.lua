@@ -12,8 +12,8 @@ local is_of_thread = #KEYS > 3
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if is_of_thread then
   local owner = redis.call('HGET', KEYS[1], 'user')
-  local no = refusal(head.user, owner) or not owner and 'thread' or nil
-  if no then return {cjson.encode({refused = no})} end
+  local reason = refusal(head.user, owner) or not owner and 'thread' or nil
+  if reason then return {cjson.encode({refused = reason})} end
 elseif redis.call('EXISTS', KEYS[1]) == 1 then
   return {cjson.encode({status = 'deleted'}), {}}
 end

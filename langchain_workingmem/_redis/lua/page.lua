@@ -3,8 +3,8 @@
 --       superseded (instead of current ones), total (count all), times}
 -- Reply {total, shown (facts), owner}, bodies of these messages (with `times` times)
 local owner = redis.call('HGET', KEYS[1], 'user')
-local no = refusal(head.user, owner)
-if no or not owner then return {cjson.encode({refused = no, total = 0}), {}} end
+local reason = refusal(head.user, owner)
+if reason or not owner then return {cjson.encode({refused = reason, total = 0}), {}} end
 local set = head.superseded and KEYS[3] or KEYS[2]
 
 -- Returns the first seq whose message was stored at a time or later, by bisection: times rise with the seqs.

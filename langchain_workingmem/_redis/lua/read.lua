@@ -1,19 +1,19 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
--- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, without, uncovered}
+-- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, question, without, uncovered}
 --   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `rows` the
 --           facts of all current messages from the first of them on, and `others` of the superseded ones among them
 --   said    number of questions and answers in the list without id, `spoken` whether an id is of one: where more than
 --           one is unknown, the newest 200 current and 200 superseded ones are added; `is_all`: that is all
 --   kinds   reads a history: at least `last` of q, a or both, fewer than `step` more, and the tool traffic between;
---           fewer beyond `tokens`; nothing at or behind the message `asked`, nothing in the ranges `without` (pairs)
+--           fewer beyond `tokens`; nothing at or behind the message `question`, nothing in the ranges `without` (pairs)
 --   uncovered  leaves out what derived rows of this kind cover, too; `rows_revision` says by which rows
 -- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, newest,
 --       rows_revision}, and bodies of those `shown` (facts, the newest first) that the caller's list does not have
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at')
-local no = refusal(head.user, thread[1])
-if no or not thread[1] then return {cjson.encode({refused = no}), {}} end
+local reason = refusal(head.user, thread[1])
+if reason or not thread[1] then return {cjson.encode({refused = reason}), {}} end
 local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4]}
-local below = nil -- the seq of the message `asked`
+local below = nil -- the seq of the message `question`
 local has = {} -- seqs that the caller has
 
 -- Adds the facts of the newest 200 questions and answers of a set; returns whether these are all.
@@ -32,7 +32,7 @@ if head.ids then
     local seqs, words = locate(values[at])
     located[at] = seqs
     if words then deleted[id] = words end
-    if id == head.asked then below = seqs[1] end
+    if id == head.question then below = seqs[1] end
     for _, seq in ipairs(seqs) do
       has[seq], first = true, math.min(first or seq, seq)
       add(others, redis.call('ZRANGE', KEYS[3], seq, seq, 'BYSCORE'))

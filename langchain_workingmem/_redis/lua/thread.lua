@@ -8,9 +8,9 @@
 --          'transfer' (to the owner `to`; vectors of `most` messages from the seq `after` on)
 -- Reply {next: the seq where a transfer goes on, has_rows, renew}, then HGETALL of the thread, nothing if there is none
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
-local no = refusal(head.user, owner)
-if head.what == 'create' then no = no == 'damaged' and no or owner and not head.is_own and 'exists' or nil end
-if no then return {cjson.encode({refused = no})} end
+local reason = refusal(head.user, owner)
+if head.what == 'create' and reason ~= 'damaged' then reason = owner and not head.is_own and 'exists' or nil end
+if reason then return {cjson.encode({refused = reason})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 if head.what == 'vectors' then return {'{}', {redis.call('HSET', KEYS[1], 'vectors_until', head['until'])}} end
 local at, next_seq = whole(now), nil

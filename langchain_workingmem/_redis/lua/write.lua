@@ -4,29 +4,30 @@
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
 --   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
---   asked      id of a message that must be stored: {gone} if it was deleted, {stale} if superseded without `back`
+--   question      id of a message that must be stored: {gone} if it was deleted; {stale} if superseded, unless the caller
+--              has `compared` its list with what is stored
 --   exists     the thread must exist
---   drop       ranges of seqs to supersede, `truncate` what stands behind `asked`; `back` seqs to bring back
+--   drop       ranges of seqs to supersede, `truncate` what stands behind `question`; `back` seqs to bring back
 --   imports    the thread is as old as its messages say; `deleted` ids that it does not store
 --   aliases    other ids, each with the stored one
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
 --   put        messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
--- Reply {new (indexes), count, version, seqs, superseded (number), is_new, bare (seqs that came back and have no
---       vectors), is_left, renew, is_titled}
+-- Reply {new (indexes), count, version, seqs, superseded, is_new, without_vectors (seqs), is_left, renew, is_titled}
 --       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
 local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
   'ttl'}
 for at, value in ipairs(values_of(KEYS[1], names)) do thread[names[at]] = value or nil end
-local no, is_new = refusal(head.user, thread.user), not thread.user
-if no or is_new and head.exists then return {cjson.encode({refused = no or 'thread'})} end
+local reason, is_new = refusal(head.user, thread.user), not thread.user
+reason = reason or is_new and head.exists and 'thread' or nil
+if reason then return {cjson.encode({refused = reason})} end
 if head.created_at and head.created_at ~= thread.created_at then return {cjson.encode({gone = true})} end
 if head.version and head.version ~= version then return {cjson.encode({stale = true})} end
-if head.asked then
-  local asked = message_at(locate(redis.call('HGET', KEYS[5], head.asked))[1] or -1)
-  if not asked then return {cjson.encode({gone = true})} end
-  if not asked.is_current and not head.back then return {cjson.encode({stale = true})} end
-  if head.truncate then head.drop = {{asked.seq + 1, 2 ^ 53}} end
+if head.question then
+  local question = message_at(locate(redis.call('HGET', KEYS[5], head.question))[1] or -1)
+  if not question then return {cjson.encode({gone = true})} end
+  if not question.is_current and not head.compared then return {cjson.encode({stale = true})} end
+  if head.truncate then head.drop = {{question.seq + 1, 2 ^ 53}} end
 end
 
 -- Which messages are stored already, or were deleted: then nothing is written, and the caller says what it means.
@@ -46,7 +47,7 @@ end
 if #known > 0 then return {cjson.encode({known = known})} end
 
 -- The branch: what the list has left behind goes, what it has gone back to comes.
-local superseded, bare = 0, {}
+local superseded, without_vectors = 0, {}
 for _, range in ipairs(head.drop or {}) do
   local some = redis.call('ZRANGE', KEYS[2], whole(range[1]), whole(range[2]), 'BYSCORE', 'WITHSCORES')
   for at = 2, #some, 2 do supersede(message_at(some[at])) end
@@ -57,10 +58,10 @@ for _, seq in ipairs(head.back or {}) do -- with the tool traffic that led to it
   local some = redis.call('ZRANGE', KEYS[3], low, whole(seq), 'BYSCORE', 'WITHSCORES')
   for at = 2, #some, 2 do
     bring_back(message_at(some[at]))
-    bare[#bare + 1] = tonumber(some[at])
+    without_vectors[#without_vectors + 1] = tonumber(some[at])
   end
 end
-local changed = superseded + #bare > 0
+local changed = superseded + #without_vectors > 0
 
 local owner, ttl = thread.user or head.user, head.ttl or tonumber(thread.ttl)
 local vectors_until = ttl and expiry(2 * ttl)
@@ -155,13 +156,10 @@ for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x'
 local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
 if head.imports then updated_at = whole(math.max(updated_at or 0, last_at)) end
 local fields = {updated_at = (is_heal or head.imports) and updated_at or at, next_seq = whole(next_seq),
-  last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number)}
-if is_new then
-  fields.user, fields.layout, fields.created_at, fields.labels = owner, LAYOUT, at, ''
-  fields.vectors_until = vectors_until
-end
+  last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number), vectors_until = is_new and vectors_until}
+if is_new then fields.user, fields.layout, fields.created_at, fields.labels = owner, LAYOUT, at, '' end
 local renew = finish(fields, ttl)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
-return {cjson.encode({new = #new > 0 and new or nil, count = count, version = version, seqs = seqs,
-  superseded = superseded, is_new = is_new or nil, bare = #bare > 0 and bare or nil, is_left = is_left or nil,
-  is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1, renew = renew})}
+return {cjson.encode({new = new, count = count, version = version, seqs = seqs, superseded = superseded,
+  is_new = is_new, without_vectors = without_vectors, is_left = is_left, renew = renew,
+  is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1})}

@@ -1,19 +1,19 @@
 -- Reads and changes the rows of a kind, and has the lease of its worker. Goes after rows.lua.
 -- ARGV  1 {user, kind, what} and what that says. A reply is a JSON object, and bodies behind it
 local kind, owner, created_at, edits = head.kind, unpack(redis.call('HMGET', KEYS[1], 'user', 'created_at', 'edits'))
-local state = (created_at or '0') .. ' ' .. (edits or '0')
+local stamp = (created_at or '0') .. ' ' .. (edits or '0')
 local expires_at, now_ms = redis.call('PEXPIRETIME', KEYS[1]), math.floor(now / 1000)
-local no = refusal(head.user, owner) or (not owner and head.what ~= 'show' and 'thread')
-if no then return {cjson.encode({refused = no}), {}} end
+local reason = refusal(head.user, owner) or (not owner and head.what ~= 'show' and 'thread')
+if reason then return {cjson.encode({refused = reason}), {}} end
 
 -- Returns the rows that are shown, and bodies of those behind the `revision` that the caller knows.
--- {revision, state (of the thread), ahead (covered by rows that wait), failures, expires (ms), missing_at (ms: there is
+-- {revision, stamp (of the thread), ahead (covered by rows that wait), failures, expires (ms), missing_at (ms: there is
 --  no thread); since, ids, covered unless the revision is known}
 local function show()
   local values = redis.call('HMGET', ROWS, 'revision:' .. kind, 'failures:' .. kind, 'covered:' .. kind .. '+',
     'shown:' .. kind, 'covered:' .. kind)
   local found = {revision = values[1] or '', failures = values[2] or '', ahead = cjson.decode(values[3] or '[]'),
-    state = state, expires = expires_at > 0 and expires_at or nil, missing_at = not owner and now_ms or nil}
+    stamp = stamp, expires = expires_at > 0 and expires_at or nil, missing_at = not owner and now_ms or nil}
   if head.revision == found.revision then return {cjson.encode(found), {}} end
   local epoch, since = string.match(head.revision, '^(%d+)%.(%d+)$')
   found.since = epoch and epoch == string.match(found.revision, '^%d+') and tonumber(since) or 0
@@ -40,10 +40,10 @@ local function lease()
   return {wait = 0}
 end
 
--- Replaces the rows, unless messages were deleted since `state`, or rows changed since `version`: {stale} says which.
+-- Replaces the rows, unless messages were deleted since `stamp`, or rows changed since `version`: {stale} says which.
 -- `rows`: the heads of all; `bodies` of new ones, by id; `gone`: ids of those that are dropped; `next`: the last id
 local function commit()
-  if state ~= head.state then return {stale = 'messages'} end
+  if stamp ~= head.stamp then return {stale = 'messages'} end
   if (get('version') or '0') ~= head.version then return {stale = 'rows'} end
   set('next', whole(head.next)) -- first, as a full server refuses it
   for _, id in ipairs(head.gone) do redis.call('HDEL', ROWS, 'b:' .. whole(id)) end

@@ -44,7 +44,7 @@ local function holds(ranges, seqs)
   return false
 end
 
--- Writes all rows, and what the views of some kinds show now. Within an epoch rows come only at the end, so that readers
+-- Writes all rows, and what the views of some kinds show now. Within an epoch rows come only at the end, so readers
 -- keep the bodies that they know.
 local function write_rows(rows, kinds)
   local by_id, views, is_all_current = {}, {}, redis.call('EXISTS', KEYS[3]) == 0
