@@ -22,7 +22,7 @@ from langchain_workingmem._redis.state import operation, plan_of, twin
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.sending import SOURCE
 from langchain_workingmem.checks import check_now
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.faces import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within
 from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
@@ -88,6 +88,9 @@ class SemanticRecallRetriever(BaseRetriever):
         return list((await self.memory._core.arun(self._plan(query, **kwargs))).to_documents())
 
     def _plan(self, query: str, run: RunnableConfig, **asked: Any) -> Plan[RecallResult]:
+        if named := {"thread_id", "user_id"} & asked.keys():
+            remedy = "bind it, as_retriever(user_id=...), or put it into the config of the run"
+            raise IdError(f"{min(named)} in the call of a retriever", remedy=remedy)
         # the public search would add a second retriever run to the trace
         state = self.memory._core.state
         arguments = {**(self.model_extra or {}), **asked}

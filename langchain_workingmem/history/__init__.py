@@ -267,7 +267,8 @@ class History(Operations):
     def clear(self, thread_id: str, *, user_id: str | None = None) -> Plan[int]:
         """Delete all messages of a thread, which stays, and return how many there were.
 
-        Atomic. One round trip, one for each further 500 vectors. A list that still has the messages stores them again.
+        Atomic. One round trip, one for each further 500 vectors. A list that still has the messages stores them again,
+        but for those that were deleted by id.
         """
         found = yield from delete_from(self._core.state, thread_id, user_id, what="all")
         return int(found.get("deleted", 0))

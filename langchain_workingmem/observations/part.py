@@ -102,14 +102,6 @@ class Observing(Part):
     def _show(self, state: MemoryState, found: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
         found.covered = shown[found.thread_id].covered
         found.limit = self.options.limit if tokens > self.options.limit else None
-        if found.limit is not None and not state.local(_Logs).told.get(found.thread_id):
-            state.local(_Logs).told.put(found.thread_id, value=True)
-            _log.warning(
-                "thread %r: %d tokens wait for the observer; the oldest messages above block_after=%d are left out",
-                found.thread_id,
-                tokens,
-                found.limit,
-            )
         found.parts["observations"] = log_of(state, found.user_id, shown, tokens, of_user=self.options.scope == "user")
 
     def renewed(self, state: MemoryState, found: Gathered, *, waits: bool) -> Plan[None]:
@@ -137,6 +129,14 @@ class Observing(Part):
     def blocks(self, state: MemoryState, found: Gathered, name: str | None) -> list[tuple[str, str]]:
         """Return the block of the log."""
         log: ObservationLog | None = found.parts.get("observations")
+        if found.limit is not None and not state.local(_Logs).told.get(found.thread_id):
+            state.local(_Logs).told.put(found.thread_id, value=True)
+            _log.warning(
+                "thread %r: %d tokens wait for the observer; the oldest messages above block_after=%d are left out",
+                found.thread_id,
+                log.pending_tokens if log else 0,
+                found.limit,
+            )
         if not log:
             return []
         placement = self.options.placement

@@ -120,3 +120,8 @@ def test_whose_messages_are_searched_from_within_somebody_elses_conversation(fil
     ]
     with pytest.raises(ThreadOwnershipError):
         invoke(filled.as_retriever(scope="thread"), "my dog is", configured("b", "ann"))
+
+
+def test_ids_are_not_arguments_of_a_call(filled: Memory, invoke: Invoke) -> None:
+    with pytest.raises(IdError, match=r"user_id in the call.*as_retriever"):
+        invoke(filled.as_retriever(user_id="ann"), "dog", user_id="bob")

@@ -119,3 +119,10 @@ def test_a_question_that_is_edited_while_its_followers_stay_changes_in_place(tal
     sent = [HumanMessage("my cat is Tom", id="q0"), *said(*WORDS)[1:], *said("q3", "a3")]
     talked.save_turn(sent, **TURN)
     assert talked.history.messages("t", superseded=True) == talked.history.messages("t") == sent
+
+
+def test_what_was_deleted_by_id_stays_away_when_the_rest_is_cleared(talked: Memory) -> None:
+    talked.history.delete(["q1"], thread_id="t")
+    talked.history.clear("t")
+    talked.save_turn(said("q0", "a0", "q1", "a1"), **TURN)
+    assert current(talked) == ["q0", "a0", "a1"]

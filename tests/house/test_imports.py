@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import redis
 
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.examples import sample
@@ -95,37 +94,6 @@ def test_the_first_context_loads_what_it_uses_and_the_second_nothing(server: Emb
     assert new == {"numpy", "redisvl", "safetensors", "tokenizers"} | by_redisvl
     assert second == first
     assert "langchain_workingmem.telemetry" not in second  # redis-py imports opentelemetry where it is installed
-
-
-PLAIN = """
-from langchain_core.messages import HumanMessage
-from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
-IDS = {"thread_id": "t", "user_id": "u"}
-memory = Memory(sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(), working_memory=WorkingMemoryOptions())
-memory.save_turn([("user", "my cat is Tom"), ("assistant", "hello Tom")], **IDS)
-memory.context("who is Tom?", **IDS)
-memory.working_memory.update("# cat Tom", **IDS)
-first = memory.history.messages("t")[0]
-memory.threads.clone("t", new_thread_id="c")
-memory.threads.transfer("c", user_id="u", to="v")
-records = list(memory.users.export("u"))
-memory.users.merge("v", into="u")
-memory.users.delete("u")
-memory.users.load(records)
-memory.history.delete([first.id], **IDS)
-memory.threads.delete("t")
-memory.close()
-"""
-
-
-def test_a_plain_memory_loads_no_optional_room_and_touches_no_key_of_it(
-    server: EmbeddedRedis, raw: redis.Redis, prefix: str
-) -> None:
-    (loaded,) = loaded_by(PLAIN, server.url, prefix)
-    rooms = {name.split(".")[1] for name in loaded if name.startswith("langchain_workingmem.")}
-    assert {"threads", "users"} <= rooms
-    assert rooms.isdisjoint({"files", "studio", "mcp", "cli"})
-    assert not list(raw.scan_iter(f"{prefix}:files*"))
 
 
 WITHOUT = """

@@ -107,9 +107,7 @@ local function finish(fields, ttl)
   version = version + 1
   fields.count, fields.version, fields.ttl = whole(count), whole(version), ttl and whole(ttl)
   local list = {}
-  for name, value in pairs(fields) do
-    if value then list[#list + 1], list[#list + 2] = name, value end
-  end
+  for name, value in pairs(fields) do if value then add(list, {name, value}) end end
   redis.call('HSET', KEYS[1], unpack(list)) -- in one step, because each makes Search index the thread again
   return expire(ttl)
 end

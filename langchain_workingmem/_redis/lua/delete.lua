@@ -39,7 +39,7 @@ elseif what ~= 'sweep' and (owner or is_rest) then
   reply.deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
   redis.call('ZUNIONSTORE', KEYS[7], 2, KEYS[7], KEYS[2], 'AGGREGATE', 'MAX')
   redis.call('PERSIST', KEYS[7])
-  local last_row = redis.call('HGET', KEYS[9], 'next')
+  local last_row, ids = redis.call('HGET', KEYS[9], 'next'), redis.call('HGETALL', KEYS[5])
   redis.call('UNLINK', KEYS[9], unpack(KEYS, 2, 6))
   if what == 'thread' then
     redis.call('UNLINK', KEYS[1], KEYS[10], KEYS[11])
@@ -47,6 +47,8 @@ elseif what ~= 'sweep' and (owner or is_rest) then
     forget_title(title_source)
     redis.call('HINCRBY', KEYS[1], 'edits', 1)
     if last_row then redis.call('HSET', KEYS[9], 'next', last_row) end -- ids of rows are not used twice
+    -- what was deleted by id stays away
+    for at = 2, #ids, 2 do if string.find(ids[at], '^x') then redis.call('HSET', KEYS[5], ids[at - 1], ids[at]) end end
     count = 0
   end
 end

@@ -4,7 +4,7 @@
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
 --   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
---   question      id of a message that must be stored: {gone} if it was deleted; {stale} if superseded, unless the caller
+--   question   id of a message that must be stored: {gone} if it was deleted; {stale} if superseded, unless the caller
 --              has `compared` its list with what is stored
 --   exists     the thread must exist
 --   drop       ranges of seqs to supersede, `truncate` what stands behind `question`; `back` seqs to bring back
@@ -19,8 +19,7 @@ local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number',
   'ttl'}
 for at, value in ipairs(values_of(KEYS[1], names)) do thread[names[at]] = value or nil end
 local reason, is_new = refusal(head.user, thread.user), not thread.user
-reason = reason or is_new and head.exists and 'thread' or nil
-if reason then return {cjson.encode({refused = reason})} end
+if reason or is_new and head.exists then return {cjson.encode({refused = reason or 'thread'})} end
 if head.created_at and head.created_at ~= thread.created_at then return {cjson.encode({gone = true})} end
 if head.version and head.version ~= version then return {cjson.encode({stale = true})} end
 if head.question then
@@ -156,7 +155,8 @@ for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x'
 local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
 if head.imports then updated_at = whole(math.max(updated_at or 0, last_at)) end
 local fields = {updated_at = (is_heal or head.imports) and updated_at or at, next_seq = whole(next_seq),
-  last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number), vectors_until = is_new and vectors_until}
+  last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number),
+  vectors_until = is_new and vectors_until}
 if is_new then fields.user, fields.layout, fields.created_at, fields.labels = owner, LAYOUT, at, '' end
 local renew = finish(fields, ttl)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
