@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CALL = Script("derived/call", *READING, "derived/rows")
 ROW_KINDS = ("observations", "keeping")  # of rows, and the wings that make them
 NEWEST = 50  # threads of a user that a turn looks at
-STEP = 50  # rows of one commit, when rows are restored
+STEP = 200  # rows of one commit, when rows are restored
 ATTEMPTS = 5  # of a commit that meets others
 FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 
@@ -144,7 +144,13 @@ class Change:
         if len(known) < len(drawn) + len(below) or not (cites.pairs or covers.pairs):
             return 0
         of_kind = [one for one in self.heads.values() if one.kind == self.kind and one.id not in row.replaces]
-        others = [one for one in of_kind if covers.meets(one.covers)]
+        low, high = min(row.covers, default=inf), max(row.covers, default=-inf)
+        near = [
+            one
+            for one in of_kind
+            if one.covers.pairs and one.covers.pairs[0][0] <= high and low <= one.covers.pairs[-1][1]
+        ]
+        others = [one for one in near if any(seq in one.covers for seq in row.covers)]  # gaps may overlap
         if any(one.id in self.shown for one in others):
             return 0
         # what is on another branch, and what the replaced rows replaced, is never shown beside the new row
@@ -274,6 +280,7 @@ class ThreadRows(NamedTuple):
         stored, about, *members = yield from send(
             ("HMGET", keys.rows, "version", "next", "heads", *views),
             ("HMGET", keys.thread, "created_at", "edits"),
+            ("ZRANGE", keys.superseded, *span),  # in front and behind, so that nothing that moves is missed
             ("ZRANGE", keys.order, *span),
             ("ZRANGE", keys.superseded, *span),
         )
@@ -284,7 +291,7 @@ class ThreadRows(NamedTuple):
             Head.read(heads),
             {id for pairs in ids for low, high in pairs for id in range(low, high + 1)},
             int(last_id or 0),
-            sorted(int(text.partition(b":")[0]) for some in members for text in some),
+            sorted({int(text.partition(b":")[0]) for some in members for text in some}),
         )
         stamp = " ".join((text or b"0").decode() for text in about)
         return (version or b"0").decode(), stamp, change
@@ -363,7 +370,11 @@ def export_rows(state: MemoryState, thread_id: str, user_id: str | None) -> Plan
     if not heads:
         return []
     members = yield from send(("ZRANGE", keys.order, 0, -1), ("ZRANGE", keys.superseded, 0, -1))
-    facts = sorted((one.seq, one.id) for some in members for one in (Facts.read(text.decode()) for text in some))
+    current, others = ([Facts.read(text.decode()) for text in some] for some in members)
+    facts = sorted((one.seq, one.id) for one in (*current, *others))
+    # a row that is about older words of an id would be taken for one about its words of now
+    now = {one.id for one in current}
+    older = Ranges.joined((one.seq, one.seq) for one in others if one.id in now)
 
     def ids(ranges: Ranges) -> list[str]:
         spans = ((bisect_left(facts, (low, "")), bisect_left(facts, (high + 1, ""))) for low, high in ranges.pairs)
@@ -380,7 +391,7 @@ def export_rows(state: MemoryState, thread_id: str, user_id: str | None) -> Plan
             "body": orjson.loads(body),
         }
         for head in heads.values()
-        if (body := fields.get(b"b:%d" % head.id))
+        if (body := fields.get(b"b:%d" % head.id)) and not (head.cites.meets(older) or head.covers.meets(older))
     ]
 
 
@@ -393,7 +404,7 @@ def restore_rows(
 ) -> Plan[int]:
     """Make exported rows in a thread that has their messages, perhaps under new `ids`; return how many.
 
-    Rows without their messages are left out, all if the thread has rows. Three round trips, and two per 50 rows.
+    Rows without their messages are left out, all if the thread has rows. Three round trips, and two per 200 rows.
     """
     keys = state.keys.of(thread_id)
     if not rows or (yield from send(("HEXISTS", keys.rows, "next")))[0]:

@@ -116,7 +116,8 @@ class History(Operations):
         places = yield from find_seqs(keys, [*edges.values()])
         wanted |= {edge: places[id] for edge, id in edges.items() if id in places}
         page = yield from read_page(self._core.state, thread_id, user_id, wanted)
-        if missing := [id for id in edges.values() if id not in places]:  # whose thread it is was asked first
+        missing = [id for id in edges.values() if id not in places]
+        if missing and page.owner is not None:  # whose thread it is was asked first
             raise MessageNotFoundError(missing[0], thread_id)
         rows = page.rows()
         if superseded:

@@ -198,18 +198,26 @@ class _Comparison:
             begins = [at for at in rest[1:] if entries[at].words == _said(self.first)]
             best = next((found for at in begins if len(found := self.agreement(at, self.first)) > 1), {})
         matched |= best
+        rest = [at for at in rest if at not in matched]
+        if best and all(row.writer == "b" for row in best.values()) and not is_one_turn([entries[at] for at in rest]):
+            matched |= self.longest_agreement(rest[0], is_window=True)  # behind what begins each list of a program
 
-    def longest_agreement(self, at: int) -> dict[int, Facts]:
-        """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last."""
+    def longest_agreement(self, at: int, *, is_window: bool = False) -> dict[int, Facts]:
+        """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last.
+
+        It has to reach the newest message that the caller could see; or to have an answer, and two messages or the first
+        of the thread, in a window with one turn behind them.
+        """
         best = dict[int, "Facts"]()
-        last_seen = max((row.seq for row in self.said if row.writer and self.known.could_see(row)), default=inf)
+        newest = max((row.seq for row in self.said if row.writer and self.known.could_see(row)), default=inf)
         has_answer = any(entry.words.startswith("a") for entry in self.entries[at:])
         for first in (*reversed(self.said), *reversed(self.superseded)):
             if _said(first) == self.entries[at].words:
                 found = self.agreement(at, first)
-                is_tail = first.is_current and any(row.seq >= last_seen for row in found.values())
-                fits = is_tail or (has_answer and (len(found) > 1 or first is self.first))
-                if fits and len(found) > len(best):
+                reaches_newest = first.is_current and any(row.seq >= newest for row in found.values())
+                is_long = has_answer and (len(found) > 1 or first is self.first)
+                is_long = is_long and (not is_window or is_one_turn(self.entries[max(found) + 1 :]))
+                if (reaches_newest or is_long) and len(found) > len(best):
                     best = found
         return best
 
@@ -222,20 +230,18 @@ class _Comparison:
             if index in self.matched:
                 last = self.matched[index]
             elif last and words:
-                # behind what begins each list of a program, perhaps examples, a conversation may go on anywhere
-                is_open = last.writer == "b" and not is_one_turn(self.entries[index:])
-                last = self.following(last.seq, words, skips=is_open, is_program=not first.writer)
+                last = self.following(last.seq, words, is_program=not first.writer)
                 if last:
                     found[index] = last
         return found
 
-    def following(self, seq: int, words: str, *, skips: bool, is_program: bool) -> Facts | None:
+    def following(self, seq: int, words: str, *, is_program: bool) -> Facts | None:
         """Return the next message of the branch if it has these words, else perhaps a superseded one behind it."""
         for place in range(bisect_right(self.said, seq, key=lambda row: row.seq), len(self.said)):
             row = self.said[place]
             if _said(row) == words:
                 return row
-            if not skips and (row.writer or is_program) and self.known.could_see(row):
+            if (row.writer or is_program) and self.known.could_see(row):
                 break  # notes of programs, and what the caller could not know, are skipped
         return next((row for row in self.superseded if row.seq > seq and _said(row) == words), None)
 
@@ -252,8 +258,10 @@ class _Comparison:
         """Return the seqs that the list has left behind: what it does not hold behind the first message of both."""
         is_list, held = self.kind == "list", {row.seq: row for row in common if row is not self.edit}
         has_ids = not is_list or self.edit or any(row.id == self.entries[at].id for at, row in self.matched.items())
-        if not common or (not has_ids and all(row.writer == "b" for row in common)):
-            return []  # both share only what a program sends in front of each first turn: perhaps examples
+        if not has_ids:  # what a program sends in front of each first turn, perhaps examples, begins no branch
+            common = [row for row in common if row.writer != "b"]
+        if not common:
+            return []
         # older words of an edited question may begin the thread's branch
         start = min(row.seq for one in common for row in self.versions[one.id])
         first, last = next(iter(held.values()), None), next(reversed(held.values()), None)
@@ -261,17 +269,18 @@ class _Comparison:
         asked = last.seq if is_list and last and _said(last).startswith("q") else inf
         asked_next = next((row.seq for row in self.said if row.seq > asked and _said(row).startswith("q")), inf)
         includes_programs = first is not None and not first.writer
-        keeps_traffic, left = False, list[int]()
+        # clients leave out tool traffic: it stays with the message that it led to, as t t in q t t a
+        omits_traffic = is_list or len(held) < len(self.matched)
+        left, led_to_held = list[int](), False  # whether tool traffic has led to a message that the list holds
         for row in reversed(self.rows):
-            is_own = row.writer or includes_programs if is_list else row.writer == writer
             if not row.is_current or row.seq < start:
                 continue
+            is_own = row.writer or includes_programs if is_list else row.writer == writer
             if row.seq in held:
-                # clients leave out tool traffic: it stays with the message that it led to, as t t in q t t a
-                keeps_traffic = (is_list or len(held) < len(self.matched)) if _said(row) else keeps_traffic
+                led_to_held = omits_traffic if _said(row) else led_to_held
             elif is_own and (self.known.could_see(row) or asked < row.seq < asked_next):
-                keeps_traffic = keeps_traffic and not _said(row)
-                if not keeps_traffic:
+                led_to_held = led_to_held and not _said(row)
+                if not led_to_held:
                     left.append(row.seq)
         return left[::-1]
 

@@ -254,6 +254,8 @@ def save_turn(
         if found.get("gone"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
+        if any(todo[at].numbered for at in found.get("known") or ()):
+            return stored, known  # the ids are made here: this turn was written, and the reply was lost
         if "seqs" in found:  # it is written; else others have stored some of it, or changed the thread
             break
         yield jittered(0.01 * attempt)

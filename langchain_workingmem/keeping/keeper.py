@@ -82,11 +82,12 @@ class Keeper(Worker):
             if done.changes and _has_lost(before, (yield from renew(self.state, self.scope_key))):
                 return True  # its words may be those of a message that was deleted meanwhile
         new, drop = self._rows(unread, [row.place for row in reference], rows, done)
-        if (yield from self.rows.commit(unread.shown, new, drop=drop)):
+        written = yield from self.rows.commit(unread.shown, new, drop=drop)
+        if written:
             self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
             if done.changes:
                 yield from renew(self.state, self.scope_key, (before, done.text))
-        return True  # more may have been said meanwhile
+        return written is None or bool(written)  # more may have been said meanwhile
 
     def _ready(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return what may be read: in the background not a turn that has no answer yet."""

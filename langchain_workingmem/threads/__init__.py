@@ -239,7 +239,7 @@ class Threads(Operations):
         try:
             ids, seqs = yield from copies.copy_messages(core, thread_id, copy, chosen)
             for one in chosen if made_from is not None else ():
-                if one.seq == int(made_from or 0) and one.id in ids:
+                if one.seq == int(made_from or 0) and ids.get(one.id) in seqs:
                     yield from copies.name_thread(state, id, owner, origin.title or "", seqs[ids[one.id]])
             if has_rows:
                 yield from restore_rows(state, id, owner, (yield from export_rows(state, thread_id, user_id)), ids)

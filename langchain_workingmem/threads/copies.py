@@ -14,12 +14,12 @@ from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, compute, send
 from langchain_workingmem._redis import codec
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.scripts import change_thread, check_owner, vector_names
+from langchain_workingmem._redis.scripts import READ, change_thread, check_owner, owner_tag, read_reply, vector_names
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.history.read import made
-from langchain_workingmem.history.save import write
+from langchain_workingmem.history.save import known_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -121,11 +121,20 @@ class Writer:
         guard: dict[str, Any] = {"imports": True}
         if created_at is not None:
             guard |= {"created_at": created_at, "exists": True}
+        keys, seen = self.state.keys.of(thread_id), set[str]()
         for step in _steps(older):
+            # an edited question has several versions, of which an interrupted import may have stored the first ones
+            versions = [one.draft for one in step if one.draft.id in seen - seqs.keys()]
+            again = {one.draft.id for one in step if one.draft.id in seqs}
+            if versions:
+                call = READ.on(keys, user=owner_tag(owner), ids=[one.id for one in versions])
+                stored = known_in(read_reply((yield from send(call))[0], thread_id, owner))
+                has = {(row.id, row.words.rstrip("!")) for row in stored.rows} | {(id, "") for id in stored.deleted}
+                again |= {one.id for one in versions if not {(one.id, one.words), (one.id, "")} & has}
+            seen |= {one.draft.id for one in step}
             while step:
                 ready, vectors = [one.draft for one in step], [vector for one in step for vector in one.vectors]
-                # other words of edited questions have the same ids
-                head = {**guard, "again": {one.id: True for one in ready if one.id in seqs} or None}
+                head = {**guard, "again": dict.fromkeys(again, True) or None}
                 head["deleted"] = None if messages else deleted or None
                 settings = step[0].settings
                 given = (settings, vectors) if settings or self.failure is not None else None

@@ -102,10 +102,10 @@ def test_what_a_program_appended_stays_visible_behind_an_edited_question(plain: 
 
 
 @pytest.mark.parametrize(("first", "edited"), [("a A b", "a A b2"), ("HI b", "HI b2")])
-def test_an_edit_behind_what_began_the_first_list_is_followed_one_turn_later(
+def test_an_edit_behind_what_began_the_first_list_hides_nothing_and_repeats_nothing(
     plain: Memory, first: str, edited: str
 ) -> None:
-    """At first it may be the next question of a program that sends the same examples with each."""
+    """It may be the next question of a program that sends the same examples with each, and perhaps its last turns."""
 
     def turn(words: str, answer: str) -> str:
         said = [(("user", "ai")[word.isupper()], word) for word in words.split()]
@@ -114,5 +114,6 @@ def test_an_edit_behind_what_began_the_first_list_is_followed_one_turn_later(
 
     turn(first, "B")
     assert turn(edited, "B2") == f"{first} B b2 B2"
-    assert turn(f"{edited} B2 c", "C") == f"{edited} B2 c C"
-    assert turn(f"{edited} B2 c2", "C2") == f"{edited} B2 c2 C2"
+    assert turn(f"{edited} B2 c", "C") == f"{first} B b2 B2 c C"
+    assert turn(f"{edited} B2 c2", "C2") == f"{first} B b2 B2 c2 C2"
+    assert turn(f"{first[:-2]} c2 C2 d", "D") == f"{first} B b2 B2 c2 C2 d D"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import redis
@@ -47,14 +48,14 @@ def known(memory: Memory, name: str = USER) -> dict[str, Any]:
     }
 
 
-def everything(raw: redis.Redis, prefix: str, *, but: bytes = b"") -> dict[str, str]:
-    """Return every key of a memory with what it holds, as text; of hashes without a field."""
+def everything(raw: redis.Redis, prefix: str, *, but: Iterable[bytes] = ()) -> dict[str, str]:
+    """Return every key of a memory with what it holds, as text; of hashes without some fields."""
     found = {}
     for key in raw.scan_iter(f"{prefix}:*"):
         match raw.type(key):
             case b"hash":
                 fields: Any = raw.hgetall(key)
-                fields.pop(but, None)
+                fields = {name: value for name, value in fields.items() if name not in but}
                 if b"labels" in fields:  # in any order
                     fields[b"labels"] = sorted(fields[b"labels"].split(b","))
                 value: Any = sorted(fields.items())

@@ -59,6 +59,8 @@ if head.uncovered then
 end
 
 local GROWTH = 20 -- questions and answers among which the question of the oldest answer is looked for
+table.sort(without, function(one, other) return one[1] < other[1] end)
+for at = 2, #without do without[at][2] = math.max(without[at][2], without[at - 1][2]) end -- they may overlap
 local shown, said, tokens, traffic = {}, 0, 0, 0 -- `shown`: facts, the newest first
 local begin, enough = nil, nil -- the seq of a boundary, from which on enough is shown; the number shown there
 local oldest, oldest_kind, has_question = 0, '', false -- place in `shown` of the oldest question or answer
@@ -95,17 +97,15 @@ end
 
 -- Walks from the question back, and jumps over what is left out. Returns whether the history ends before the thread.
 local function walk()
-  local top = below and '(' .. whole(below) or '+inf'
+  local top, last = below and '(' .. whole(below) or '+inf', #without
   while true do
     local some = redis.call('ZRANGE', KEYS[2], top, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 50)
     if #some == 0 then return false end
     for _, facts in ipairs(some) do
-      local seq, is_out = tonumber(string.match(facts, '^%d+')), false
-      top = seq
-      for _, range in ipairs(without) do
-        if seq >= range[1] and seq <= range[2] then top, is_out = math.min(top, range[1]), true end
-      end
-      top = '(' .. whole(top)
+      local seq = tonumber(string.match(facts, '^%d+'))
+      while last > 0 and without[last][1] > seq do last = last - 1 end
+      local is_out = last > 0 and seq <= without[last][2]
+      top = '(' .. whole(is_out and without[last][1] or seq)
       if is_out then break end
       if show(facts, seq) then return true end
     end

@@ -16,8 +16,8 @@ if head.what == 'vectors' then return {'{}', {redis.call('HSET', KEYS[1], 'vecto
 local at, next_seq = whole(now), nil
 local fields = {updated_at = head.what ~= 'title' and at or nil}
 if head.what == 'create' then
-  fields.user, fields.layout, fields.created_at, fields.next_seq = head.user, LAYOUT, at, whole(first_seq())
-  fields.vectors_until = head.ttl and expiry(2 * head.ttl)
+  fields.user, fields.layout, fields.created_at, fields.edits = head.user, LAYOUT, at, at
+  fields.next_seq, fields.vectors_until = whole(first_seq()), head.ttl and expiry(2 * head.ttl)
 elseif head.what == 'title' then
   local is_there = redis.call('ZSCORE', KEYS[2], head.facts)
   if is_there and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then

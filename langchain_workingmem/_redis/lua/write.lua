@@ -156,8 +156,8 @@ local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
 if head.imports then updated_at = whole(math.max(updated_at or 0, last_at)) end
 local fields = {updated_at = (is_heal or head.imports) and updated_at or at, next_seq = whole(next_seq),
   last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number),
-  vectors_until = is_new and vectors_until}
-if is_new then fields.user, fields.layout, fields.created_at, fields.labels = owner, LAYOUT, at, '' end
+  vectors_until = is_new and vectors_until, labels = is_new and ''}
+if is_new then fields.user, fields.layout, fields.created_at, fields.edits = owner, LAYOUT, at, at end
 local renew = finish(fields, ttl)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
 return {cjson.encode({new = new, count = count, version = version, seqs = seqs, superseded = superseded,
