@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 import redis
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem.derived import NewRow, ThreadRows, restore_rows
+from langchain_workingmem.derived import NewRow, ThreadRows, export_rows, restore_rows
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.threads import append, said
 from tests.helpers.types import Make
@@ -71,6 +71,32 @@ def test_a_reader_that_knows_the_log_fetches_next_to_nothing(plain: Memory, told
     assert len(bodies) == 1  # only what is new
     assert shown(plain)[-1] == "one more"
     assert known.rows.items() <= ThreadRows(state, "t", "u", "log").show().known.rows.items()
+
+
+def test_a_message_is_read_again_although_ranges_around_it_have_gaps(plain: Memory, told: list[int]) -> None:
+    write(plain, [NewRow(body("read"), covers=told[:3])])
+    write(plain, [about("a value", told[:2], [])])
+    plain.history.delete([str(plain.history.messages("t")[1].id)], thread_id="t")
+    assert write(plain, [about("again", [told[0], told[4]])]) == [3]
+
+
+def test_a_row_about_older_words_of_an_id_stays_behind(plain: Memory) -> None:
+    ids: Any = {"thread_id": "t", "user_id": "u"}
+    plain.save_turn(
+        [HumanMessage("hi", id="h"), AIMessage("yes"), HumanMessage("my dog", id="q"), AIMessage("a")], **ids
+    )
+    write(plain, [about("about the dog", seqs_of(plain)[2:3])])
+    first = plain.history.messages("t")[:2]
+    plain.save_turn([*first, HumanMessage("my cat", id="q"), AIMessage("b")], **ids)
+    assert plain._core.run(export_rows(plain._core.state, "t", "u")) == []
+
+
+def test_a_row_of_a_thread_that_was_loaded_again_meanwhile_is_refused(plain: Memory, told: list[int]) -> None:
+    rows, records = ThreadRows(plain._core.state, "t", "u", "log"), [*plain.users.export("u")]
+    read = plain._core.run(rows.read())
+    plain.threads.delete("t")
+    plain.users.load(records)
+    assert plain._core.run(rows.commit(read, [about("a secret", told[:1])])) is None
 
 
 def test_a_deletion_costs_little_in_a_long_log(make_memory: Make, raw: redis.Redis) -> None:

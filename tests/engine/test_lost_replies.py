@@ -32,6 +32,26 @@ def test_a_lost_reply_to_what_must_not_happen_twice_is_called_unknown(
     assert "may have taken effect" in str(outcome.error)
 
 
+def twice(plan: Plan[Any]) -> Plan[Any]:
+    """Send everything a second time, as after a lost reply."""
+    effect = next(plan)
+    while True:
+        try:
+            reply = yield effect
+            effect = plan.send((yield effect) if isinstance(effect, Send) else reply)
+        except StopIteration as done:
+            return done.value
+
+
+def test_a_turn_without_ids_whose_reply_was_lost_is_stored_once(plain: Memory) -> None:
+    ids = {"thread_id": "t", "user_id": "u"}
+    for number in range(2):
+        turn = [("user", "the same question"), ("ai", f"answer {number}")]
+        plain._core.run(twice(plan_of(Memory.save_turn, plain, turn, **ids)))
+    assert [one.text for one in plain.history.messages("t")][::2] == ["the same question"] * 2
+    assert len(plain.history.messages("t")) == 4
+
+
 class Losing:
     """Updates a working memory in free text; the reply to the write is lost, whereupon something happens."""
 

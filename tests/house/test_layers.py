@@ -117,28 +117,6 @@ def test_a_module_imports_only_from_its_own_and_lower_layers_and_nothing_private
     assert wrong == []
 
 
-NAMED_ALIKE = {"append", "attempt", "send", "transfer"}  # functions that are plans, beside methods that are none
-
-
-def test_no_plan_is_made_as_a_statement() -> None:
-    """Without `yield from` or a runner it does nothing. A plan that is kept and not used is found by ruff and mypy."""
-    nodes = {path: parsed(path) for path in PACKAGE.rglob("*.py")}
-    functions = [one for found in nodes.values() for one in found if isinstance(one, ast.FunctionDef)]
-    plans, others = set[str](), {"wait", *dir(list), *dir(dict), *dir(set)}
-    for one in functions:
-        is_plan = ast.unparse(one.returns or ast.Constant(0)).startswith("Plan[") and not one.decorator_list
-        (plans if is_plan else others).add(one.name)
-    assert len(plans) > 100
-    wrong = []
-    for path, found in nodes.items():
-        for statement in found:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-                called = ast.unparse(statement.value.func)
-                if called in plans & NAMED_ALIKE or called.rpartition(".")[2] in plans - others:
-                    wrong.append(f"{path}:{statement.lineno}: {called}")
-    assert wrong == []
-
-
 def is_async(method: Any) -> bool:
     """Tell whether a method is a twin: it is to be awaited, or iterated with `async for`."""
     streams = str(inspect.signature(method).return_annotation).startswith("AsyncIterator")

@@ -13,7 +13,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, Functio
 from langchain_workingmem import Memory, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import EmbeddingError, ThreadOwnershipError
+from langchain_workingmem.users import archive
 from tests.helpers.archives import unsealed
+from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.types import Make
@@ -110,6 +112,17 @@ def test_an_import_that_was_interrupted_goes_on(stocked: Memory, raw: redis.Redi
         stocked.users.load(torn())
     stocked.users.load(records)
     assert exported(stocked) == records
+
+
+def test_an_import_that_ends_between_two_versions_of_a_question_goes_on(plain: Memory) -> None:
+    for words in ("my dog", "my cat"):
+        plain.save_turn([HumanMessage(words, id="e"), AIMessage("good")], thread_id="pets", user_id="u")
+    records = exported(plain)
+    for steps in range(1, 12):
+        plain.users.delete("u")
+        ends_within(plain, archive.load(plain._core.state, records, None), steps)
+        plain.users.load(records)
+        assert exported(plain) == records, steps
 
 
 def test_a_model_that_fails_leaves_everything_imported(
