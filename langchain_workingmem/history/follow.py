@@ -101,28 +101,30 @@ def follow(
         is_known = any(entry.id in ids for entry in entries) or (len(entries) == 1 and entries[0].words in words)
         if not is_known and entries and entries[0].words:
             return Followed(new=[*range(len(entries))])
-    both = _Comparison(entries, kind, known)
+    comparison = _Comparison(entries, kind, known)
     if kind != "part":
-        both.match_words()
-    matched, held = both.matched, both.held()
-    common = [*held, both.edit] if both.edit else held  # an edited question begins a branch, too
-    done = Followed(edited=both.edited, again=[both.edit.id] if both.edit else [], taken=both.taken)
-    done.seqs = {at: row.seq for at, row in matched.items()}
-    done.aliases = {at: row.id for at, row in matched.items() if row.id != entries[at].id}
+        comparison.match_words()
+    matched, held = comparison.matched, comparison.held()
+    common = [*held, comparison.edit] if comparison.edit else held  # an edited question begins a branch, too
+    followed = Followed(
+        edited=comparison.edited, again=[comparison.edit.id] if comparison.edit else [], taken=comparison.taken
+    )
+    followed.seqs = {at: row.seq for at, row in matched.items()}
+    followed.aliases = {at: row.id for at, row in matched.items() if row.id != entries[at].id}
     if kind == "state":
-        done.writer = next((row.writer for row in common if row.writer[:1] == "s"), f"s{known.next_seq}")
+        followed.writer = next((row.writer for row in common if row.writer[:1] == "s"), f"s{known.next_seq}")
     if kind != "part":
-        done.back = sorted({row.seq for row in held if not row.is_current})
-        done.drop = [seq for seq in both.left_behind(common, done.writer) if seq not in left_out]
+        followed.back = sorted({row.seq for row in held if not row.is_current})
+        followed.drop = [seq for seq in comparison.left_behind(common, followed.writer) if seq not in left_out]
     if known.branch is not None:  # its context may have held more of the list
-        done.drop = sorted({*done.drop, *known.branch.drop} - {*done.seqs.values()})
-        done.back = sorted({*done.back, *known.branch.back})
-    done.changes_branch = bool(done.drop or done.back)
-    done.new = both.new(keeps_all=keeps_all)
-    before = {entry.words[:1] for entry in both.entries[: min(matched, default=0)]}
-    is_behind = len(held) > 1 and held[0] is both.first and not both.gone
-    done.is_older = kind == "list" and {"q", "a"} <= before and is_behind
-    return done
+        followed.drop = sorted({*followed.drop, *known.branch.drop} - {*followed.seqs.values()})
+        followed.back = sorted({*followed.back, *known.branch.back})
+    followed.changes_branch = bool(followed.drop or followed.back)
+    followed.new = comparison.new(keeps_all=keeps_all)
+    before = {entry.words[:1] for entry in comparison.entries[: min(matched, default=0)]}
+    is_behind = len(held) > 1 and held[0] is comparison.first and not comparison.gone
+    followed.is_older = kind == "list" and {"q", "a"} <= before and is_behind
+    return followed
 
 
 class _Comparison:

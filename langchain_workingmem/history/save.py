@@ -217,38 +217,38 @@ def save_turn(
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
     entries = [entry_of(one.message, None if one.numbered else one.id, one.words) for one in ready]
-    done = Followed(new=[*range(len(ready))])
+    followed = Followed(new=[*range(len(ready))])
     created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
     needs_read = (kind == "state" or not is_one_turn(entries)) if known is None else known.saved_before < inf
     known = (yield from _read_known(state, thread_id, user_id, entries, known)) if needs_read else known
     for attempt in range(ATTEMPTS):
         if known is not None:
-            done = follow(entries, kind, known, left_out, keeps_all=keeps_all)
-        if done.is_older:
+            followed = follow(entries, kind, known, left_out, keeps_all=keeps_all)
+        if followed.is_older:
             seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
             remedy = "save those that are new; an older conversation is stored whole if its thread is new to memory"
             raise OptionError(seen, remedy=remedy)
-        _give_ids(core, ready, entries, done)
+        _give_ids(core, ready, entries, followed)
         # what a list has in front of a thread's first question may be examples
         begins = last_question(entries) if kind == "list" and known is not None and not known.rows else 0
         for at, draft in enumerate(ready):
-            draft.seq, draft.writer = done.edited.get(at), "b" if at < begins else done.writer
-        stored = [ready[at].message for at in sorted({*done.new, *done.seqs})]
-        todo = [ready[at] for at in sorted({*done.new, *done.edited})]
-        aliases = {entries[at].id: id for at, id in done.aliases.items() if entries[at].id and kind == "state"}
-        if not (todo or aliases or done.changes_branch):
+            draft.seq, draft.writer = followed.edited.get(at), "b" if at < begins else followed.writer
+        stored = [ready[at].message for at in sorted({*followed.new, *followed.seqs})]
+        todo = [ready[at] for at in sorted({*followed.new, *followed.edited})]
+        aliases = {entries[at].id: id for at, id in followed.aliases.items() if entries[at].id and kind == "state"}
+        if not (todo or aliases or followed.changes_branch):
             return stored, known
-        read = known if done.changes_branch else None
+        read = known if followed.changes_branch else None
         head: dict[str, Any] = {
             "question": question,
             "created_at": created_at,
             "aliases": aliases or None,
-            "again": dict.fromkeys([*done.again, *(known.deleted if known else ())], True),
+            "again": dict.fromkeys([*followed.again, *(known.deleted if known else ())], True),
             "version": read and read.version,
-            "drop": read and read.ranges(done.drop),
+            "drop": read and read.ranges(followed.drop),
             "compared": bool(read or attempt) or None,
-            "back": done.back if read else None,
+            "back": followed.back if read else None,
         }
         found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **head)
         if found.get("gone"):
@@ -264,7 +264,7 @@ def save_turn(
         raise ThreadConflictError(thread_id)
     written = zip(todo, found["seqs"], strict=False)
     rows = [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in written if seq >= 0]
-    known = (known or Known()).with_written(rows, done, found["version"])
+    known = (known or Known()).with_written(rows, followed, found["version"])
     yield from after_write(state, thread_id, user_id, found, todo[:STEP], title_model)
     for start in range(STEP, len(todo), STEP):
         some = todo[start : start + STEP]
@@ -284,14 +284,14 @@ def _read_known(
     return known_in(read_reply(reply, thread_id, user_id), before)
 
 
-def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], done: Followed) -> None:
+def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Followed) -> None:
     """Give messages the ids under which they are stored: a new one where others have it, or that of the stored one."""
-    for at in done.taken:
+    for at in followed.taken:
         message = ready[at].message.model_copy(update={"id": core.new_id()})
         ready[at] = draft_of(message, core.state.recall, structured=ready[at].words.startswith("as"))
         entries[at] = entries[at]._replace(id=message.id)
     for at, draft in enumerate(ready):
-        id = done.aliases.get(at, draft.id)
+        id = followed.aliases.get(at, draft.id)
         if draft.numbered:
             draft.message.id = id
         elif draft.message.id != id:
