@@ -284,10 +284,10 @@ def _as_message(given: Mapping[str, Any]) -> BaseMessage | None:
         return None
     if role == "tool":
         return ToolMessage(content or "", tool_call_id=given["tool_call_id"], name=name)
-    if role == "assistant":
+    if role == "assistant" and not given.get("function_call"):
         content = content or given.get("refusal") or (given.get("audio") or {}).get("transcript")
     elif role != "user":
-        raise ValueError(f"role {role!r}")
+        raise ValueError(f"role {role!r}, or its function_call")
     if not content and not calls:
         return None
     if role == "user":

@@ -19,12 +19,14 @@ from langchain_workingmem.keeping.values import (
     Leaf,
     changes,
     field_of,
+    is_field,
     item_name,
     leaves,
     part,
     parts,
     remove_at,
     set_at,
+    written,
 )
 from langchain_workingmem.observations.worker import BadAnswer, check_end
 from langchain_workingmem.working_memory.document import JsonFormat
@@ -196,26 +198,27 @@ class Check:
                 if names[0] not in self.form.schema.fields:
                     raise WorkingMemoryValidationError(f"nothing stands at {path}", remedy="name a value")
                 return text
-            return self.form.apply("", document, "replace") if document else ""
+            return written(self.form, document)
         if value is None:
             raise WorkingMemoryValidationError("no value", remedy="use remove")
         for given in dict.fromkeys(map(json.dumps, (value, _decoded(value)))):  # an object may have come as JSON
             try:
-                return self._set(deepcopy(document), one["op"], path, names, json.loads(given))
+                return _set(self.form, deepcopy(document), one["op"], path, names, json.loads(given))
             except WorkingMemoryValidationError as error:
                 failure = error
         raise failure
 
-    def _set(self, document: dict[str, Any], op: str, path: str, names: Sequence[str], value: Any) -> str:
-        if op == "add":
-            names, leaf = [*names, part(item_name(value))], Leaf(value, is_item=True)
-        else:
-            leaf = Leaf(value)
-        set_at(document, [*names], leaf)
-        text = str(self.form.apply("", document, "replace"))
-        if op == "set" and not any(one == path or one.startswith(f"{path}/") for one in leaves(self.form, text)):
-            raise WorkingMemoryValidationError("the schema has no such field", remedy="name a field of the schema")
-        return text
+
+def _set(form: JsonFormat, document: dict[str, Any], op: str, path: str, names: Sequence[str], value: Any) -> str:
+    if op == "add":
+        names, leaf = [*names, part(item_name(value))], Leaf(value, is_item=True)
+    else:
+        leaf = Leaf(value)
+    set_at(document, [*names], leaf)
+    text = written(form, document) if is_field(form, names[0]) else ""
+    if op == "set" and not any(one == path or one.startswith(f"{path}/") for one in leaves(form, text)):
+        raise WorkingMemoryValidationError("the schema has no such field", remedy="name a field of the schema")
+    return text
 
 
 def _is_storable(found: dict[str, Leaf]) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_workingmem._text.values import parse_json
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory.document import JsonFormat
+from langchain_workingmem.working_memory.schema import dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,6 +101,19 @@ def changes(before: Mapping[str, Leaf], after: Mapping[str, Leaf]) -> dict[str, 
 # ---------------------------------------------------------------------- writing
 
 
+def is_field(form: JsonFormat, name: str) -> bool:
+    """Tell whether the schema has a field."""
+    return bool(form.schema.patch({name: 0}))
+
+
+def written(form: JsonFormat, document: dict[str, Any]) -> str:
+    """Return a document as text. Fields that the schema has no more stay, as with every update."""
+    others = {name: value for name, value in document.items() if not is_field(form, name)}
+    own = {name: value for name, value in document.items() if name not in others}
+    text = form.apply("", own, "replace") if own else ""
+    return form.apply(dump(others), own, "merge") if others else text
+
+
 def changed(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
     """Return the document with these values, None for those that go; a value that does not fit is left out."""
     if not isinstance(form, JsonFormat):
@@ -111,19 +125,19 @@ def changed(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
     for names in gone:
         remove_at(document, names)
     text = _stored(form, document, [names[0] for names in gone]) if gone else text
-    new = {path: leaf for path, leaf in wanted.items() if leaf.value is not None}
+    new = {path: leaf for path, leaf in wanted.items() if leaf.value is not None and is_field(form, parts(path)[0])}
     trial = parse_json(text) if text else {}
     try:  # all at once, as nearly always
         for path, leaf in new.items():
             set_at(trial, parts(path), leaf)
-        return form.apply("", trial, "replace") if trial else ""
+        return written(form, trial)
     except WorkingMemoryValidationError:
         pass
     for path, leaf in new.items():
         with suppress(WorkingMemoryValidationError):
             trial = parse_json(text) if text else {}
             set_at(trial, parts(path), leaf)
-            text = form.apply("", trial, "replace")
+            text = written(form, trial)
     return text
 
 
@@ -132,7 +146,7 @@ def _stored(form: JsonFormat, document: dict[str, Any], touched: list[str]) -> s
     keys = [key for key in dict.fromkeys([*touched, *reversed(document)]) if key in document]
     while True:
         try:
-            return form.apply("", document, "replace") if document else ""
+            return written(form, document)
         except WorkingMemoryValidationError:
             document.pop(keys.pop(0))
 

@@ -69,7 +69,7 @@ class Observing(Part):
         """Return the rows by thread, that of the turn first."""
         thread_id, user_id = found.thread_id, found.user_id
         own = learn(asked[0], replies[0])
-        if self.options.scope == "thread":
+        if self.options.scope == "thread" or found.is_private:
             return {thread_id: own}
 
         def choose(ids: list[str]) -> list[str]:
@@ -102,7 +102,8 @@ class Observing(Part):
     def _show(self, state: MemoryState, found: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
         found.covered = shown[found.thread_id].covered
         found.limit = self.options.limit if tokens > self.options.limit else None
-        found.parts["observations"] = log_of(state, found.user_id, shown, tokens, of_user=self.options.scope == "user")
+        of_user = self.options.scope == "user" and not found.is_private
+        found.parts["observations"] = log_of(state, found.user_id, shown, tokens, of_user=of_user)
 
     def renewed(self, state: MemoryState, found: Gathered, *, waits: bool) -> Plan[None]:
         """Read the log again in the run of an agent; wait for the observer, where the prompt would be too long. One round trip."""
@@ -134,7 +135,7 @@ class Observing(Part):
             _log.warning(
                 "thread %r: %d tokens wait for the observer; the oldest messages above block_after=%d are left out",
                 found.thread_id,
-                log.pending_tokens if log else 0,
+                0 if log is None else log.pending_tokens,
                 found.limit,
             )
         if not log:

@@ -100,7 +100,7 @@ class Turn:
         history = self.history
         if limits.last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=limits.last_messages, step=1)
-        turn = Gathered(thread_id, user_id, kind, zone, new, left_out)
+        turn = Gathered(thread_id, user_id, kind, zone, new, left_out, is_private=limits.recall is False)
         return gather_turn(self.core, turn, history, query, numbered=numbered, working_memory=limits.working_memory)
 
 

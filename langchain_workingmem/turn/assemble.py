@@ -59,6 +59,7 @@ class Gathered:
     zone: ZoneInfo | None = None  # None: UTC
     messages: Sequence[BaseMessage] = ()  # as they were before memory changed them; each has an id
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
+    is_private: bool = False  # nothing of other threads is shown
     known: Known | None = None  # what the thread knows of the caller's list
     followed: Followed = field(default_factory=Followed)
     history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have

@@ -49,6 +49,16 @@ def test_each_operation_is_checked_alone(make_memory: Make) -> None:
     assert (report.operations, report.left_out) == (1, len(wrong))
 
 
+def test_fields_that_the_schema_has_no_more_stay(make_memory: Make) -> None:
+    keeper = Saying(answers=[json.dumps([operation("/city", "Oslo", 1), operation("/tags", ["new"], 1)])])
+    memory = make_memory(**kept_by(keeper))
+    options = WorkingMemoryOptions(schema={"type": "object"})
+    make_memory(working_memory=options).working_memory.update({"tags": ["a"], "job": "cook"}, user_id="u")
+    say(memory, "I live in Oslo", "m1")
+    assert memory.working_memory.keep("t").left_out == 1
+    assert json.loads(memory.working_memory.get(user_id="u").text) == {"tags": ["a"], "job": "cook", "city": "Oslo"}
+
+
 def test_a_failure_costs_nothing_and_a_bad_answer_is_asked_for_again(make_memory: Make) -> None:
     good = json.dumps([operation("/city", "Oslo", 1)])
     keeper = Saying(answers=["no idea", good], failure=ConnectionError("away"))

@@ -70,6 +70,8 @@ def test_a_log_of_a_user_has_all_threads_and_no_other_user(make_memory: Make) ->
     assert "zq0x" in shown
     assert "zq12x" in shown
     assert "zq24x" not in shown
+    private = memory.context("hello", thread_id="a", user_id="ann", recall=False).messages
+    assert ["zq12x" in str(private), "zq0x" in str(private)] == [False, True]
     memory.threads.transfer("b", user_id="ann", to="bob")
     memory.threads.delete("a")
     assert not memory.observations.get(user_id="ann")

@@ -300,6 +300,7 @@ REASONS: dict[str, Any] = {
     "message 1.*pilot": [{"role": "user", "content": "x"}, {"role": "pilot", "content": "x"}],
     "message 0.*'type'": [{"role": "user", "content": [{"text": "x"}]}],
     "message 0.*'function'": [CALLING],
+    "message 0.*function_call": [{"role": "assistant", "content": None, "function_call": {"name": "f"}}],
     "message 0.*isoformat": [{"role": "user", "content": "x", "created_at": "today"}],
     "OverflowError|out of range": {"messages": [], "created_at": 1e300},
 }
