@@ -153,9 +153,10 @@ class Change:
         others = [one for one in near if any(seq in one.covers for seq in row.covers)]  # gaps may overlap
         if any(one.id in self.shown for one in others):
             return 0
-        # what is on another branch, and what the replaced rows replaced, is never shown beside the new row
-        for id in {one.id for one in (*others, *(one for one in of_kind if one.by in row.replaces))}:
-            self.drop(id)
+        # what is on another branch, and what the replaced rows replaced or were replaced by, is never shown beside it
+        former = {one.id for one in of_kind if one.by in row.replaces} | {one.by for one in replaced}
+        for one in [one for one in self.heads.values() if one in others or one.id in former]:
+            self.drop(one.id)
         self.last_id += 1
         for one in replaced:
             one.by = self.last_id

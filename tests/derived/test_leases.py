@@ -31,6 +31,7 @@ def test_one_has_it_until_it_is_given_back(thread: Memory) -> None:
     wait, is_pause = taken(thread, "two")
     assert 50_000 < wait <= 60_000
     assert not is_pause
+    assert thread._core.run(rows(thread).lease("two", 1, force=True))[0] > 0  # that is for a pause
     taken(thread, "one", 0)
     assert taken(thread, "two") == (0, False)
 

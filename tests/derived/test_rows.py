@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory
 from langchain_workingmem.derived import NewRow, ThreadRows, export_rows, restore_rows
 from tests.helpers.examples import NIGHTLY
+from tests.helpers.plans import meanwhile
 from tests.helpers.threads import append, said
 from tests.helpers.types import Make
 
@@ -93,10 +94,62 @@ def test_a_row_about_older_words_of_an_id_stays_behind(plain: Memory) -> None:
 
 def test_a_row_of_a_thread_that_was_loaded_again_meanwhile_is_refused(plain: Memory, told: list[int]) -> None:
     rows, records = ThreadRows(plain._core.state, "t", "u", "log"), [*plain.users.export("u")]
-    read = plain._core.run(rows.read())
-    plain.threads.delete("t")
-    plain.users.load(records)
+    for _ in range(2):
+        read = plain._core.run(rows.read())
+        plain.threads.delete("t")
+        plain.users.load(records)
     assert plain._core.run(rows.commit(read, [about("a secret", told[:1])])) is None
+
+
+def delete(memory: Memory, number: int) -> None:
+    memory.history.delete([str(memory.history.messages("t")[number].id)], thread_id="t")
+
+
+def test_a_reader_learns_that_a_row_covers_less(plain: Memory, told: list[int]) -> None:
+    rows = ThreadRows(plain._core.state, "t", "u", "log")
+    write(plain, [NewRow(body("read"), covers=told[:3])])
+    assert told[1] in plain._core.run(rows.read()).covered
+    delete(plain, 1)
+    assert told[1] not in plain._core.run(rows.read()).covered
+
+
+def test_a_row_that_waits_hides_what_it_replaces_and_one_that_draws_goes_with_its_source(
+    plain: Memory, told: list[int]
+) -> None:
+    write(plain, [about("a", told[:1])])
+    write(plain, [about("b", told[1:2], draws=[1])])
+    write(plain, [NewRow(body("c"), replaces=[1], waits=True)])
+    assert shown(plain) == ["b"]
+    delete(plain, 0)
+    assert shown(plain) == []
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_commit_meets_a_deletion_or_another_commit(plain: Memory, told: list[int], *, is_deleted: bool) -> None:
+    rows, effects = ThreadRows(plain._core.state, "t", "u", "log"), list[object]()
+    read = plain._core.run(rows.read())
+
+    def event(effect: object) -> None:
+        effects.append(effect)
+        if len(effects) == 2 and is_deleted:
+            delete(plain, 0)
+        elif len(effects) == 2:
+            write(plain, [about("first", told[:1])])
+
+    done = plain._core.run(meanwhile(rows.commit(read, [about("x", told[1:2])]), event))
+    assert (done, shown(plain)) == ((None, []) if is_deleted else ([2], ["first", "x"]))
+
+
+def test_rows_on_two_branches_never_cover_a_message_twice(plain: Memory) -> None:
+    ids: Any = {"thread_id": "t", "user_id": "u"}
+    first, second, third = ([HumanMessage(f"q{at}", id=f"q{at}"), AIMessage(f"a{at}", id=f"a{at}")] for at in range(3))
+    plain.save_turn([*first, *second], **ids)
+    write(plain, [about("one", seqs_of(plain)[:2]), about("two", seqs_of(plain)[2:])])
+    write(plain, [NewRow(body("both"), replaces=[1, 2])])
+    plain.save_turn([*first, *third], **ids)
+    write(plain, [NewRow(body("shorter"), replaces=[1])])
+    plain.save_turn([*first, *second, HumanMessage("q3", id="q3"), AIMessage("a3", id="a3")], **ids)
+    assert sorted(shown(plain)) == ["shorter", "two"]
 
 
 def test_a_deletion_costs_little_in_a_long_log(make_memory: Make, raw: redis.Redis) -> None:

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import MemoryContext, Page, RecallResult
 from langchain_workingmem._text.sending import Marks
-from langchain_workingmem.display.pictures import clean, cut
+from langchain_workingmem.display.pictures import clean
 from langchain_workingmem.models import Diagnosis, Finding
 from tests.display.samples import Seen, every_record, in_notebook, in_terminal, recalled, state, stored, thread
 
@@ -120,11 +120,6 @@ def test_a_message_is_put_into_words(look: Look, message: BaseMessage, said: str
     text = look(Page(items=[stored(message)], total=1))
     assert re.search(said, text)
     assert "AAAA" not in text
-
-
-def test_a_cut_falls_between_words_and_says_what_is_missing() -> None:
-    assert cut("three little words", 13, 1) == "three little … [6 more]"
-    assert cut("one\ntwo\nthree", 99, 2) == "one\ntwo … [6 more]"
 
 
 # ---------------------------------------------------------------------- what it costs

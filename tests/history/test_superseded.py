@@ -10,7 +10,9 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, MessageNotFoundError
+from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.conversations import ai, result
 
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 
@@ -126,3 +128,24 @@ def test_what_was_deleted_by_id_stays_away_when_the_rest_is_cleared(talked: Memo
     talked.history.clear("t")
     talked.save_turn(said("q0", "a0", "q1", "a1"), **TURN)
     assert current(talked) == ["q0", "a0", "a1"]
+
+
+def test_a_deletion_reaches_the_older_words_of_a_question(plain: Memory) -> None:
+    for words in ("dog", "cat"):
+        plain.save_turn([HumanMessage(words, id="e"), AIMessage("good")], **TURN)
+    plain.history.delete(["e"], thread_id="t")
+    assert [one.text for one in plain.history.messages("t", superseded=True)] == ["good", "good"]
+
+
+def test_what_a_provider_has_refused_is_not_shown_again(plain: Memory) -> None:
+    plain.save_turn(said("q0", "a0", "q1"), **TURN)
+    plain._core.run(change_thread(plain._core.state, "t", TURN["user_id"], "refuse", refused=["q1"]))
+    assert [str(one.id) for one in plain.context("new", **TURN).messages][:-1] == ["q0", "a0"]
+
+
+def test_a_branch_comes_back_with_its_tool_traffic(plain: Memory) -> None:
+    plain.save_turn([*said("q0", "a0", "q1"), ai("", "c1", id="c1"), result("c1", "r1"), *said("a1")], **TURN)
+    whole = current(plain)
+    plain.save_turn(said("q0", "a0", "q2", "a2"), **TURN)
+    plain.save_turn(said("q0", "a0", "q1", "a1", "q3", "a3"), **TURN)
+    assert current(plain)[: len(whole)] == whole

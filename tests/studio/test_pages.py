@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -194,17 +193,6 @@ def test_the_overview_counts_what_is_stored(lived: Memory, open_studio: Open) ->
     assert [figures(own)[name] for name in ("threads", "messages")] == ["2", "6"]
     assert "memory of the server" not in own
     assert "dog: Silk" in own
-
-
-def test_the_overview_counts_messages_by_day(make_memory: Make, open_studio: Open) -> None:
-    memory, now = make_memory(), datetime.now(UTC)
-    for days, number in ((0, 2), (3, 3), (13, 1), (14, 5)):
-        at = now - timedelta(days=days)
-        said = [("user", f"message {one}") for one in range(number)]
-        memory.history.append(said, thread_id=f"t{days}", user_id="maya", said_at=[at] * number)
-    rows = re.findall(r'<th scope="row">(.*?)</th><td class="number">(\d+)</td>', open_studio(memory).page("/"))
-    expected = {f"{now - timedelta(days=days):%a %d %b}": number for days, number in ((0, "2"), (3, "3"), (13, "1"))}
-    assert {day: number for day, number in rows if number != "0"} == expected
 
 
 @pytest.mark.parametrize("path", ["/", "/users", "/threads", "/recall", "/find", "/data", "/log"])
