@@ -61,13 +61,6 @@ def test_a_merge_does_what_appendix_a_of_rfc_7396_says(target: Any, patch: Any, 
     assert as_json(merge_patch(target, patch)) == as_json(result)
 
 
-@given(documents, documents)
-def test_a_merge_keeps_every_key_that_was_not_sent(target: dict[str, Any], patch: dict[str, Any]) -> None:
-    merged = merge_patch(target, patch)
-    for key in target.keys() - patch.keys():
-        assert as_json(merged[key]) == as_json(target[key])
-
-
 @given(values, values)
 def test_a_merge_leaves_its_arguments_as_they_were(target: Any, patch: Any) -> None:
     before = copy.deepcopy((target, patch))
