@@ -212,7 +212,7 @@ def _filterable(message: BaseMessage, keys: Iterable[str]) -> tuple[str, str]:
 
 LONG = 65_536  # characters of a string within content blocks that lies beside the body
 PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
-_WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
+_WHOLE = {"content", "artifact", "name"}  # fields that are stored, or refused, if they are empty
 _BOXES = (dict, list)  # a union takes longer to make than to ask
 _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
