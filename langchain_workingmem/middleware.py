@@ -210,7 +210,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
         except Exception:
-            yield from self._fail(call, None)
+            step = own.rpartition("\0")[0]
+            if not self._done.get(step):  # of tools side by side the first that fails saves the run, and ends it
+                self._done.put(step, step)
+                yield from self._fail(call, None)
             raise
         finally:
             self._done.put(own, own)

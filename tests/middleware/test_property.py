@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware
@@ -137,7 +137,12 @@ def check_sent(sent: list[BaseMessage], script: Script, before: list[BaseMessage
         assert shown == said(provider_valid([*before, *sent[1 + start :]]))
 
 
+# two tools fail side by side, after a summary has taken what came before
+LOST = [("", ["refuses"]), ("", ["weather", "refuses"]), ("the cat is called Molly", ["breaks", "breaks"])]
+
+
 @given(scripts)
+@example(Script([Turn("hi", LOST, "fine", False)], True, True, True, True, HistoryOptions(last_messages=1)))
 @examples(20, server=True)
 def test_whatever_happens_lists_are_acceptable_and_the_thread_is_the_conversation(bench: Bench, script: Script) -> None:
     memory = bench.recalling(
