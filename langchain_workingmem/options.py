@@ -125,7 +125,8 @@ class PerCall:
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages of this call; working memory may still be updated.
         working_memory: False: it is not shown, and the model gets no tools of it.
-        recall: False: nothing is recalled, but `search_memory` stays; or top_k, scope, metadata, as in `recall.search`.
+        recall: False: nothing of other threads is shown, but `search_memory` stays; or top_k, scope, metadata, as in
+            `recall.search`.
         last_messages: Exactly so many instead of `HistoryOptions.last_messages`, 0: none.
         timezone: Of the user, an IANA name; instead of that of `Memory`.
     """
