@@ -9,7 +9,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem.derived import NewRow, ThreadRows, export_rows, restore_rows
+from langchain_workingmem.derived import NewRow, Ranges, ThreadRows, export_rows, restore_rows
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.plans import meanwhile
 from tests.helpers.threads import append, said
@@ -79,6 +79,7 @@ def test_a_message_is_read_again_although_ranges_around_it_have_gaps(plain: Memo
     write(plain, [about("a value", told[:2], [])])
     plain.history.delete([str(plain.history.messages("t")[1].id)], thread_id="t")
     assert write(plain, [about("again", [told[0], told[4]])]) == [3]
+    assert Ranges.joined([(1, 9), (2, 3)]).pairs == ((1, 9),)
 
 
 def test_a_row_about_older_words_of_an_id_stays_behind(plain: Memory) -> None:

@@ -117,3 +117,4 @@ def test_an_edit_behind_what_began_the_first_list_hides_nothing_and_repeats_noth
     assert turn(f"{edited} B2 c", "C") == f"{first} B b2 B2 c C"
     assert turn(f"{edited} B2 c2", "C2") == f"{first} B b2 B2 c2 C2"
     assert turn(f"{first[:-2]} c2 C2 d", "D") == f"{first} B b2 B2 c2 C2 d D"
+    assert turn(f"{first[:-2]} b2 B2 e E f", "F").startswith(f"{first} B b2 B2 c2 C2 d D")
