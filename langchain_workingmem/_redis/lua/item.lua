@@ -30,7 +30,7 @@ end
 
 if what == 'refresh' then
   set(KEYS[1])
-  for number = 1, vectors - 1 do set(KEYS[2] .. number) end
+  for number = 1, vectors - 1 do if redis.call('EXISTS', KEYS[2] .. number) == 1 then set(KEYS[2] .. number) end end
   return item
 end
 local at = string.format('%.0f', math.max(now, (updated_at or 0) + 1)) -- rises even if the clock is set back

@@ -29,9 +29,9 @@ local function finish(fields)
   return reply('written', expire(ttl))
 end
 
-if not revision then redis.call('UNLINK', revisions_key) end -- left by a memory that Redis has evicted
 if head.fields then
   if revision then return reply('changed') end
+  redis.call('UNLINK', revisions_key) -- left by a memory that Redis has evicted
   for _, one in ipairs(head.revisions) do redis.call('XADD', revisions_key, one[1] .. '-0', unpack(one[2])) end
   return finish(head.fields)
 end
@@ -44,7 +44,8 @@ if is_equal then
   if head.cut then redis.call('XTRIM', revisions_key, 'MAXLEN', 1) end
   return reply('written')
 end
-local number = whole((revision or 0) + 1)
+local newest = not revision and redis.call('XREVRANGE', revisions_key, '+', '-', 'COUNT', 1)[1] -- left by an eviction
+local number = whole((newest and string.match(newest[1], '^%d+') or revision or 0) + 1)
 local at = whole(math.max(now, (updated_at or 0) + 1))
 local fields = {'document', head.document, 'revision', number, 'updated_at', at, 'origin', head.origin}
 -- first, as it may fail

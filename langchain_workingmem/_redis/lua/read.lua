@@ -13,8 +13,7 @@ local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'crea
 local reason = refusal(head.user, thread[1])
 if reason or not thread[1] then return {cjson.encode({refused = reason}), {}} end
 local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4]}
-local below = nil -- the seq of the message `question`
-local has = {} -- seqs that the caller has
+local below, has = nil, {} -- the seq of the message `question`; seqs that the caller has
 
 -- Adds the facts of the newest 200 questions and answers of a set; returns whether these are all.
 local function add_said(rows, key)
