@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -105,8 +106,8 @@ class Head:
     def read(cls, text: bytes | None) -> dict[int, Head]:
         """Read the heads of all rows of a thread, by id."""
         found = orjson.loads(text or b"[]")
-        ranges = ({name: Ranges.of(one[name]) for name in ("cites", "covers")} for one in found)
-        return {one["id"]: cls(**{**one, **both}) for one, both in zip(found, ranges, strict=True)}
+        read = (cls(**one | {name: Ranges.of(one[name]) for name in ("cites", "covers")}) for one in found)
+        return {one.id: one for one in read}
 
     def as_stored(self) -> dict[str, Any]:
         """Return what `rows.lua` knows of it."""
@@ -133,30 +134,28 @@ class Change:
 
     def add(self, row: NewRow) -> int:
         """Add a row; return its id, or 0 if a row that it needs is gone, or another one covers a message of it."""
-        drawn, below = ([self.heads.get(id) for id in ids] for ids in (row.draws, row.replaces))
-        known = [one for one in (*drawn, *below) if one]
+        needed = [*row.draws, *row.replaces]
+        if not self.heads.keys() >= {*needed}:
+            return 0
+        drawn, replaced = ([self.heads[id] for id in ids] for ids in (needed, row.replaces))
         cites = Ranges.joined(
-            [*((seq, seq) for seq in row.cites), *(pair for one in known for pair in one.cites.pairs)]
+            [*((seq, seq) for seq in row.cites), *(pair for one in drawn for pair in one.cites.pairs)]
         )
-        replaced = [one for one in below if one]
-        own = ((seq, self._end(seq)) for seq in row.covers)
-        covers = Ranges.joined([*own, *(pair for one in replaced for pair in one.covers.pairs)])
-        if len(known) < len(drawn) + len(below) or not (cites.pairs or covers.pairs):
+        new = ((seq, self._end(seq)) for seq in row.covers)
+        covers = Ranges.joined([*new, *(pair for one in replaced for pair in one.covers.pairs)])
+        if not (cites.pairs or covers.pairs):
             return 0
         of_kind = [one for one in self.heads.values() if one.kind == self.kind and one.id not in row.replaces]
-        low, high = min(row.covers, default=inf), max(row.covers, default=-inf)
-        near = [
-            one
-            for one in of_kind
-            if one.covers.pairs and one.covers.pairs[0][0] <= high and low <= one.covers.pairs[-1][1]
-        ]
-        others = [one for one in near if any(seq in one.covers for seq in row.covers)]  # gaps may overlap
-        if any(one.id in self.shown for one in others):
+        # messages are compared, because ranges may overlap in gaps where none is stored
+        low, high = min(row.covers, default=0), max(row.covers, default=-1)
+        near = (one for one in of_kind if (own := one.covers.pairs) and own[0][0] <= high and low <= own[-1][1])
+        others = {one.id for one in near if any(seq in one.covers for seq in row.covers)}
+        if others & self.shown:
             return 0
         # what is on another branch, and what the replaced rows replaced or were replaced by, is never shown beside it
-        former = {one.id for one in of_kind if one.by in row.replaces} | {one.by for one in replaced}
-        for one in [one for one in self.heads.values() if one in others or one.id in former]:
-            self.drop(one.id)
+        others |= {one.id for one in of_kind if one.by in row.replaces} | {one.by or 0 for one in replaced}
+        for id in others & self.heads.keys():
+            self.drop(id)
         self.last_id += 1
         for one in replaced:
             one.by = self.last_id
@@ -376,6 +375,9 @@ def export_rows(state: MemoryState, thread_id: str, user_id: str | None) -> Plan
     # a row that is about older words of an id would be taken for one about its words of now
     now = {one.id for one in current}
     older = Ranges.joined((one.seq, one.seq) for one in others if one.id in now)
+    replaced = defaultdict[int | None, list[int]](list)
+    for head in heads.values():
+        replaced[head.by].append(head.id)
 
     def ids(ranges: Ranges) -> list[str]:
         spans = ((bisect_left(facts, (low, "")), bisect_left(facts, (high + 1, ""))) for low, high in ranges.pairs)
@@ -387,7 +389,7 @@ def export_rows(state: MemoryState, thread_id: str, user_id: str | None) -> Plan
             "row": head.kind,
             "cites": ids(head.cites),
             "covers": ids(head.covers),
-            "replaces": [one.id for one in heads.values() if one.by == head.id],
+            "replaces": replaced[head.id],
             "waits": head.waits,
             "body": orjson.loads(body),
         }

@@ -101,9 +101,8 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were stored, in chronological order; the `last` n of those that the filters select.
 
-        One round trip, whose cost follows the number of messages (with `roles` one for each 500 it reads, one more with
-        `before` or `after`). `before`
-        and `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
+        One round trip, whose cost follows the number of messages (with `roles` one for each 500 it reads), and one for
+        `before` and `after`: message ids, exclusive. Times are inclusive. An unknown thread has no messages; an unknown
         message id raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. `superseded`
         adds, and counts, superseded messages (regenerated answers, edited questions, other branches) in their place.
         """
@@ -220,8 +219,7 @@ class History(Operations):
         """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
 
         With their vectors and older versions; with `until` also those on other branches, and an edited message when its
-        newest version is that old. By id each 100 are one
-        atomic step of one round trip, and one for each further 500 vectors. What was deleted by id does not come back
+        newest version is that old. By id each 100 are one atomic step: a round trip, and one per 500 vectors. What was deleted by id does not come back
         from a list or state that still holds it, nor from an older export; `append` stores it again. `until` deletes
         100 in a step of two round trips, the oldest first, so call it again after an interruption. A tool call may go
         while its result stays: no model is shown one without the other.
@@ -253,7 +251,8 @@ class History(Operations):
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts
-        it back. Atomic; one round trip, one for each 500 vectors. `ThreadNotFoundError`, `MessageNotFoundError`.
+        it back. Atomic; one round trip; more than 500 vectors go in the background. `ThreadNotFoundError`,
+        `MessageNotFoundError`.
         """
         asked = check_id(after, "after")
         head: dict[str, Any] = {"question": asked, "exists": True, "truncate": True}

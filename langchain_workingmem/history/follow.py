@@ -217,8 +217,8 @@ class _Comparison:
             if _said(first) == self.entries[at].words:
                 found = self.agreement(at, first)
                 reaches_newest = first.is_current and any(row.seq >= newest for row in found.values())
-                is_long = has_answer and (len(found) > 1 or first is self.first)
-                is_long = is_long and (not is_window or is_one_turn(self.entries[max(found) + 1 :]))
+                goes_on = is_window and not is_one_turn(self.entries[max(found) + 1 :])
+                is_long = has_answer and not goes_on and (len(found) > 1 or first is self.first)
                 if (reaches_newest or is_long) and len(found) > len(best):
                     best = found
         return best

@@ -63,13 +63,16 @@ class Observing(Part):
         known = [id for id in state.local(_Logs).threads.get(user_id) or () if id != thread_id]
         return [own, *thread_commands(state, user_id, KIND, known)]
 
+    def _is_of_user(self, found: Gathered) -> bool:
+        return self.options.scope == "user" and not found.is_private
+
     def _read(
         self, state: MemoryState, found: Gathered, asked: Sequence[Any], replies: list[Any]
     ) -> Plan[dict[str, Rows]]:
         """Return the rows by thread, that of the turn first."""
         thread_id, user_id = found.thread_id, found.user_id
         own = learn(asked[0], replies[0])
-        if self.options.scope == "thread" or found.is_private:
+        if not self._is_of_user(found):
             return {thread_id: own}
 
         def choose(ids: list[str]) -> list[str]:
@@ -102,8 +105,7 @@ class Observing(Part):
     def _show(self, state: MemoryState, found: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
         found.covered = shown[found.thread_id].covered
         found.limit = self.options.limit if tokens > self.options.limit else None
-        of_user = self.options.scope == "user" and not found.is_private
-        found.parts["observations"] = log_of(state, found.user_id, shown, tokens, of_user=of_user)
+        found.parts["observations"] = log_of(state, found.user_id, shown, tokens, of_user=self._is_of_user(found))
 
     def renewed(self, state: MemoryState, found: Gathered, *, waits: bool) -> Plan[None]:
         """Read the log again in the run of an agent; wait for the observer, where the prompt would be too long. One round trip."""

@@ -124,7 +124,7 @@ class Writer:
         keys, seen = self.state.keys.of(thread_id), set[str]()
         for step in _steps(older):
             # an edited question has several versions, of which an interrupted import may have stored the first ones
-            versions = [one.draft for one in step if one.draft.id in seen - seqs.keys()]
+            versions = [one.draft for one in step if one.draft.id in seen and one.draft.id not in seqs]
             again = {one.draft.id for one in step if one.draft.id in seqs}
             if versions:
                 call = READ.on(keys, user=owner_tag(owner), ids=[one.id for one in versions])

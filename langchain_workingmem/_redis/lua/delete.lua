@@ -39,7 +39,7 @@ elseif what ~= 'sweep' and (owner or is_rest) then
   reply.deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
   redis.call('ZUNIONSTORE', KEYS[7], 2, KEYS[7], KEYS[2], 'AGGREGATE', 'MAX')
   redis.call('PERSIST', KEYS[7])
-  local last_row, ids = redis.call('HGET', KEYS[9], 'next'), redis.call('HGETALL', KEYS[5])
+  local last_row, ids = redis.call('HGET', KEYS[9], 'next'), what == 'all' and redis.call('HGETALL', KEYS[5])
   redis.call('UNLINK', KEYS[9], unpack(KEYS, 2, 6))
   if what == 'thread' then
     redis.call('UNLINK', KEYS[1], KEYS[10], KEYS[11])
