@@ -130,8 +130,9 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
     page, said, commands = Page(), set[Position](), list["Command"]()
     owner = None if user_id is None else encode(user_id).encode()
     wanted: dict[bytes, set[int]] = {}
-    for one in ranked:
-        wanted.setdefault(one.thread, set()).update((one.seq,), *_beside(one.seq, window))
+    sides = {one[:2]: _beside(one.seq, window) for one in ranked}
+    for (thread, seq), beside in sides.items():
+        wanted.setdefault(thread, set()).update((seq,), *beside)
     for thread, some in wanted.items():
         keys = state.keys.of(decode(thread))
         commands += [("HMGET", keys.thread, "user", "title"), ("HMGET", keys.messages, *some)]
@@ -147,10 +148,9 @@ def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, i
                 page.rows[thread, row.place] = row
                 if row.record["kind"] in _SAID and not row.refused:
                     said.add((thread, row.place))
-    for one in ranked:
-        if one[:2] in page.rows:
-            sides = _beside(one.seq, window)
-            page.windows[one[:2]] = [[(one.thread, seq) for seq in side if (one.thread, seq) in said] for side in sides]
+    for at, beside in sides.items():
+        if at in page.rows:
+            page.windows[at] = [[(at[0], seq) for seq in side if (at[0], seq) in said] for side in beside]
     return page
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf
+from math import inf, log
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from langchain_workingmem._redis.keys import THE_USER
 from langchain_workingmem._text.messages import STRIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import numpy as np
 
@@ -48,8 +48,7 @@ class Candidates:
     threads: Sequence[bytes]  # encoded, in braces
     seqs: Places  # of the messages
     chunks: Sequence[bytes]  # their numbers in the messages
-    tokens: Sequence[int]  # of the whole messages
-    authors: Sequence[bytes]  # "" without a name
+    sizes: Sequence[bytes]  # tokens of the whole messages, and ~author where it has a name
     values: Numbers  # similarities, then BM25 scores
     times: Sequence[int] = ()  # when the messages were stored (microseconds), where the question names a time
     has_more: bool = False  # a deeper search by vectors may find others
@@ -62,19 +61,17 @@ class Candidates:
         import numpy as np
 
         if not keys:
-            return cls(0, (), np.zeros(0, np.int64), (), (), (), values, has_more=has_more)
+            return cls(0, (), np.zeros(0, np.int64), (), (), values, has_more=has_more)
         parts = b":".join(keys).split(b":")  # all at once: in a third of the time of one after the other
         step = len(parts) // len(keys)
         threads, seqs, chunks, sizes = (parts[at::step] for at in range(step - 4, step))
-        tokens, authors = zip(*map(_size, sizes), strict=True)
         places = np.fromstring(b" ".join(seqs), np.int64, sep=" ")
-        return cls(near, threads, places, chunks, tokens, authors, values, times, has_more)
+        return cls(near, threads, places, chunks, sizes, values, times, has_more)
 
-
-@lru_cache(4096)  # most messages have one of some hundred
-def _size(part: bytes) -> tuple[int, bytes]:
-    tokens, _, author = part.partition(b"~")
-    return int(tokens), author
+    @property
+    def authors(self) -> set[bytes]:
+        """Return the authors of the messages; "" without a name."""
+        return {size.partition(b"~")[2] for size in {*self.sizes}}
 
 
 class Ranked(NamedTuple):
@@ -92,19 +89,46 @@ class Ranked(NamedTuple):
 
 @dataclass(slots=True)
 class Ranking:
-    """The messages of a search, the best first; each is made when somebody takes it."""
+    """The messages of a search; iterating makes them, the best first."""
 
-    order: Places  # indexes in the columns
+    found: Candidates
+    names: Sequence[bytes]  # of the threads, in braces
+    places: Places  # of the messages, rising: the number of the thread's name, then the seq
+    best: Places  # of each message, its best chunk
+    scores: Numbers
     similarities: Numbers
-    words: Numbers  # BM25 scores
+    words: Numbers  # BM25 scores as shares of the best one
     timely: Numbers  # 1 at a time that the question names
-    make: Callable[[int], Ranked]
-
-    def __len__(self) -> int:
-        return len(self.order)
+    order: Places  # indexes of the messages, the best first
 
     def __iter__(self) -> Iterator[Ranked]:
-        return map(self.make, self.order.tolist())
+        for at in self.order.tolist():
+            place, chunk = self.places[at].item(), self.best[at].item()
+            yield Ranked(
+                self.names[place >> _BITS][1:-1],
+                place & _SEQS,
+                int(self.found.sizes[chunk].partition(b"~")[0]),
+                self.scores[at].item(),
+                self.similarities[at].item(),
+                self.words[at].item(),
+                bool(self.timely[at] == 1),
+                int(self.found.chunks[chunk]),
+            )
+
+    def hide(self, thread: bytes, seqs: Collection[int], end: float) -> None:
+        """Leave out these messages of a thread, and all from `end` on."""
+        if (name := b"{%b}" % thread) in self.names:
+            number = self.names.index(name)
+            first, last = self.places.searchsorted((number << _BITS, (number + 1) << _BITS)).tolist()
+            here = enumerate((self.places[first:last] & _SEQS).tolist(), first)
+            if hidden := [at for at, seq in here if seq >= end or seq in seqs]:
+                kept = self.places >= 0  # all
+                kept[hidden] = False
+                self.keep(kept)
+
+    def keep(self, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+        """Leave out all messages but those that are `kept`."""
+        self.order = self.order[kept[self.order]]
 
 
 def rank(
@@ -131,7 +155,7 @@ def rank(
     similarity, words = np.zeros(len(places)), np.zeros(len(places))
     similarity[message_of[:near][::-1]] = values[:near][::-1]  # the best is written last
     words[message_of[near:][::-1]] = values[near:][::-1]
-    tokens, score, most = np.array(found.tokens, np.int64)[first], similarity, 1.0
+    score, most = similarity, 1.0
     said = words / (words.max(initial=0) or 1)
     if hybrid and len(places):
         meaning = similarity / (similarity.max() or 1)
@@ -141,9 +165,12 @@ def rank(
         score += weights.neighbours * neighbours(places, meaning, said, dense)
         most += 2 * weights.neighbours
     unit = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
-    is_theirs = np.fromiter(map(authors.__contains__, found.authors), np.float64, len(values))[first]
-    length = np.log(np.maximum(tokens, SHORT) / SHORT)  # long answers match everything a little
-    score = score + unit * (bonus * is_theirs - weights.length * length)
+    lifts = {
+        size: bonus * (author in authors) - weights.length * length
+        for size in {*found.sizes}
+        for author, length in (_author_and_length(size),)
+    }
+    score = score + unit * np.fromiter(map(lifts.__getitem__, found.sizes), np.float64, len(values))[first]
     timely = np.zeros(len(places))
     if times:
         timely = nearness(np.array(found.times, np.int64)[first], times, now)
@@ -156,21 +183,14 @@ def rank(
     best = first.copy()  # the chunk that an excerpt shows
     if numbered:  # that with the number of the question
         best[message_of[near:][::-1]] = np.arange(len(values) - 1, near - 1, -1)
+    return Ranking(found, names, places, best, scores, similarity, said, timely, order)
 
-    def make(at: int) -> Ranked:
-        place, chunk = places[at].item(), best[at].item()
-        return Ranked(
-            names[place >> _BITS][1:-1],
-            place & _SEQS,
-            found.tokens[chunk],
-            scores[at].item(),
-            similarity[at].item(),
-            said[at].item(),
-            bool(timely[at] == 1),
-            int(found.chunks[chunk]),
-        )
 
-    return Ranking(order, similarity, words, timely, make)
+@lru_cache(4096)  # most messages have one of some hundred
+def _author_and_length(size: bytes) -> tuple[bytes, float]:
+    """Return the author of messages, and what their length costs: long answers match everything a little."""
+    tokens, _, author = size.partition(b"~")
+    return author, log(max(int(tokens), SHORT) / SHORT)
 
 
 def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Numbers:

@@ -10,7 +10,7 @@ import logging
 import re
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import chain, compress, filterfalse, islice
+from itertools import chain, compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.calls import traced
@@ -30,7 +30,7 @@ from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, U
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
@@ -88,6 +88,8 @@ def search(
     One round trip. One more where it shows an author whom the question names and who was unknown, and where the chunks
     of a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
+    import numpy as np
+
     if query.threads is not None:
         if query.scope == "user":
             ids = yield from find_threads(state, query.user_id or "", query.threads)
@@ -103,7 +105,7 @@ def search(
     asked = Asked.of(options, query, known)
     vector = yield from state.embedder.embed([asked.text], query=True)
     found, replies = yield from _candidates(state, query, asked, vector, depth, beside)
-    seen = {"" if author in USERS else author.decode() for author in {*found.authors}}
+    seen = {"" if author in USERS else author.decode() for author in found.authors}
     if seen - known:  # authors whom this process did not know
         before, asked = asked, Asked.of(options, query, known := authors.note(owner, seen))
         if (asked.text, asked.words) != (before.text, before.words):
@@ -122,8 +124,8 @@ def search(
         threshold=query.threshold or 0.0,
     )
     ranking = ranked(found)
-    different = len({*ranking.similarities.tolist()})  # copies of a text have the same
-    is_crowded = len(ranking) < query.sought + spare or min(len(ranking), different) < max(FEW, query.sought)
+    different = min(len(ranking.order), np.unique(ranking.similarities).size)  # copies of a text have the same
+    is_crowded = len(ranking.order) < query.sought + spare or different < max(FEW, query.sought)
     if found.has_more and is_crowded and depth < DEEPEST:
         depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
         found, _ = yield from _candidates(state, query, asked, vector, depth)
@@ -199,68 +201,69 @@ def recall_for_turn(
     query: Query,
     ranking: Ranking,
     *,
-    is_hidden: Callable[[Ranked], bool],
+    hide: Callable[[Ranking], None],
     before: Callable[[], str],
     spare: int,
     on_error: OnError,
 ) -> Plan[RecallResult]:
-    """Choose the hits of a turn among those not hidden, and fetch their windows. One round trip, two for a follow-up.
-
-    A short text with no near hit may follow up what the user said `before` it: both together are searched, too.
+    """Choose the hits of a turn among those that it does not `hide`, and fetch their windows. One round trip, two for a
+    follow-up: a short text with no near hit may follow up what the user said `before` it; both are searched, too.
     """
     floor = None
     if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
         learned = state.indexes.scale
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
-        if floor is None and len(ranking) >= FEWEST and state.is_first("floor"):
+        if floor is None and len(ranking.order) >= FEWEST and state.is_first("floor"):
             # slow: nobody waits for a paid model at the end of a process
             yield Spawn(learn_scale(state, anew=False), slow=True)
-    gates = [gate := Gate(query, ranking, is_hidden, floor)]
-    best = [*islice(filterfalse(is_hidden, ranking), query.sought)]
+    hide(ranking)
+    nearest = ranking.similarities[ranking.order[: query.sought]]
+    gates = [gate := Gate(query, ranking, floor)]
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
-        near = [one for one in best if one.similarity >= max(floor.alone, ALONE * gate.bar)]
+        near = [one for one in islice(ranking, query.sought) if one.similarity >= max(floor.alone, ALONE * gate.bar)]
         copies = [one for one in near if one.similarity > _SAME and one.tokens == tokens]  # of the text itself
         if len(near) == len(copies) and (said := before()):
             try:
                 both, _ = yield from search(state, replace(query, before=said), spare=spare)
-                gates.append(Gate(query, both, is_hidden, floor))
+                hide(both)
+                gates.append(Gate(query, both, floor))
             except NO_VECTORS as error:
                 if on_error == "raise":
                     raise
                 _log.warning("%s; this turn goes without what its question follows up", error)
-    found, page = yield from read_hits(state, query, *gates, at_least=LOOKED_THROUGH if gate.numbers else 0)
+    rankings = [one.narrowed() for one in gates]
+    found, page = yield from read_hits(state, query, *rankings, at_least=LOOKED_THROUGH if gate.numbers else 0)
     own, *more = (one.passing(some, page) for one, some in zip(gates, found, strict=True))
     # half of the hits, then those of the question with what it follows up, then the others
     half = (query.sought + 1) // 2 if more else query.sought
     passed = {hit[:2]: hit for hit in chain(own[:half], *more, own[half:])}
     hits = hits_of([*passed.values()], page)[: query.sought] if more else own[: query.sought]
     silent = None
-    if floor and best and not hits:
-        silent = "far" if max(one.similarity for one in best) < floor.shown else "ordinary"
+    if floor and len(nearest) and not hits:
+        silent = "far" if nearest.max() < floor.shown else "ordinary"
     result = yield from result_of(state.recalling, query, hits, page, forgives=on_error == "log")
     return replace(result, silent=silent) if silent else result
 
 
 class Gate:
-    """Which hits of a search a turn shows; iterating yields those that may pass.
+    """Which hits of a search a turn shows.
 
     Those above the bar, of a time that the question names, or with a number of it, such as that of an order. And of
     what has a question mark the best two outside of each other's windows. Without a floor everything passes.
     """
 
-    def __init__(
-        self, query: Query, ranking: Ranking, is_hidden: Callable[[Ranked], bool], floor: Floor | None
-    ) -> None:
-        self.ranking, self.is_hidden = ranking, is_hidden
-        self.guaranteed = GUARANTEED if asks(query.text) else 0
+    def __init__(self, query: Query, ranking: Ranking, floor: Floor | None) -> None:
+        self.ranking, self.guaranteed = ranking, GUARANTEED if asks(query.text) else 0
         self.bar = 0.0 if floor is None else floor.shown if self.guaranteed else _bar(ranking, floor.shown)
         words = queries.distinct_words(query.text, whole=True) if any(map(str.isdigit, query.text)) else ()
         self.numbers = frozenset(word for word in words if any(map(str.isdigit, word)))
 
-    def __iter__(self) -> Iterator[Ranked]:
+    def narrowed(self) -> Ranking:
+        """Return the ranking with only those that may pass."""
         ranking, bar = self.ranking, 0.0 if self.guaranteed else self.bar
         kept = (ranking.similarities >= bar) | (ranking.timely == 1) | (bool(self.numbers) & (ranking.words > 0))
-        return filterfalse(self.is_hidden, map(ranking.make, ranking.order[kept[ranking.order]].tolist()))
+        ranking.keep(kept)
+        return ranking
 
     def passing(self, hits: Sequence[Ranked], page: Page) -> list[Ranked]:
         """Return the hits that pass, those with a number of the question first."""

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from itertools import chain, islice
 from math import inf
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import SystemMessage
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import RecallResult, StoredMessage
     from langchain_workingmem.options import HistoryOptions
     from langchain_workingmem.recall.question import Query
-    from langchain_workingmem.recall.ranking import Ranked, Ranking
+    from langchain_workingmem.recall.ranking import Ranking
 
 _log = logging.getLogger("langchain_workingmem")
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
@@ -191,24 +192,21 @@ def _recalled(
     core: Core, turn: Gathered, options: HistoryOptions, query: Query, ranking: Ranking, spare: int
 ) -> Plan[RecallResult]:
     """Fetch the best hits and their windows, without what the model is shown anyway. Messages are compared by seq."""
-    here, end = encode(turn.thread_id).encode(), turn.end
     past, present, _ = chosen(turn, options, turn.messages)
     ids = turn.hidden.union([one.id or "" for one in (*past, *present)])
     known = {*turn.followed.drop, *(turn.seqs[id] for id in ids if id in turn.seqs)}
-
-    def is_hidden(one: Ranked) -> bool:
-        return one.thread == here and (one.seq in known or one.seq >= end)
 
     def before() -> str:  # what the user said; a question that was asked twice follows up what stood before it
         said = [str(one.text) for one in (*turn.history, *turn.messages) if is_users(one)]
         return next((one for one in reversed(said) if one.strip() and one != query.text), "")
 
-    plan = recall_for_turn(
-        core.state, query, ranking, is_hidden=is_hidden, before=before, spare=spare, on_error=core.on_error
-    )
+    hide = methodcaller("hide", encode(turn.thread_id).encode(), known, turn.end)
+    plan = recall_for_turn(core.state, query, ranking, hide=hide, before=before, spare=spare, on_error=core.on_error)
     result = yield from traced(plan, query.text)
     rows = [
-        row for row in result.rows if row.thread_id != turn.thread_id or (row.place not in known and row.place < end)
+        row
+        for row in result.rows
+        if row.thread_id != turn.thread_id or (row.place not in known and row.place < turn.end)
     ]
     return replace(result, rows=rows)
 

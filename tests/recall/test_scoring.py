@@ -141,9 +141,9 @@ def test_keys_are_read_as_they_were_written(parts: list[tuple[str, int, str, int
         for thread, seq, chunk, tokens, author in parts
     ]
     found = Candidates.read(written, np.arange(len(parts), dtype=np.float64), 0)
-    rows = zip(found.threads, found.seqs.tolist(), found.chunks, found.tokens, found.authors, strict=True)
+    rows = zip(found.threads, found.seqs.tolist(), found.chunks, found.sizes, strict=True)
     assert [*rows] == [
-        (f"{{{encode(thread)}}}".encode(), seq, chunk.encode(), tokens, author.encode())
+        (f"{{{encode(thread)}}}".encode(), seq, chunk.encode(), f"{tokens}{'~' * bool(author)}{author}".encode())
         for thread, seq, chunk, tokens, author in parts
     ]
 
