@@ -162,36 +162,46 @@ class Embedder:
         """Return the vectors of all texts: `known` ones, and those of the model, which are checked and cached."""
         import numpy as np
 
-        if missing:
-            try:
-                with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
-                    vectors = np.array(found, dtype=np.float32)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise _EMBEDDING.failed(error) from error
-            sizes = {len(one) for one in known.values()} | {vectors.shape[-1]} if vectors.ndim == 2 else set()
-            if vectors.shape[:1] != (len(missing),) or len(sizes) != 1 or not vectors.size:
-                with self._lock:
-                    self._cache.clear()  # it is unknown which size is wrong
-                seen = f"the embedding model gave an array of shape {vectors.shape} for {len(missing)} texts"
-                raise EmbeddingError(seen, remedy="check the model: its vectors must be flat and of one size")
-            if not np.isfinite(vectors).all():
-                raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
+        if not missing:
+            return np.array([known[text] for text in texts])
+        try:
+            with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
+                vectors = np.array(found, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _EMBEDDING.failed(error) from error
+        sizes = {len(one) for one in known.values()} | {vectors.shape[-1]} if vectors.ndim == 2 else set()
+        if vectors.shape[:1] != (len(missing),) or len(sizes) != 1 or not vectors.size:
             with self._lock:
-                if next((len(vector) for vector in self._cache.values()), None) not in {None, *sizes}:
-                    self._cache.clear()  # the model has another size now
-                for text, vector in zip(missing, vectors, strict=True):
-                    known[text] = row = vector.copy()  # a view would keep the whole array in memory
-                    other = self._cache.get((not query, text))
-                    # every model may embed an empty text as zeros
-                    if self._alike is None and other is not None and row.any():
-                        self._alike = bool(np.allclose(row, other, rtol=0, atol=_TOLERANCE))
-                        if self._alike:
-                            self._cache = OrderedDict(((False, text), one) for (_, text), one in self._cache.items())
-                    self._cache[query and not self._alike, text] = row
-                    self._cache.move_to_end((query and not self._alike, text))
-                while len(self._cache) > self._size:
-                    self._cache.popitem(last=False)
+                self._cache.clear()  # it is unknown which size is wrong
+            seen = f"the embedding model gave an array of shape {vectors.shape} for {len(missing)} texts"
+            raise EmbeddingError(seen, remedy="check the model: its vectors must be flat and of one size")
+        if not np.isfinite(vectors).all():
+            raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
+        if self._size:
+            self._remember(missing, vectors, query=query)
+        if len(missing) == len(texts):
+            return vectors
+        known |= zip(missing, vectors, strict=True)
         return np.array([known[text] for text in texts])
+
+    def _remember(self, texts: Sequence[str], vectors: Vectors, *, query: bool) -> None:
+        """Cache vectors, and learn from those of a text that was embedded both ways whether the two are alike."""
+        import numpy as np
+
+        with self._lock:
+            if next((len(vector) for vector in self._cache.values()), None) not in {None, vectors.shape[1]}:
+                self._cache.clear()  # the model has another size now
+            for text, vector in zip(texts, vectors, strict=True):
+                row, other = vector.copy(), self._cache.get((not query, text))  # a view would keep the whole array
+                # every model may embed an empty text as zeros
+                if self._alike is None and other is not None and row.any():
+                    self._alike = bool(np.allclose(row, other, rtol=0, atol=_TOLERANCE))
+                    if self._alike:
+                        self._cache = OrderedDict(((False, text), one) for (_, text), one in self._cache.items())
+                self._cache[query and not self._alike, text] = row
+                self._cache.move_to_end((query and not self._alike, text))
+            while len(self._cache) > self._size:
+                self._cache.popitem(last=False)
 
 
 def name_of(embeddings: Embeddings) -> str:
