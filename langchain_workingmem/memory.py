@@ -32,8 +32,8 @@ from langchain_workingmem.options import (
 from langchain_workingmem.recall import Recall
 from langchain_workingmem.recall.question import check_argument_names
 from langchain_workingmem.threads import Threads
-from langchain_workingmem.turn import Notes, Turn
 from langchain_workingmem.turn.assemble import Shown, assemble, question
+from langchain_workingmem.turn.gather import Notes, Turn
 from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
@@ -253,13 +253,7 @@ class Memory(SetUpOnEntry):
         asked = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
         given = [HumanMessage(messages)] if isinstance(messages, str) else messages
         new = yield from turn.opened(given, thread_id, user_id)
-        numbered = [message for message in new if message.id is None]
-        for message in numbered:
-            message.id = core.new_id()
-        gathered = yield from turn.gather(new, (thread_id, user_id), asked, numbered={one.id for one in numbered})
-        for message in numbered:  # those that are stored get their ids back
-            if (id := gathered.stored_ids.get(message.id)) is not None:
-                gathered.seqs[id], message.id = gathered.seqs[message.id or ""], id
+        gathered = yield from turn.gather(new, (thread_id, user_id), asked)
         if not read_only and gathered.known is not None:
             branch = gathered.followed if gathered.followed.changes_branch else None
             core.state.local(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))

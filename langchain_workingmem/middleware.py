@@ -31,8 +31,8 @@ from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.turn import Turn
 from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question, turn_of
+from langchain_workingmem.turn.gather import Turn
 from langchain_workingmem.working_memory.store import read_working_memory
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.options import Scope
-    from langchain_workingmem.turn import Turn
+    from langchain_workingmem.turn.gather import Turn
 
 Owner: TypeAlias = Callable[[Ids], str]  # returns the owner of the memory, given the ids that the run names
 WRITING = ("update_working_memory", "clear_working_memory")  # tools; with the name of a memory they begin like this

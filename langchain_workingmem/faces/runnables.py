@@ -28,9 +28,8 @@ from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.recall.question import Query, check_argument_names
 from langchain_workingmem.recall.search import search_messages
-from langchain_workingmem.turn import Notes
 from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question
-from langchain_workingmem.turn.gather import read_history
+from langchain_workingmem.turn.gather import Notes, read_history
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import MemoryContext, RecallResult
     from langchain_workingmem.options import Ids
-    from langchain_workingmem.turn import Turn
+    from langchain_workingmem.turn.gather import Turn
 
 
 class SemanticRecallRetriever(BaseRetriever):

@@ -63,7 +63,6 @@ class Gathered:
     known: Known | None = None  # what the thread knows of the caller's list
     followed: Followed = field(default_factory=Followed)
     history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
-    stored_ids: dict[str | None, str] = field(default_factory=dict)  # of messages of the list that have others there
     seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
     uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider

@@ -1,27 +1,32 @@
-"""What the store holds for a turn: history, working memory, recalled messages, and what the caller's list is."""
+"""What the store holds for a turn: history, working memory, recalled messages, and what the caller's list is.
+
+`Memory.context`, `Memory.save_turn`, nodes and middleware share the plans of `Turn`.
+"""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from itertools import chain, islice
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import chain, dropwhile, islice, takewhile
 from math import inf
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import LONG, compute, send
-from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
+from langchain_workingmem._redis.codec import as_messages, is_readable, is_storable, read_rows
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
-from langchain_workingmem._redis.state import wing
+from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
-from langchain_workingmem.history.follow import Entry, follow, last_question
+from langchain_workingmem.history.follow import Entry, Known, follow, last_question
 from langchain_workingmem.history.read import with_media
-from langchain_workingmem.history.save import entry_of, known_in, list_head
+from langchain_workingmem.history.save import entry_of, known_in, list_head, opened
+from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.search import recall_for_turn, search
 from langchain_workingmem.turn.assemble import (
     Gathered,
@@ -32,23 +37,118 @@ from langchain_workingmem.turn.assemble import (
     is_users,
     media_begin,
     named,
+    question,
 )
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import Core, MemoryState
+    from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import RecallResult, StoredMessage
-    from langchain_workingmem.options import HistoryOptions
-    from langchain_workingmem.recall.question import Query
+    from langchain_workingmem.options import HistoryOptions, PerCall
     from langchain_workingmem.recall.ranking import Ranking
 
 _log = logging.getLogger("langchain_workingmem")
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
+
+
+class Notes(Recent[tuple[str, str], tuple[str, Known]]):
+    """What was read of threads for a question, by thread and words, with its id: its turn needs no second look."""
+
+    def note(self, thread_id: str, message: BaseMessage | None, known: Known) -> None:
+        """Note what is known of a thread before a question is answered, or after its turn is saved."""
+        if message is not None and message.id:
+            self.put((thread_id, words_digest(message)), (message.id, known))
+
+    def take(self, thread_id: str, message: BaseMessage | None) -> Known | None:
+        """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
+        found = None if message is None else self.get((thread_id, words_digest(message)))
+        if message is None or found is None:
+            return None
+        id, known = found
+        if message.id is None and known.saved_before == inf:
+            message.id = id
+        return known if message.id == id else None
+
+    def drop(self, thread_id: str, message: BaseMessage | None) -> None:
+        """Forget what was read for a question whose turn is saved: a run from an earlier state takes a fresh look."""
+        if message is not None:
+            self.pop((thread_id, words_digest(message)))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Plans of one turn."""
+
+    core: Core
+    history: HistoryOptions
+
+    def opened(
+        self,
+        messages: Iterable[MessageLikeRepresentation],
+        thread_id: str,
+        user_id: str,
+        kind: Kind = "list",
+        appeared: Iterable[str | None] = (),
+    ) -> Plan[list[BaseMessage]]:
+        """Return messages as they were before memory changed them, without those that memory has put in."""
+        given = as_messages(messages)
+        found = yield from opened(self.core.state, given, thread_id, check_id(user_id, "user_id"))
+        ids = Counter(one.id for one in found if one.type == "ai" and one.id)
+        if len(ids) < ids.total():  # caches and fakes repeat ids, which tell nothing then
+            found = [one.model_copy(update={"id": None}) if ids[one.id or ""] > 1 else one for one in found]
+        return _unsourced(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
+
+    def gather(
+        self,
+        new: Sequence[BaseMessage],
+        ids: tuple[str, str],
+        limits: PerCall,
+        *,
+        kind: Kind = "list",
+        left_out: frozenset[int] = frozenset(),
+    ) -> Plan[Gathered]:
+        """Plan to read what the store holds for a turn; `limits.recall` may hold all arguments of recall.
+
+        Messages without an id get that of the stored message that they are, or a new one.
+        """
+        state, (thread_id, user_id) = self.core.state, ids
+        zone, arguments = state.zone(*ids, limits.timezone), limits.recall or {}
+        text, query = question(new), None
+        if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
+            state.recalling  # noqa: B018 - raises, because recall is off
+        if state.recall is not None and limits.recall is not False and text is not None and str(text.text).strip():
+            where: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
+            query = Query.of(state.recall, str(text.text), **where, turn=True, zone=zone, **arguments)
+        history = self.history
+        if limits.last_messages is not None:  # exactly that many, for this call
+            history = replace(history, last_messages=limits.last_messages, step=1)
+        turn = Gathered(thread_id, user_id, kind, zone, new, left_out, is_private=limits.recall is False)
+        return gather_turn(self.core, turn, history, query, working_memory=limits.working_memory)
+
+
+def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
+    """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it."""
+    order = reversed(range(len(messages)))
+    if kind == "state":  # its last message that did not appear in the run
+        new = [at for at in order if messages[at].id not in appeared][:1]
+    else:  # the last words of the user
+        last = dropwhile(lambda at: not isinstance(messages[at], HumanMessage), order)
+        new = [*takewhile(lambda at: isinstance(messages[at], HumanMessage) and messages[at].id not in appeared, last)]
+    for at in new:
+        message = messages[at]
+        if isinstance(message, HumanMessage) and "lc_source" in message.additional_kwargs:
+            extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
+            messages[at] = message.model_copy(update={"additional_kwargs": extras})
+    return messages
+
+
+# ---------------------------------------------------------------------- reading
 
 
 def gather_turn(
@@ -57,7 +157,6 @@ def gather_turn(
     options: HistoryOptions,
     query: Query | None = None,
     *,
-    numbered: Container[str | None] = (),
     working_memory: bool = True,
 ) -> Plan[Gathered]:
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another."""
@@ -65,10 +164,7 @@ def gather_turn(
     state, ids = core.state, (turn.thread_id, turn.user_id)
     storable = [message for message in turn.messages if is_storable(message)]
     structured = structured_answers(storable, is_over=False)
-    entries = [
-        entry_of(one, None if one.id in numbered else one.id, words_digest(one, structured=id(one) in structured))
-        for one in storable
-    ]
+    entries = [entry_of(one, one.id, words_digest(one, structured=id(one) in structured)) for one in storable]
     head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
     for part in state.parts:
         part.narrow(head)
@@ -95,7 +191,7 @@ def gather_turn(
         replies = yield from send(*calls)
     history, *others = replies
     reply = read_reply(history, *ids)
-    _follow_list(turn, storable, entries, reply)
+    _follow_list(core, turn, storable, entries, reply)
     rows = _rows(turn, entries, reply, history[1])
     # a window that was limited has to reach further back, and behind an edited question others may have written
     reads_again = turn.followed.changes_branch and (turn.begins > -inf or bool(turn.followed.again))
@@ -132,14 +228,17 @@ def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) 
 
 
 def _follow_list(
-    turn: Gathered, messages: Sequence[BaseMessage], entries: Sequence[Entry], reply: dict[str, Any]
+    core: Core, turn: Gathered, messages: Sequence[BaseMessage], entries: Sequence[Entry], reply: dict[str, Any]
 ) -> None:
-    """Say which messages of the thread the caller's list is, and which of it no model is shown."""
+    """Say which messages of the thread the caller's list is, and which of it no model is shown; give missing ids."""
     known = turn.known = known_in(reply)
     turn.followed = followed = follow(entries, turn.kind, known, turn.left_out)
+    for at, message in enumerate(messages):
+        message.id = message.id or followed.aliases.get(at)
+    for message in turn.messages:
+        message.id = message.id or core.new_id()
     ids = [message.id or "" for message in messages]
     turn.seqs = {ids[at]: seq for at, seq in followed.seqs.items()}
-    turn.stored_ids = {ids[at]: id for at, id in followed.aliases.items()}
     turn.gone = known.ranges(followed.drop) if followed.drop else []
     question_at = last_question(entries)
     turn.end = followed.seqs.get(question_at, inf)
