@@ -97,8 +97,9 @@ end
 -- Walks from the question back, and jumps over what is left out. Returns whether the history ends before the thread.
 local function walk()
   local top, last = below and '(' .. whole(below) or '+inf', #without
+  local some_at_once = head.last and math.min(head.last + head.step + 2, 50) or 50 -- most have no tool traffic
   while true do
-    local some = redis.call('ZRANGE', KEYS[2], top, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 50)
+    local some = redis.call('ZRANGE', KEYS[2], top, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, some_at_once)
     if #some == 0 then return false end
     for _, facts in ipairs(some) do
       local seq = tonumber(string.match(facts, '^%d+'))
