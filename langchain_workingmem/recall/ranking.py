@@ -71,7 +71,7 @@ class Candidates:
     @property
     def authors(self) -> set[bytes]:
         """Return the authors of the messages; "" without a name."""
-        return {size.partition(b"~")[2] for size in {*self.sizes}}
+        return {_author_and_length(size)[0] for size in {*self.sizes}}
 
 
 class Ranked(NamedTuple):

@@ -173,7 +173,9 @@ def _candidates(
         keys, rows, count = keys + some, rows + their_rows, count + len(some) * is_near
     has_more = bool(len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0))
     scores, times = np.concatenate(values), list[int]()
-    if fields:
+    if fields == ["created_at"]:  # it stands alone in each row
+        times = [int([*(row.values() if isinstance(row, dict) else row or (0,))][-1]) for row in rows]
+    elif fields:
         work = (query.unsure.work + 1_000) * len(keys) if query.unsure else len(keys)  # what a metadata is, about
         kept, details = yield from compute(partial(_passing, query, keys, rows), work)
         times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
