@@ -304,7 +304,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             found = yield from self._turn.gather(new, ids, faces.within(call.limits, self._turn), kind=call.kind)
             run.gathered, run.known = found, found.known
             if call.is_nested:
-                found.history, found.begins, found.covered, found.limit = [], -inf, (), None
+                found.history, found.first_seq, found.covered, found.limit = [], -inf, (), None
                 found.parts.clear()
             if found.limit is None:
                 return found

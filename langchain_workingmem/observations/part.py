@@ -173,12 +173,12 @@ def log_of(
 
 def _on_branch(state: MemoryState, found: Gathered, rows: Rows) -> Plan[Rows]:
     """Return the rows that cite nothing that a list has left behind, but for what is saved already. One round trip, none without that."""
-    if not found.gone or not rows.rows or not found.followed.changes_branch:
+    if not found.abandoned or not rows.rows or not found.followed.changes_branch:
         return rows
     (stored,) = yield from send(("HGET", state.keys.of(found.thread_id).rows, "heads"))
-    gone, heads = Ranges.joined((low, high) for low, high in found.gone), Head.read(stored)
-    shown = [one for id in rows.rows if (one := heads.get(id)) and not one.cites.meets(gone)]
-    left = {one.id: rows.rows[one.id] for one in shown}
-    revision = f"{rows.revision} without some" if len(left) < len(rows.rows) else rows.revision
+    abandoned, heads = Ranges.joined((low, high) for low, high in found.abandoned), Head.read(stored)
+    shown = [one for id in rows.rows if (one := heads.get(id)) and not one.cites.meets(abandoned)]
+    kept = {one.id: rows.rows[one.id] for one in shown}
+    revision = f"{rows.revision} without some" if len(kept) < len(rows.rows) else rows.revision
     covered = Ranges.joined(pair for one in shown for pair in one.covers.pairs)
-    return replace(rows, revision=revision, covered=covered, rows=left)
+    return replace(rows, revision=revision, covered=covered, rows=kept)

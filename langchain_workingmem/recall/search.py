@@ -81,9 +81,9 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
 
 
 def search(
-    state: MemoryState, query: Query, beside: Sequence[Command] = (), *, spare: int = 0
+    state: MemoryState, query: Query, others: Sequence[Command] = (), *, extra: int = 0
 ) -> Plan[tuple[Ranking, list[Any]]]:
-    """Embed the question, search, rank, with `spare` messages for callers that drop some; return replies `beside`, too.
+    """Embed the question, search, rank, with `extra` messages for callers that drop some; return the replies of `others`, too.
 
     One round trip. One more where it shows an author whom the question names and who was unknown, and where the chunks
     of a few messages, copies of a text, or messages that a filter leaves out, take all places.
@@ -101,10 +101,10 @@ def search(
     owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
     known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"
     usual = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
-    depth = min(max(usual, query.sought * 2 + spare + len(query.exclude) + 8), DEEPEST)
+    depth = min(max(usual, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
     asked = Asked.of(options, query, known)
     vector = yield from state.embedder.embed([asked.text], query=True)
-    found, replies = yield from _candidates(state, query, asked, vector, depth, beside)
+    found, replies = yield from _candidates(state, query, asked, vector, depth, others)
     seen = {"" if author in USERS else author.decode() for author in found.authors}
     if seen - known:  # authors whom this process did not know
         before, asked = asked, Asked.of(options, query, known := authors.note(owner, seen))
@@ -125,7 +125,7 @@ def search(
     )
     ranking = ranked(found)
     different = min(len(ranking.order), np.unique(ranking.similarities).size)  # copies of a text have the same
-    is_crowded = len(ranking.order) < query.sought + spare or different < max(FEW, query.sought)
+    is_crowded = len(ranking.order) < query.sought + extra or different < max(FEW, query.sought)
     if found.has_more and is_crowded and depth < DEEPEST:
         depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
         found, _ = yield from _candidates(state, query, asked, vector, depth)
@@ -139,9 +139,9 @@ def _candidates(
     asked: Asked,
     vector: np.ndarray[Any, Any],
     depth: int,
-    beside: Sequence[Command] = (),
+    others: Sequence[Command] = (),
 ) -> Plan[tuple[Candidates, list[Any]]]:
-    """Search with the commands `beside`; repair an index that was dropped or rebuilt. One round trip."""
+    """Search, beside `others`; repair an index that was dropped or rebuilt. One round trip."""
     import numpy as np
 
     indexes, name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
@@ -160,7 +160,7 @@ def _candidates(
         searches = [queries.vector_search(name, packed, one, depth, fields) for one in near]
         if asked.words:
             searches.append(queries.word_search(name, asked.words, where, depth, fields))
-        return send(*searches, *beside)
+        return send(*searches, *others)
 
     replies = yield from search_with_repair(commands, partial(indexes.refresh, dims), create=indexes.create)
     keys, values, rows, count = list[bytes](), list[Any](), list[Any](), 0
@@ -204,12 +204,12 @@ def recall_for_turn(
     ranking: Ranking,
     *,
     hide: Callable[[Ranking], None],
-    before: Callable[[], str],
-    spare: int,
+    followed_up: Callable[[], str],
+    extra: int,
     on_error: OnError,
 ) -> Plan[RecallResult]:
     """Choose the hits of a turn among those that it does not `hide`, and fetch their windows. One round trip, two for a
-    follow-up: a short text with no near hit may follow up what the user said `before` it; both are searched, too.
+    follow-up: a short text with no near hit may have `followed_up` what the user said before; both are searched, too.
     """
     floor = None
     if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
@@ -224,9 +224,9 @@ def recall_for_turn(
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
         near = [one for one in islice(ranking, query.sought) if one.similarity >= max(floor.alone, ALONE * gate.bar)]
         copies = [one for one in near if one.similarity > _SAME and one.tokens == tokens]  # of the text itself
-        if len(near) == len(copies) and (said := before()):
+        if len(near) == len(copies) and (earlier := followed_up()):
             try:
-                both, _ = yield from search(state, replace(query, before=said), spare=spare)
+                both, _ = yield from search(state, replace(query, before=earlier), extra=extra)
                 hide(both)
                 gates.append(Gate(query, both, floor))
             except NO_VECTORS as error:

@@ -64,11 +64,11 @@ class Gathered:
     followed: Followed = field(default_factory=Followed)
     history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
     seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
-    uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
+    totals: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
-    gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
-    begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
-    end: float = inf  # seq of the question, where it is stored: later messages are not its history
+    abandoned: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
+    first_seq: float = -inf  # of the history: it limits what is shown of a state, too; -inf: the thread begins there
+    question_seq: float = inf  # where the question is stored: later messages are not its history
     tokens: int = 0  # of the history
     size: int = 0  # bytes of the history
     cut: int = 0  # messages that the limit of tokens left in the store
@@ -80,7 +80,7 @@ class Gathered:
 
     def is_too_old(self, message: BaseMessage) -> bool:
         """Tell whether a message of a state is stored, and lies before the history."""
-        return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
+        return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.first_seq
 
     def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages for which nothing else stands."""
@@ -176,7 +176,7 @@ def chosen(
         options = replace(options, max_tokens=min(options.max_tokens or gathered.limit, gathered.limit))
     past = in_order(stored, gathered.seqs, recent)
     if options.roles is not None or options.exclude_tools is True or any(_excluded(past, options)):
-        past = history_slice(past, options, present, gathered.uptos, {one.id for one in recent})
+        past = history_slice(past, options, present, gathered.totals, {one.id for one in recent})
     if options.media != "all":
         end = media_begin([*past, *present], options.media)
         past = [*(named(one) if attachments(one) else one for one in past[:end]), *past[end:]]
@@ -184,7 +184,7 @@ def chosen(
     # what the store has weighed needs no second look
     is_light = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
     if not is_light or options.token_counter != "approximate":
-        past, omitted = fit(past, present, gathered.uptos, options, gathered.cut)
+        past, omitted = fit(past, present, gathered.totals, options, gathered.cut)
     if options.max_tokens not in (None, DEFAULT_LIMIT):
         present, more = _fit_present(present, options)
         omitted += more
@@ -203,7 +203,7 @@ def _begun_by_user(
     while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
         at -= 1
     said = [str(one.text) for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls]
-    if gathered.begins > -inf:  # the thread begins earlier
+    if gathered.first_seq > -inf:  # the thread begins earlier
         said = []
     return list(past[at:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in said if text.strip()]
 
@@ -306,7 +306,7 @@ def named(message: BaseMessage) -> BaseMessage:
 def fit(
     past: Sequence[BaseMessage],
     present: Sequence[BaseMessage],
-    uptos: Mapping[str, int],
+    totals: Mapping[str, int],
     options: HistoryOptions,
     cut: int = 0,
 ) -> tuple[list[BaseMessage], int]:
@@ -321,13 +321,13 @@ def fit(
     for head, group in headed_groups([*past, *present]):
         if id(head) in fresh:
             continue
-        if is_said(head) or head.id in uptos:
+        if is_said(head) or head.id in totals:
             said.append(len(grouped))
         grouped.append([message for message in group if id(message) not in fresh])
         sizes.append(count(group) if len(grouped[-1]) == len(group) else 0)
     begin = 0
     if said and (cut or sum(sizes[at] for at in said) > limit):
-        begin = _begin(grouped, sizes, said, uptos, limit)
+        begin = _begin(grouped, sizes, said, totals, limit)
     room, spoken = limit - sum(sizes[at] for at in said if at >= begin), {*said}
     kept: list[list[BaseMessage]] = []
     for at in range(len(grouped) - 1, -1, -1):
@@ -341,16 +341,16 @@ def fit(
 
 
 def _begin(
-    grouped: list[list[BaseMessage]], sizes: list[int], said: list[int], uptos: Mapping[str, int], limit: int
+    grouped: list[list[BaseMessage]], sizes: list[int], said: list[int], totals: Mapping[str, int], limit: int
 ) -> int:
     """Find the first question from which on all fits, if possible where a third of the limit ends; else the last."""
     # So the beginning, which providers cache, stays until the limit is reached; then about two thirds are left.
     third = max(limit / 3, 1)
     left, fitting, last = sum(sizes[at] for at in said), list[int](), said[-1]
-    before = uptos.get(grouped[said[0]][0].id or "", 0) // third
+    before = totals.get(grouped[said[0]][0].id or "", 0) // third
     for at in said:
         if is_from_user(grouped[at][0]):
-            step = uptos.get(grouped[at][0].id or "", 0) // third
+            step = totals.get(grouped[at][0].id or "", 0) // third
             if left <= limit:
                 if step > before:
                     return at

@@ -19,7 +19,7 @@ from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import LONG, compute, send
 from langchain_workingmem._redis.codec import as_messages, is_readable, is_storable, read_rows
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.ranking import Ranking
 
 _log = logging.getLogger("langchain_workingmem")
-MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
+MOST_EXTRA = 1000  # hits beyond those that are wanted
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
@@ -159,62 +159,67 @@ def gather_turn(
     *,
     working_memory: bool = True,
 ) -> Plan[Gathered]:
-    """Read history and working memory and search in one round trip, fetch the windows of the hits in another."""
-    # One more reads the history again where the list has left messages of the thread behind, one more the media.
+    """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
+
+    One more reads the history again where the list has left messages of the thread behind, one more the media.
+    """
     state, ids = core.state, (turn.thread_id, turn.user_id)
-    storable = [message for message in turn.messages if is_storable(message)]
-    structured = structured_answers(storable, is_over=False)
-    entries = [entry_of(one, one.id, words_digest(one, structured=id(one) in structured)) for one in storable]
+    messages = [message for message in turn.messages if is_storable(message)]
+    structured = structured_answers(messages, is_over=False)
+    entries = [entry_of(one, one.id, words_digest(one, structured=id(one) in structured)) for one in messages]
     head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
     for part in state.parts:
         part.narrow(head)
-    read = READ.on(state.keys.of(turn.thread_id), **head)
+    history_calls = [READ.on(state.keys.of(turn.thread_id), **head)]
     scope_key = ScopeKey.of(state, *ids) if state.working_memory is not None and working_memory else None
     memory_calls = read_commands(scope_key) if scope_key else []
     part_calls = [part.commands(state, *ids) for part in state.parts]
-    calls = [read, *memory_calls, *chain(*part_calls)]
+    calls = [*history_calls, *memory_calls, *chain(*part_calls)]
+    # more hits than are wanted, as the history shows some of them anyway
     last = options.last_messages or 0
-    # more hits than are wanted, as the model is shown some messages anyway
-    spare = min(last + (options.step or last) + len(turn.messages), MOST_SPARE)
-    is_whole = options.last_messages is None and options.max_tokens is None and options.roles is None
-    if query is not None and is_whole and "uncovered" not in head and turn.kind != "state":
+    extra = min(last + (options.step or last) + len(turn.messages), MOST_EXTRA)
+    shows_whole_thread = options.last_messages is None and options.max_tokens is None and options.roles is None
+    if query is not None and shows_whole_thread and "uncovered" not in head and turn.kind != "state":
         query = replace(query, where={**query.where, "not_thread_ids": [turn.thread_id]})
     ranking: Ranking | None = None
     if query is not None:
         try:
-            ranking, replies = yield from search(state, query, calls, spare=spare)
+            ranking, replies = yield from search(state, query, calls, extra=extra)
         except NO_VECTORS as error:
             if core.on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
     if ranking is None:
         replies = yield from send(*calls)
-    history, *others = replies
+    waiting = iter(replies)
+    (history,), of_memory, *of_parts = (
+        [*islice(waiting, len(some))] for some in (history_calls, memory_calls, *part_calls)
+    )
     reply = read_reply(history, *ids)
-    _follow_list(core, turn, storable, entries, reply)
-    rows = _rows(turn, entries, reply, history[1])
+    _follow_list(core, turn, messages, entries, reply)
+    stored = _stored_messages(turn, entries, reply, history[1])
     # a window that was limited has to reach further back, and behind an edited question others may have written
-    reads_again = turn.followed.changes_branch and (turn.begins > -inf or bool(turn.followed.again))
-    waiting = iter(others)
+    reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
     if scope_key is not None:
-        turn.working_memory = read_state(state, scope_key, [*islice(waiting, len(memory_calls))])
-        if turn.working_memory and turn.working_memory.kept and state.remembering.keeper is None:
+        turn.working_memory = read_state(state, scope_key, of_memory)
+        if turn.working_memory.kept and state.remembering.keeper is None:
             turn.working_memory = yield from wing("keeping").verified(state, scope_key, turn.working_memory)
-    for part, some in zip(state.parts, part_calls, strict=True):
-        reads_again |= yield from part.gathered(state, turn, head, reply, some, [*islice(waiting, len(some))])
+    for part, asked, answers in zip(state.parts, part_calls, of_parts, strict=True):
+        reads_again |= yield from part.gathered(state, turn, head, reply, asked, answers)
     if reads_again:  # without what the list has left behind
-        head |= {"without": [*turn.gone, *head.get("without", ())] or None, "said": 0, "spoken": None}
+        head |= {"without": [*turn.abandoned, *head.get("without", ())] or None, "said": 0, "spoken": None}
         head |= {"question": None} if turn.followed.again else {}
         (again,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
-        turn.seqs = {one.id: turn.seqs[one.id] for one in storable if one.id in turn.seqs}
-        rows = _rows(turn, entries, read_reply(again, *ids), again[1])
-    turn.history = yield from _messages_of(state, turn, options, rows)
+        turn.seqs = {one.id: turn.seqs[one.id] for one in messages if one.id in turn.seqs}
+        stored = _stored_messages(turn, entries, read_reply(again, *ids), again[1])
+    turn.history = yield from _with_shown_media(state, turn, options, stored)
     if query is not None and ranking:
-        turn.recalled = yield from _recalled(core, turn, options, query, ranking, spare)
+        turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
     return turn
 
 
 def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) -> dict[str, Any]:
+    """Return what `read.lua` is told: the limits of the history, and of a list of several messages what they are."""
     last, roles = options.last_messages, options.roles
     kinds = "qa" if roles is None else "".join(kind for role, kind in (("human", "q"), ("ai", "a")) if role in roles)
     # the store knows what messages weigh with all of their media
@@ -238,27 +243,28 @@ def _follow_list(
     for message in turn.messages:
         message.id = message.id or core.new_id()
     ids = [message.id or "" for message in messages]
+    facts_of = {facts.seq: facts for facts in known.rows}
     turn.seqs = {ids[at]: seq for at, seq in followed.seqs.items()}
-    turn.gone = known.ranges(followed.drop) if followed.drop else []
+    turn.totals = {ids[at]: facts_of[seq].upto for at, seq in followed.seqs.items() if facts_of[seq].words}
+    turn.abandoned = known.ranges(followed.drop) if followed.drop else []
     question_at = last_question(entries)
-    turn.end = followed.seqs.get(question_at, inf)
-    rows = {row.seq: row for row in known.rows}
-    hidden = {ids[at] for at, seq in followed.seqs.items() if rows[seq].is_refused and at != question_at}
-    hidden |= {
-        ids[at] for at in range(question_at) if ids[at] in known.deleted and at not in {*followed.seqs, *followed.new}
-    }
-    if turn.kind == "state":  # one that a client has sent again stands in it under two ids
+    turn.question_seq = followed.seqs.get(question_at, inf)
+    refused = {ids[at] for at, seq in followed.seqs.items() if facts_of[seq].is_refused and at != question_at}
+    stays = {*followed.seqs, *followed.new}
+    deleted = {ids[at] for at in range(question_at) if ids[at] in known.deleted and at not in stays}
+    sent_again: set[str] = set()
+    if turn.kind == "state":  # what a client has sent again stands in a state under two ids
         seqs = [*followed.seqs.values()]
-        hidden |= {ids[at] for at in followed.aliases if at > min(followed.seqs) and seqs.count(followed.seqs[at]) > 1}
-    turn.hidden = frozenset(hidden)
-    turn.uptos = {ids[at]: rows[seq].upto for at, seq in followed.seqs.items() if rows[seq].words}
+        first = min(followed.seqs, default=0)
+        sent_again = {ids[at] for at in followed.aliases if at > first and seqs.count(followed.seqs[at]) > 1}
+    turn.hidden = frozenset(refused | deleted | sent_again)
 
 
-def _rows(
+def _stored_messages(
     turn: Gathered, entries: Sequence[Entry], reply: dict[str, Any], bodies: Sequence[bytes | None]
 ) -> list[StoredMessage]:
-    """Return the rows of the history, without those that the list has, has left behind or has trimmed."""
-    followed, waiting, some = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
+    """Return the messages of the history, without those that the list holds, has left behind or has trimmed."""
+    followed, waiting, chosen = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
     listed = {seq for seqs in reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
     in_list = {*turn.seqs.values()}
     own_writer = followed.writer if turn.kind == "state" else None
@@ -268,63 +274,67 @@ def _rows(
         repeated = {words for words in others if words or followed.seqs}
     turn.tokens = 0
     for text in reversed(reply.get("shown") or ()):
-        place, words, tokens, upto, writer, _, id = text.split(":", 6)
-        if (seq := int(place)) in listed:
+        facts = Facts.read(text)
+        if facts.seq in listed:
             continue
         body = next(waiting)
-        is_in_list = seq in in_list or words in repeated
-        is_left_behind = seq >= turn.end or any(low <= seq <= high for low, high in turn.gone)
-        is_trimmed = writer == own_writer and seq not in turn.left_out  # a state has had it, and lacks it now
-        if is_in_list or is_left_behind or is_trimmed:
+        is_in_list = facts.seq in in_list or facts.words in repeated
+        is_behind = facts.seq >= turn.question_seq or any(low <= facts.seq <= high for low, high in turn.abandoned)
+        is_trimmed = facts.writer == own_writer and facts.seq not in turn.left_out  # the state has had it
+        if is_in_list or is_behind or is_trimmed:
             continue
-        some.append((seq, int(upto) if words else 0, body))
-        turn.seqs[id], turn.tokens = seq, turn.tokens + int(tokens)
-        if words:
-            turn.uptos[id] = int(upto)
-    turn.begins = reply.get("begins", -inf)
+        chosen.append((facts.seq, facts.upto if facts.words else 0, body))
+        turn.seqs[facts.id], turn.tokens = facts.seq, turn.tokens + facts.tokens
+        if facts.words:
+            turn.totals[facts.id] = facts.upto
+    turn.first_seq = reply.get("begins", -inf)
     turn.cut = reply.get("cut", 0)
-    turn.size = sum([len(body or b"") for *_, body in some])
-    return read_rows(some, turn.thread_id, make=turn.size <= LONG)
+    turn.size = sum([len(body or b"") for *_, body in chosen])
+    return read_rows(chosen, turn.thread_id, make=turn.size <= LONG)
+
+
+def _with_shown_media(
+    state: MemoryState, turn: Gathered, options: HistoryOptions, stored: Sequence[StoredMessage]
+) -> Plan[list[BaseMessage]]:
+    """Return the messages, older media only named. One round trip where media that are shown lie beside the bodies."""
+    with_parts = [one for one in stored if "media" in one.record]
+    if not with_parts and turn.size <= LONG:
+        return [one.message for one in stored]
+    if with_parts:
+        fresh = [one for one in turn.messages if not isinstance(one, SystemMessage)]
+        together = in_order([one.message for one in stored if is_readable(one)], turn.seqs, fresh)
+        shown = {one.id for one in together[media_begin(together, options.media) :]}
+        yield from with_media(state, [one for one in with_parts if one.message.id in shown], keep_lost=True)
+    readable = yield from compute(lambda: [one for one in stored if is_readable(one)], turn.size)
+    marks = state.marks(turn.thread_id, turn.user_id)
+    return [marks.put(named(one.message), {}) if "media" in one.record else one.message for one in readable]
 
 
 def _recalled(
-    core: Core, turn: Gathered, options: HistoryOptions, query: Query, ranking: Ranking, spare: int
+    core: Core, turn: Gathered, options: HistoryOptions, query: Query, ranking: Ranking, extra: int
 ) -> Plan[RecallResult]:
     """Fetch the best hits and their windows, without what the model is shown anyway. Messages are compared by seq."""
     past, present, _ = chosen(turn, options, turn.messages)
     ids = turn.hidden.union([one.id or "" for one in (*past, *present)])
-    known = {*turn.followed.drop, *(turn.seqs[id] for id in ids if id in turn.seqs)}
+    shown = {*turn.followed.drop, *(turn.seqs[id] for id in ids if id in turn.seqs)}
 
-    def before() -> str:  # what the user said; a question that was asked twice follows up what stood before it
-        said = [str(one.text) for one in (*turn.history, *turn.messages) if is_users(one)]
-        return next((one for one in reversed(said) if one.strip() and one != query.text), "")
+    def followed_up() -> (
+        str
+    ):  # what the user said before; a question that was asked twice follows up what stood before it
+        words = [str(one.text) for one in (*turn.history, *turn.messages) if is_users(one)]
+        return next((text for text in reversed(words) if text.strip() and text != query.text), "")
 
-    hide = methodcaller("hide", encode(turn.thread_id).encode(), known, turn.end)
-    plan = recall_for_turn(core.state, query, ranking, hide=hide, before=before, spare=spare, on_error=core.on_error)
+    hide = methodcaller("hide", encode(turn.thread_id).encode(), shown, turn.question_seq)
+    plan = recall_for_turn(
+        core.state, query, ranking, hide=hide, followed_up=followed_up, extra=extra, on_error=core.on_error
+    )
     result = yield from traced(plan, query.text)
     rows = [
         row
         for row in result.rows
-        if row.thread_id != turn.thread_id or (row.place not in known and row.place < turn.end)
+        if row.thread_id != turn.thread_id or (row.place not in shown and row.place < turn.question_seq)
     ]
     return replace(result, rows=rows)
-
-
-def _messages_of(
-    state: MemoryState, turn: Gathered, options: HistoryOptions, rows: Sequence[StoredMessage]
-) -> Plan[list[BaseMessage]]:
-    """Return the messages of rows; older media are named. One round trip where media that are shown lie beside them."""
-    waiting = [row for row in rows if "media" in row.record]
-    if not waiting and turn.size <= LONG:
-        return [row.message for row in rows]
-    if waiting:
-        fresh = [one for one in turn.messages if not isinstance(one, SystemMessage)]
-        together = in_order([row.message for row in rows if is_readable(row)], turn.seqs, fresh)
-        shown = {one.id for one in together[media_begin(together, options.media) :]}
-        yield from with_media(state, [row for row in waiting if row.message.id in shown], keep_lost=True)
-    rows = yield from compute(lambda: [row for row in rows if is_readable(row)], turn.size)
-    marks = state.marks(turn.thread_id, turn.user_id)
-    return [marks.put(named(row.message), {}) if "media" in row.record else row.message for row in rows]
 
 
 def read_history(
@@ -334,7 +344,7 @@ def read_history(
     turn = Gathered(check_id(thread_id, "thread_id"), user_id or "", "part")
     head = _history_head(options, (), owner_tag(user_id))
     (reply,) = yield from send(READ.on(state.keys.of(thread_id), **head))
-    rows = _rows(turn, (), read_reply(reply, thread_id, user_id), reply[1])
-    messages = yield from _messages_of(state, turn, options, rows)
-    history = history_slice(messages, options, (), turn.uptos)
-    return fit(history, (), turn.uptos, options, turn.cut)[0]
+    stored = _stored_messages(turn, (), read_reply(reply, thread_id, user_id), reply[1])
+    messages = yield from _with_shown_media(state, turn, options, stored)
+    history = history_slice(messages, options, (), turn.totals)
+    return fit(history, (), turn.totals, options, turn.cut)[0]
