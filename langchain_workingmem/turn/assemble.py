@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -107,8 +107,10 @@ def assemble(
     messages: Sequence[BaseMessage],
     shown: Shown = _TO_A_PROGRAM,
 ) -> MemoryContext:
-    """Put a context together, and note what the model is shown."""
-    # Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
+    """Put a context together, and note what the model is shown.
+
+    Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
+    """
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
     past, present, omitted = chosen(gathered, options, messages)
     speech: list[str] = []
@@ -116,37 +118,38 @@ def assemble(
         past, speech = _begun_by_user(past, messages, gathered)
     marks = state.marks(gathered.thread_id, gathered.user_id)
     present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
-    found = provider_valid([*past, *present])
-    question_at = next((at for at in range(len(found) - 1, -1, -1) if is_users(found[at])), None)
-    # what the model is shown, for its tools
-    stored = {row.seq: row.id for row in (gathered.known.rows if gathered.known else ())}
-    ids = {stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in found}
+    conversation = provider_valid([*past, *present])
+    question_at = next((at for at in reversed(range(len(conversation))) if is_users(conversation[at])), None)
+    # its tools are told what the model has seen, by the ids under which messages are stored
+    stored = {facts.seq: facts.id for facts in (gathered.known.rows if gathered.known else ())}
+    ids = {stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in conversation}
     seen = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
-    words = "" if question_at is None else str(found[question_at].text).strip()
+    words = "" if question_at is None else str(conversation[question_at].text).strip()
     state.shown_messages.put(gathered.thread_id, ShownMessages(seen, words))
     if gathered.working_memory is not None:
         state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
     # copies are marked, so that whoever saves them saves what they stand for
     originals = [*gathered.history, *messages, *present]
-    known, by_id = {id(message) for message in originals}, {one.id: one for one in originals if one.id}
-    for at, message in enumerate(found):
-        original = None if id(message) in known else by_id.get(message.id or "")
+    unchanged, by_id = {id(message) for message in originals}, {one.id: one for one in originals if one.id}
+    for at, message in enumerate(conversation):
+        original = None if id(message) in unchanged else by_id.get(message.id or "")
         if original is not None and is_storable(message):
-            found[at] = marks.put(message, {}, content=original.content, name=original.name)
+            conversation[at] = marks.put(message, {}, content=original.content, name=original.name)
     first, at_question, system = _blocks(state, gathered, shown)
     if question_at is None:
         system = [*first, *at_question, *system]
     else:
         if question_at == 0 or not first:
             at_question = [*first, *at_question]
-        elif is_users(found[0]):
-            found[0] = marks.with_memory(found[0], first)
+        elif is_users(conversation[0]):
+            conversation[0] = marks.with_memory(conversation[0], first)
         else:
-            found, question_at = [marks.inserted(HumanMessage("\n\n".join(first))), *found], question_at + 1
+            conversation.insert(0, marks.inserted(HumanMessage("\n\n".join(first))))
+            question_at += 1
         if blocks := [*at_question, *speech]:
-            found[question_at] = marks.with_memory(found[question_at], blocks)
+            conversation[question_at] = marks.with_memory(conversation[question_at], blocks)
     context = MemoryContext(
-        messages=[*prompts, *found],
+        messages=[*prompts, *conversation],
         system=system,
         recalled=gathered.recalled,
         working_memory=gathered.working_memory,
@@ -167,16 +170,16 @@ def chosen(
     present = turn_of(given)
     earlier = given[: len(given) - len(present)]
     recent = [message for message in earlier if not gathered.is_too_old(message)]
-    old, stored = len(earlier) - len(recent), gathered.history
+    too_old, stored = len(earlier) - len(recent), gathered.history
     if gathered.covered:
         recent, stored = gathered.uncovered(recent), gathered.uncovered(stored)
-        left = {id(question(present)), *map(id, gathered.uncovered(present))}
-        present = [one for one in present if id(one) in left]
+        stays = {id(question(present)), *map(id, gathered.uncovered(present))}
+        present = [one for one in present if id(one) in stays]
     if gathered.limit is not None:
         options = replace(options, max_tokens=min(options.max_tokens or gathered.limit, gathered.limit))
     past = in_order(stored, gathered.seqs, recent)
     if options.roles is not None or options.exclude_tools is True or any(_excluded(past, options)):
-        past = history_slice(past, options, present, gathered.totals, {one.id for one in recent})
+        past = without_excluded(past, options, present, gathered.totals, {one.id for one in recent})
     if options.media != "all":
         end = media_begin([*past, *present], options.media)
         past = [*(named(one) if attachments(one) else one for one in past[:end]), *past[end:]]
@@ -188,7 +191,7 @@ def chosen(
     if options.max_tokens not in (None, DEFAULT_LIMIT):
         present, more = _fit_present(present, options)
         omitted += more
-    return past, present, old + omitted
+    return past, present, too_old + omitted
 
 
 def _begun_by_user(
@@ -202,10 +205,10 @@ def _begun_by_user(
     )
     while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
         at -= 1
-    said = [str(one.text) for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls]
+    answers = [str(one.text) for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls]
     if gathered.first_seq > -inf:  # the thread begins earlier
-        said = []
-    return list(past[at:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in said if text.strip()]
+        answers = []
+    return list(past[at:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in answers if text.strip()]
 
 
 def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str], list[str]]:
@@ -303,6 +306,15 @@ def named(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"content": names})
 
 
+class _Group(NamedTuple):
+    """What stays together: a question, an answer, or a call with its results."""
+
+    messages: list[BaseMessage]  # those of the history
+    tokens: int
+    is_talk: bool  # a question or an answer, no tool traffic
+    is_open: bool  # a call with results in the present turn: it stays, and takes no room
+
+
 def fit(
     past: Sequence[BaseMessage],
     present: Sequence[BaseMessage],
@@ -310,101 +322,102 @@ def fit(
     options: HistoryOptions,
     cut: int = 0,
 ) -> tuple[list[BaseMessage], int]:
-    """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before."""
-    # Tool traffic goes first, then turns, the oldest first. The last question and answer, and the present turn, stay.
+    """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before.
+
+    Tool traffic goes first, then turns, the oldest first. The last question and answer, and the present turn, stay.
+    """
     if options.max_tokens is None:
         return list(past), 0
     limit = options.max_tokens
     count = weight_of if options.token_counter == "approximate" else options.token_counter
-    fresh = {id(message) for message in present}
-    grouped, sizes, said = list[list["BaseMessage"]](), list[int](), list[int]()
+    fresh, groups = {id(message) for message in present}, list[_Group]()
     for head, group in headed_groups([*past, *present]):
-        if id(head) in fresh:
-            continue
-        if is_said(head) or head.id in totals:
-            said.append(len(grouped))
-        grouped.append([message for message in group if id(message) not in fresh])
-        sizes.append(count(group) if len(grouped[-1]) == len(group) else 0)
+        if id(head) not in fresh:
+            own = [message for message in group if id(message) not in fresh]
+            is_open = len(own) < len(group)
+            groups.append(_Group(own, 0 if is_open else count(group), is_said(head) or head.id in totals, is_open))
+    talk = [at for at, one in enumerate(groups) if one.is_talk]
     begin = 0
-    if said and (cut or sum(sizes[at] for at in said) > limit):
-        begin = _begin(grouped, sizes, said, totals, limit)
-    room, spoken = limit - sum(sizes[at] for at in said if at >= begin), {*said}
+    if talk and (cut or sum(groups[at].tokens for at in talk) > limit):
+        begin = _begin_of(groups, talk, totals, limit)
+    room = limit - sum(one.tokens for one in groups[begin:] if one.is_talk)
     kept: list[list[BaseMessage]] = []
-    for at in range(len(grouped) - 1, -1, -1):
-        if at not in spoken:
-            room -= sizes[at]
-        # what belongs to a call of the present turn has no size
-        if (at >= begin and (at in spoken or room >= 0)) or (at not in spoken and sizes[at] == 0):
-            kept.append(grouped[at])
+    for at in reversed(range(len(groups))):
+        one = groups[at]
+        if not one.is_talk:
+            room -= one.tokens
+        if one.is_open or (at >= begin and (one.is_talk or room >= 0)):
+            kept.append(one.messages)
     shown = [*chain(*reversed(kept))]
     return shown, cut + len(past) - len(shown)
 
 
-def _begin(
-    grouped: list[list[BaseMessage]], sizes: list[int], said: list[int], totals: Mapping[str, int], limit: int
-) -> int:
+def _begin_of(groups: Sequence[_Group], talk: Sequence[int], totals: Mapping[str, int], limit: int) -> int:
     """Find the first question from which on all fits, if possible where a third of the limit ends; else the last."""
     # So the beginning, which providers cache, stays until the limit is reached; then about two thirds are left.
     third = max(limit / 3, 1)
-    left, fitting, last = sum(sizes[at] for at in said), list[int](), said[-1]
-    before = totals.get(grouped[said[0]][0].id or "", 0) // third
-    for at in said:
-        if is_from_user(grouped[at][0]):
-            step = totals.get(grouped[at][0].id or "", 0) // third
-            if left <= limit:
+    tokens, fitting, last = sum(groups[at].tokens for at in talk), list[int](), talk[-1]
+    before = totals.get(groups[talk[0]].messages[0].id or "", 0) // third
+    for at in talk:
+        head = groups[at].messages[0]
+        if is_from_user(head):
+            step = totals.get(head.id or "", 0) // third
+            if tokens <= limit:
                 if step > before:
                     return at
                 fitting.append(at)
             before, last = step, at
-        left -= sizes[at]
+        tokens -= groups[at].tokens
     return next(iter(fitting), last)
 
 
 def _fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tuple[list[BaseMessage], int]:
     """Leave out the oldest finished tool calls of the running turn, never the newest ones."""
     count = weight_of if options.token_counter == "approximate" else options.token_counter
-    excess, gone = count(present) - (options.max_tokens or 0), set[int]()
-    groups = [group for _, group in headed_groups(present) if len(group) > 1]
-    for group in groups[:-1]:
+    excess, left_out = count(present) - (options.max_tokens or 0), set[int]()
+    calls = [group for _, group in headed_groups(present) if len(group) > 1]
+    for group in calls[:-1]:
         if excess > 0:
-            gone.update(map(id, group))
+            left_out.update(map(id, group))
             excess -= count(group)
-    return [one for one in present if id(one) not in gone], len(gone)
+    return [one for one in present if id(one) not in left_out], len(left_out)
 
 
-def history_slice(
+def without_excluded(
     messages: Sequence[BaseMessage],
     options: HistoryOptions,
-    new: Sequence[BaseMessage] = (),
-    said: Container[str | None] = (),
+    present: Sequence[BaseMessage] = (),
+    answers: Container[str | None] = (),
     given: Container[str | None] = (),
 ) -> list[BaseMessage]:
-    """Leave out roles and tools as the options say, whole groups; roles choose among stored messages only."""
-    # A stored call whose results are among the `new` messages belongs to the present turn, and stays. A structured
-    # answer (`said` has its id) whose tool is left out is shown as text.
-    answered = [
-        with_calls(one, content=structured_text(one)) if one.id in said and any(_excluded([one], options)) else one
+    """Leave out roles and tools as the options say, whole groups. Roles choose among stored messages, not the `given`.
+
+    A stored call whose results are in the `present` turn stays. A structured answer whose tool is left out is shown as
+    text: `answers` have its id.
+    """
+    worded = [
+        with_calls(one, content=structured_text(one)) if one.id in answers and any(_excluded([one], options)) else one
         for one in messages
     ]
-    fresh, kept, present = {id(message) for message in new}, list["BaseMessage"](), list["BaseMessage"]()
-    for head, group in headed_groups([*answered, *new]):
+    fresh, kept, open_calls = {id(message) for message in present}, list["BaseMessage"](), list["BaseMessage"]()
+    for head, group in headed_groups([*worded, *present]):
         if id(head) in fresh:
             continue
         call, *results = group
-        old = [message for message in group if id(message) not in fresh]
-        gone = [one["id"] for one in _excluded([call], options)]
-        if len(old) < len(group):
-            present += old
+        stored = [message for message in group if id(message) not in fresh]
+        excluded = [one["id"] for one in _excluded([call], options)]
+        if len(stored) < len(group):
+            open_calls += stored
         elif options.roles is not None and head.id not in given and any(one.type not in options.roles for one in group):
             continue
-        elif not results or not (gone or options.exclude_tools is True):
+        elif not results or not (excluded or options.exclude_tools is True):
             kept += group
         else:  # the call with the results that stay, or, of its content, the text
-            calls = [one for one in getattr(call, "tool_calls", ()) if one["id"] not in gone]
+            calls = [one for one in getattr(call, "tool_calls", ()) if one["id"] not in excluded]
             lean, ids = with_calls(call, calls), {one["id"] for one in calls}
-            answers = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
-            kept += [lean, *answers] if calls or has_content(lean) else []
-    return [*kept, *present]
+            left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
+            kept += [lean, *left] if calls or has_content(lean) else []
+    return [*kept, *open_calls]
 
 
 def _excluded(messages: Sequence[BaseMessage], options: HistoryOptions) -> Iterator[ToolCall]:

@@ -32,12 +32,12 @@ from langchain_workingmem.turn.assemble import (
     Gathered,
     chosen,
     fit,
-    history_slice,
     in_order,
     is_users,
     media_begin,
     named,
     question,
+    without_excluded,
 )
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
@@ -346,5 +346,5 @@ def read_history(
     (reply,) = yield from send(READ.on(state.keys.of(thread_id), **head))
     stored = _stored_messages(turn, (), read_reply(reply, thread_id, user_id), reply[1])
     messages = yield from _with_shown_media(state, turn, options, stored)
-    history = history_slice(messages, options, (), turn.totals)
+    history = without_excluded(messages, options, (), turn.totals)
     return fit(history, (), turn.totals, options, turn.cut)[0]

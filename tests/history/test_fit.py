@@ -14,7 +14,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_workingmem._text.messages import is_said, weight_of
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.assemble import fit, history_slice
+from langchain_workingmem.turn.assemble import fit, without_excluded
 from tests.helpers.conversations import accept, ai, any_message, conversations, order_kept, result, stored
 from tests.helpers.examples import examples
 
@@ -81,7 +81,7 @@ def test_any_history_and_any_turn_are_acceptable_under_a_limit(
     old: list[BaseMessage], new: list[BaseMessage], limit: int
 ) -> None:
     options = HistoryOptions(max_tokens=limit)
-    past = history_slice(old, options, new)
+    past = without_excluded(old, options, new)
     kept, omitted = fit(past, new, uptos_of(past), options)
     accept(provider_valid([*kept, *new]))
     assert omitted == len(past) - len(kept)

@@ -13,7 +13,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.sending import headed_groups, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, history_slice
+from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, without_excluded
 from tests.helpers.conversations import (
     accept,
     ai,
@@ -62,7 +62,7 @@ def test_what_is_acceptable_once_stays_as_it_is(messages: list[BaseMessage]) -> 
 def test_a_valid_conversation_comes_back_unchanged(messages: list[BaseMessage]) -> None:
     accept(messages)
     assert provider_valid(messages) == messages
-    assert history_slice(messages, HistoryOptions()) == messages
+    assert without_excluded(messages, HistoryOptions()) == messages
 
 
 @given(conversations(), st.data())
@@ -99,7 +99,7 @@ options = st.builds(
 @given(any_messages.map(stored), options)
 @examples(150)
 def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
-    found = history_slice(messages, chosen)
+    found = without_excluded(messages, chosen)
     accept(found)
     assert order_kept(messages, found)
     if chosen.roles is not None:
@@ -110,7 +110,7 @@ def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], ch
 @examples(100)
 def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
     given_objects = {id(message) for message in messages}
-    for message in history_slice(messages, chosen):
+    for message in without_excluded(messages, chosen):
         assert id(message) in given_objects or not is_storable(message)
 
 
@@ -119,7 +119,7 @@ def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chos
 def test_history_and_new_messages_together_are_acceptable(
     old: list[BaseMessage], new: list[BaseMessage], chosen: HistoryOptions
 ) -> None:
-    accept(provider_valid([*history_slice(old, chosen, new), *new]))
+    accept(provider_valid([*without_excluded(old, chosen, new), *new]))
 
 
 # ---------------------------------------------------------------------- single cases
@@ -167,4 +167,4 @@ def test_a_call_of_the_former_kind_stays_with_its_result() -> None:
     assert provider_valid([HumanMessage("x"), call, answer]) == [HumanMessage("x"), call, answer]
     assert provider_valid([HumanMessage("x"), call]) == [HumanMessage("x")]
     assert provider_valid([answer, HumanMessage("x")]) == [HumanMessage("x")]
-    assert history_slice([call, answer], HistoryOptions(exclude_tools=True)) == []
+    assert without_excluded([call, answer], HistoryOptions(exclude_tools=True)) == []

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_workingmem import HistoryOptions, Memory
 from langchain_workingmem._text.messages import is_said, structured_answers, weight_of
 from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem.turn.assemble import history_slice
+from langchain_workingmem.turn.assemble import without_excluded
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.examples import examples
 from tests.helpers.trips import Trips
@@ -151,7 +151,7 @@ def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseM
             place = questions[-1] if questions else place
         is_answer = place and not isinstance(stored[said[place]], HumanMessage)
         begin = said[place - 1] + 1 if is_answer else said[place] if place else 0
-    return provider_valid(history_slice(stored[begin:], options, said=spoken))
+    return provider_valid(without_excluded(stored[begin:], options, answers=spoken))
 
 
 turns = st.builds(
