@@ -32,7 +32,7 @@ from langchain_workingmem.options import (
 from langchain_workingmem.recall import Recall
 from langchain_workingmem.recall.question import check_argument_names
 from langchain_workingmem.threads import Threads
-from langchain_workingmem.turn.assemble import Shown, assemble, question
+from langchain_workingmem.turn.assemble import Audience, assemble, question
 from langchain_workingmem.turn.gather import Notes, Turn
 from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
@@ -257,7 +257,7 @@ class Memory(SetUpOnEntry):
         if not read_only and gathered.known is not None:
             branch = gathered.followed if gathered.followed.changes_branch else None
             core.state.local(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
-        return assemble(core.state, turn.history, gathered, new, Shown(read_only=read_only))
+        return assemble(core.state, turn.history, gathered, new, Audience(read_only=read_only))
 
     acontext = twin(context)
 

@@ -31,7 +31,7 @@ from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question, turn_of
+from langchain_workingmem.turn.assemble import Audience, Gathered, assemble, question, turn_of
 from langchain_workingmem.turn.gather import Turn
 from langchain_workingmem.working_memory.store import read_working_memory
 
@@ -335,13 +335,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         hidden = {name for name in own if faces.forbidden(call.limits, name)}
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
         messages = [self._core.state.marks(*call.ids).original(message) for message in request.messages]
-        shown = Shown(
+        audience = Audience(
             read_only=self._read_only or call.limits.read_only,
             for_model=True,
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
         )
-        context = assemble(self._core.state, self._turn.history, run.gathered or Gathered(*call.ids), messages, shown)
+        context = assemble(
+            self._core.state, self._turn.history, run.gathered or Gathered(*call.ids), messages, audience
+        )
         prompt = request.system_message
         if context.system:  # behind the unchanged blocks of the agent's own prompt
             before: Any = prompt.content if prompt else []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_workingmem import __version__
 from langchain_workingmem._engine import calls
-from langchain_workingmem._engine.calls import Asked, name_of
+from langchain_workingmem._engine.calls import AskedModel, name_of
 from langchain_workingmem._engine.plan import Call, Send, Spawn, with_each
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import RecallResult
@@ -188,7 +188,7 @@ class _Telemetry:
             match effect:
                 case Send():
                     run.trips.append(None)
-                case Call(about=Asked() as asked):
+                case Call(about=AskedModel() as asked):
                     return (yield from self._asked(effect, asked))
                 case Spawn():
                     effect = self._in_background(effect, run)
@@ -229,7 +229,7 @@ class _Telemetry:
         if run.hits is not None:
             self.hits.record(run.hits, labels)
 
-    def _asked(self, effect: Effect[Any], asked: Asked) -> Plan[Any]:
+    def _asked(self, effect: Effect[Any], asked: AskedModel) -> Plan[Any]:
         """Pass on a call of a chat model, in a span of its own, and count its tokens."""
         asked_of: Any = asked.model  # or what `with_structured_output` has made of it
         while inner := next(filter(None, (getattr(asked_of, name, 0) for name in ("first", "bound", "steps__"))), None):

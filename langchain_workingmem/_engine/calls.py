@@ -215,7 +215,7 @@ def name_of(embeddings: Embeddings) -> str:
 # ---------------------------------------------------------------------- chat models and rerankers
 
 
-class Asked(NamedTuple):
+class AskedModel(NamedTuple):
     """Which model a call asks, and what for."""
 
     model: BaseChatModel
@@ -246,7 +246,7 @@ def ask(
     async def acall() -> AIMessage:
         return await _CHAT.answer(partial(model.ainvoke, messages, **options), seconds)
 
-    return Call(call, acall, Asked(model, run or {}))
+    return Call(call, acall, AskedModel(model, run or {}))
 
 
 def made_by_name(argument: str, make: Callable[[], T]) -> T:

@@ -60,7 +60,7 @@ class Call(Effect[T]):
 
     call: Callable[[], T]
     acall: Callable[[], Awaitable[T]] | None = None
-    about: object = None  # the `Asked` of a chat model, for telemetry
+    about: object = None  # the `AskedModel` of a chat model, for telemetry
 
 
 @dataclass(slots=True)

@@ -177,7 +177,7 @@ class Show(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
     known: Rows
 
 
-class _Known(Recent[tuple[str, str], Rows]):
+class _ReadRows(Recent[tuple[str, str], Rows]):
     """The rows that this process has read, by thread and kind."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ def learn(call: Show, reply: Any) -> Rows:
     times = found.get("missing_at"), found.get("expires")
     ahead = Ranges.of(found["ahead"])
     read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["stamp"], *times)
-    of.state.local(_Known).put((of.thread_id, of.kind), read)
+    of.state.local(_ReadRows).put((of.thread_id, of.kind), read)
     return read
 
 
@@ -215,7 +215,7 @@ class ThreadRows(NamedTuple):
 
     def show(self) -> Show:
         """Return the call that reads what this process does not know yet."""
-        known = self.state.local(_Known).get((self.thread_id, self.kind)) or Rows()
+        known = self.state.local(_ReadRows).get((self.thread_id, self.kind)) or Rows()
         call = Show(self._call("show", revision=known.revision))
         call.of, call.known = self, known
         return call

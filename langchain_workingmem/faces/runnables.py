@@ -28,7 +28,7 @@ from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.recall.question import Query, check_argument_names
 from langchain_workingmem.recall.search import search_messages
-from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, question
+from langchain_workingmem.turn.assemble import Audience, Gathered, assemble, question
 from langchain_workingmem.turn.gather import Notes, read_history
 
 if TYPE_CHECKING:
@@ -170,8 +170,8 @@ def load_node(
         found = yield from core.with_fallback(gathering, Gathered(*ids, kind=kind), "the graph goes on without memory")
         if not read_only and limits.saves and found.known is not None:
             core.state.local(Notes).note(ids[0], question(messages), found.known)
-        shown = Shown(read_only=read_only or limits.read_only, for_model=True)
-        context = assemble(core.state, turn.history, found, messages, shown)
+        audience = Audience(read_only=read_only or limits.read_only, for_model=True)
+        context = assemble(core.state, turn.history, found, messages, audience)
         if into != "messages":
             return {into: context}
         # not through the reducer: what a node gives to it is streamed to clients as if it were said now

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 ASKED = 1000  # threads read in one round trip
-STEP = 500  # messages read in one round trip, where only those of some roles are wanted
+PAGE_SIZE = 500  # messages read in one round trip, where only those of some roles are wanted
 _ROLE = re.compile(rb'[-!]?{"at":\d+,"number":\d+,"type":"(\w+)"')
 
 
@@ -82,7 +82,7 @@ def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, wanted:
     edge, found, number = "below" if "newest" in wanted else "above", list[tuple[Facts, Any]](), 0
     begin = wanted.pop(edge, None) if total else None
     while True:
-        page = yield from read_page(state, thread_id, user_id, {**wanted, "limit": STEP})
+        page = yield from read_page(state, thread_id, user_id, {**wanted, "limit": PAGE_SIZE})
         pairs = [*zip(page.facts, page.bodies, strict=True)][:: -1 if edge == "below" else 1]
         for facts, body in pairs:
             if (role := _ROLE.match(body or b"")) and role[1].decode() in roles:
@@ -90,7 +90,7 @@ def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, wanted:
                 is_on_page = begin is None or (facts.seq < begin if edge == "below" else facts.seq > begin)
                 if is_on_page and len(found) < limit:
                     found.append((facts, body))
-        if len(pairs) < STEP or (len(found) >= limit and not total):
+        if len(pairs) < PAGE_SIZE or (len(found) >= limit and not total):
             found.sort(key=lambda pair: pair[0].seq)
             return PageOfThread(thread_id, number, page.owner, [one for one, _ in found], [one for _, one in found])
         wanted[edge] = pairs[-1][0].seq

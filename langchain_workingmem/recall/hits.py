@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_core.documents.compressor import BaseDocumentCompressor
-    from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -40,7 +39,7 @@ Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in k
 SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 _COMMON = 3  # characters of words that are everywhere
-_SAID = {"q", "a"}
+_TALK = {"q", "a"}
 
 
 def messages_around(
@@ -48,113 +47,119 @@ def messages_around(
 ) -> Plan[RecallResult]:
     """Return messages of a thread as hits, with what was said around each. One round trip, more with media."""
     ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
-    page = yield from read_page(state, ranked, window, user_id)
-    yield from with_media(state, [*page.rows.values()])
-    return in_windows([one for one in ranked if one[:2] in page.rows], page, page.rows, page.rows)
+    windows = yield from read_windows(state, ranked, window, user_id)
+    yield from with_media(state, [*windows.messages.values()])
+    hits = [one for one in ranked if one[:2] in windows.messages]
+    return in_windows(hits, windows, windows.messages, windows.messages)
 
 
 # ---------------------------------------------------------------------- reading
 
 
 def read_hits(
-    state: MemoryState, query: Query, *found: Iterable[Ranked], at_least: int = 0
-) -> Plan[tuple[list[list[Ranked]], Page]]:
-    """Read the best of what searches found, and what stands around it. One round trip, two more for expired threads."""
+    state: MemoryState, query: Query, *rankings: Iterable[Ranked], at_least: int = 0
+) -> Plan[tuple[list[list[Ranked]], Windows]]:
+    """Read the best of each ranking, and what stands around it. One round trip, two more for expired threads."""
     alive: set[bytes] | None = None
     while True:
         picks = [
-            picked((one for one in some if alive is None or one.thread in alive), query, at_least) for some in found
+            picked((one for one in ranked if alive is None or one.thread in alive), query, at_least)
+            for ranked in rankings
         ]
-        page = yield from read_page(state, [*chain(*picks)], query.window, query.user_id)
-        if alive is not None or {one.thread for one in chain(*picks)} <= page.titles.keys():
-            return [hits_of(some, page) for some in picks], page
-        threads = [*{one.thread: None for one in chain(*found)}]
+        windows = yield from read_windows(state, [*chain(*picks)], query.window, query.user_id)
+        if alive is not None or {one.thread for one in chain(*picks)} <= windows.titles.keys():
+            return [hits_of(pick, windows) for pick in picks], windows
+        threads = [*{one.thread: None for one in chain(*rankings)}]
         replies = yield from send(*(("HEXISTS", state.keys.of(decode(one)).thread, "user") for one in threads))
         alive = {one for one, is_there in zip(threads, replies, strict=True) if is_there}
 
 
 def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
     """Take the best candidates that give enough hits within the budget; and possible copies: same vector and length."""
-    taken, seen = list[Ranked](), set[object]()
-    left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
+    taken, different = list[Ranked](), set[object]()
+    room = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
     most = LEAST if query.turn else query.most_of_a_hit
     for one in ranked:
-        if len(seen) >= max(query.sought, at_least):
+        if len(different) >= max(query.sought, at_least):
             break
         # Redis 8 rounds what it computes in float16, so that half of the candidates have the similarity of another text
         key = (one.similarity, one.tokens) if one.similarity else one[:2]
-        if key not in seen:
+        if key not in different:
             size = min(one.tokens, most)
-            if size > left:
+            if size > room:
                 continue
-            seen.add(key)
-            left -= size
+            different.add(key)
+            room -= size
         taken.append(one)
     return taken
 
 
-def hits_of(ranked: Sequence[Ranked], page: Page) -> list[Ranked]:
+def hits_of(ranked: Sequence[Ranked], windows: Windows) -> list[Ranked]:
     """Return all hits, the best first; of messages with one text the newest, or one of a time that is asked for."""
-    found: dict[object, Ranked] = {}
+    hits: dict[object, Ranked] = {}
     for one in ranked:
-        row = page.rows.get(one[:2])
+        message = windows.messages.get(one[:2])
         # a vector may be of another text: it outlives a thread that expires, and its deletion comes a step behind
-        if row is None or count_tokens(text := words_in_row(row)) != one.tokens:
+        if message is None or count_tokens(text := searched_text(message)) != one.tokens:
             continue
-        known = found.setdefault(said := (row.role, text.strip()), one)
-        if not known.timely and page.rows[known[:2]].record["at"] < row.record["at"]:
-            found[said] = known._replace(thread=one.thread, seq=one.seq)
-    return list(found.values())
+        words = message.record["type"], text.strip()
+        hit = hits.setdefault(words, one)
+        if not hit.timely and windows.messages[hit[:2]].record["at"] < message.record["at"]:
+            hits[words] = hit._replace(thread=one.thread, seq=one.seq)
+    return list(hits.values())
 
 
-def words_in_row(row: StoredMessage) -> str:
-    """Return the text of a row by which it is found; most rows tell it without making the message."""
-    data = row.record["data"]
+def searched_text(message: StoredMessage) -> str:
+    """Return the text by which a message is found; most are not made for it."""
+    data = message.record["data"]
     content = data["content"]
     if isinstance(content, str) and not data.get("tool_calls"):
         return content
-    return structured_text(row.message) if row.record["kind"] == "a" else words_in(row.message)
+    is_answer = message.record["kind"] == "a"
+    return structured_text(message.message) if is_answer else words_in(message.message)
 
 
 @dataclass(slots=True)
-class Page:
-    """The messages around candidates, by thread (encoded as in keys) and seq."""
+class Windows:
+    """Messages that were found, with those around them, by thread (encoded as in keys) and seq."""
 
-    titles: dict[bytes, str | None] = field(default_factory=dict)
-    rows: dict[Position, StoredMessage] = field(default_factory=dict)
-    windows: dict[Position, list[list[Position]]] = field(default_factory=dict)  # what was said before and after
+    titles: dict[bytes, str | None] = field(default_factory=dict)  # of the threads
+    messages: dict[Position, StoredMessage] = field(default_factory=dict)
+    around: dict[Position, list[list[Position]]] = field(default_factory=dict)  # what was said before, and after
 
 
-def read_page(state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, int], user_id: str | None) -> Plan[Page]:
+def read_windows(
+    state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, int], user_id: str | None
+) -> Plan[Windows]:
     """Read messages and what stands around them. One round trip, none without any."""
-    page, said, commands = Page(), set[Position](), list["Command"]()
+    windows, talk, commands = Windows(), set[Position](), list["Command"]()
     owner = None if user_id is None else encode(user_id).encode()
+    sides = {one[:2]: _sides(one.seq, window) for one in ranked}
     wanted: dict[bytes, set[int]] = {}
-    sides = {one[:2]: _beside(one.seq, window) for one in ranked}
-    for (thread, seq), beside in sides.items():
-        wanted.setdefault(thread, set()).update((seq,), *beside)
-    for thread, some in wanted.items():
+    for (thread, seq), (front, back) in sides.items():
+        wanted.setdefault(thread, set()).update((seq,), front, back)
+    for thread, seqs in wanted.items():
         keys = state.keys.of(decode(thread))
-        commands += [("HMGET", keys.thread, "user", "title"), ("HMGET", keys.messages, *some)]
+        commands += [("HMGET", keys.thread, "user", "title"), ("HMGET", keys.messages, *seqs)]
     replies = (yield from send(*commands)) if commands else []
-    for (thread, some), (user, title), bodies in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
+    for (thread, seqs), (user, title), bodies in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
         if user is None or owner not in (None, user):  # a thread that Redis has evicted in part belongs to nobody
             continue
-        page.titles[thread] = title.decode() if title else None
+        windows.titles[thread] = title.decode() if title else None
         # a superseded message begins with -
-        found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
-        for row in read_rows(found, decode(thread)):
-            if row.record["data"].keys() <= PLAIN or is_readable(row):
-                page.rows[thread, row.place] = row
-                if row.record["kind"] in _SAID and not row.refused:
-                    said.add((thread, row.place))
-    for at, beside in sides.items():
-        if at in page.rows:
-            page.windows[at] = [[(at[0], seq) for seq in side if (at[0], seq) in said] for side in beside]
-    return page
+        current = [(seq, 0, body) for seq, body in zip(seqs, bodies, strict=True) if body and body[:1] != b"-"]
+        for message in read_rows(current, decode(thread)):
+            if message.record["data"].keys() <= PLAIN or is_readable(message):
+                windows.messages[thread, message.place] = message
+                if message.record["kind"] in _TALK and not message.refused:
+                    talk.add((thread, message.place))
+    for (thread, seq), both in sides.items():
+        if (thread, seq) in windows.messages:
+            windows.around[thread, seq] = [[(thread, at) for at in side if (thread, at) in talk] for side in both]
+    return windows
 
 
-def _beside(seq: int, window: tuple[int, int]) -> tuple[range, range]:
+def _sides(seq: int, window: tuple[int, int]) -> tuple[range, range]:
     """Return the seqs of what was said before and after a message, the nearest first."""
     before, after = window
     own = seq - seq % STRIDE
@@ -164,18 +169,18 @@ def _beside(seq: int, window: tuple[int, int]) -> tuple[range, range]:
 
 
 def _reranked(
-    options: RecallOptions, reranker: BaseDocumentCompressor, query: Query, hits: Sequence[Ranked], page: Page
+    options: RecallOptions, reranker: BaseDocumentCompressor, query: Query, hits: Sequence[Ranked], windows: Windows
 ) -> Plan[list[Ranked]]:
     """Let the reranker order hits and drop some. No round trip; `ModelError` if it fails or returns other hits."""
     from langchain_workingmem._engine import calls
 
     # with what was said before: an answer is understood with its question
-    found = [as_hit(hit, page, page.windows[hit[:2]][0][::-1], (), page.rows) for hit in hits]
-    size = sum(len(str(row.record["data"]["content"])) for row in page.rows.values())
-    documents = yield from compute(RecallResult(hits=found).to_documents, size)
+    given = [as_hit(hit, windows, windows.around[hit[:2]][0][::-1], (), windows.messages) for hit in hits]
+    size = sum(len(str(one.record["data"]["content"])) for one in windows.messages.values())
+    documents = yield from compute(RecallResult(hits=given).to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from calls.rerank(reranker, query.text, documents, seconds)
-    by_id = {(one.thread_id, one.message.id): hit for one, hit in zip(found, hits, strict=True)}
+    by_id = {(one.thread_id, one.message.id): hit for one, hit in zip(given, hits, strict=True)}
     scores: dict[Any, Any] = {}
     for document in returned:
         metadata = getattr(document, "metadata", {})
@@ -195,7 +200,7 @@ def _reranked(
 
 
 def result_of(
-    options: RecallOptions, query: Query, hits: Sequence[Ranked], page: Page, *, forgives: bool = False
+    options: RecallOptions, query: Query, hits: Sequence[Ranked], windows: Windows, *, forgives: bool = False
 ) -> Plan[RecallResult]:
     """Build the result: hits with their windows, as the reranker orders them, cut to the budget; all messages by time.
 
@@ -203,47 +208,51 @@ def result_of(
     """
     if options.reranker is not None and hits:
         try:
-            hits = yield from _reranked(options, options.reranker, query, hits[: query.sought], page)
+            hits = yield from _reranked(options, options.reranker, query, hits[: query.sought], windows)
         except ModelError as error:
             if not forgives:
                 raise
             _log.warning("%s; this turn goes on without it", error)
     hits = hits[: query.top_k]
     if query.max_tokens is None:
-        return in_windows(hits, page, page.rows, page.rows)
-    sizes, cut = sized(query, hits, page)
+        return in_windows(hits, windows, windows.messages, windows.messages)
+    sizes, cut = sized(query, hits, windows)
     hits = [hit for hit in hits if hit[:2] in sizes]
-    rows = _shortened(query, hits, page, cut, options.chunk_tokens) if cut else page.rows
-    return in_windows(hits, page, rows, sizes)
+    shown = _shortened(query, hits, windows, cut, options.chunk_tokens) if cut else windows.messages
+    return in_windows(hits, windows, shown, sizes)
 
 
 def in_windows(
-    hits: Sequence[Ranked], page: Page, rows: Mapping[Position, StoredMessage], kept: Collection[Position]
+    hits: Sequence[Ranked], windows: Windows, shown: Mapping[Position, StoredMessage], kept: Collection[Position]
 ) -> RecallResult:
-    """Build the result of hits with what is `kept` of their windows; `rows` hold excerpts of the messages."""
-    said = {at: (row.record["type"], str(row.record["data"]["content"])) for at, row in page.rows.items()}
-    known = {said[hit[:2]]: hit[:2] for hit in hits}  # no message beside a hit repeats another hit
-    found, shown = list["RecallHit"](), set["Position"]()
+    """Build the result of hits with what is `kept` of their windows; `shown` are the messages, some as excerpts."""
+    texts = {at: (one.record["type"], str(one.record["data"]["content"])) for at, one in windows.messages.items()}
+    hit_with = {texts[hit[:2]]: hit[:2] for hit in hits}  # no message beside a hit repeats another hit
+    result, positions = list["RecallHit"](), set["Position"]()
     for hit in hits:
-        sides = ([at for at in side if known.get(said[at], at) == at] for side in page.windows[hit[:2]])
+        sides = ([at for at in side if hit_with.get(texts[at], at) == at] for side in windows.around[hit[:2]])
         front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
-        found.append(as_hit(hit, page, front[::-1], back, rows))
-        shown.update((hit[:2],), front, back)
-    ordered = [rows[at] for _, at in sorted((page.rows[at].record["at"], at) for at in shown)]
-    return RecallResult(hits=found, rows=ordered)
+        result.append(as_hit(hit, windows, front[::-1], back, shown))
+        positions.update((hit[:2],), front, back)
+    ordered = [shown[at] for _, at in sorted((windows.messages[at].record["at"], at) for at in positions)]
+    return RecallResult(hits=result, rows=ordered)
 
 
 def as_hit(
-    hit: Ranked, page: Page, front: Sequence[Position], back: Sequence[Position], rows: Mapping[Position, StoredMessage]
+    hit: Ranked,
+    windows: Windows,
+    front: Sequence[Position],
+    back: Sequence[Position],
+    shown: Mapping[Position, StoredMessage],
 ) -> RecallHit:
-    """Build a hit with its window, in order; `rows` hold excerpts of its messages."""
+    """Build a hit with its window, in order."""
     return RecallHit(
-        thread_id=rows[hit[:2]].thread_id,
+        thread_id=shown[hit[:2]].thread_id,
         score=hit.score,
         similarity=min(hit.similarity, 1.0),  # long vectors by "ip" have more
         words=hit.words,
-        thread_title=page.titles[hit.thread],
-        rows=[rows[at] for at in (*front, hit[:2], *back)],
+        thread_title=windows.titles[hit.thread],
+        rows=[shown[at] for at in (*front, hit[:2], *back)],
         at=len(front),
     )
 
@@ -251,16 +260,17 @@ def as_hit(
 # ---------------------------------------------------------------------- the budget
 
 
-def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Position, int], dict[Position, int]]:
-    """Return how many tokens each message may take, until nothing more fits, and those of it that are too long.
+def sized(query: Query, hits: Sequence[Ranked], windows: Windows) -> tuple[dict[Position, int], dict[Position, int]]:
+    """Return how many tokens each message may take, until nothing more fits; and those of it that are too long.
 
     A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next. A turn takes
     all hits first, as short as may be, then what stands beside them; of the rest three parts for a hit, one for others.
     """
-    left = query.max_tokens or 0
+    room = query.max_tokens or 0
     shares = {hit[:2]: _WEIGHT for hit in hits}
     sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
-    runs = [(at, [at]) for at in shares] + [(at, side) for at in shares for side in page.windows[at]]
+    # a hit, or what was said before or after it, nearest first; each with its hit
+    runs = [(at, [at]) for at in shares] + [(at, side) for at in shares for side in windows.around[at]]
     if not query.turn:
         order = {at: place for place, at in enumerate(shares)}
         runs.sort(key=lambda run: order[run[0]])
@@ -271,37 +281,38 @@ def sized(query: Query, hits: Sequence[Ranked], page: Page) -> tuple[dict[Positi
             if at in sizes:
                 continue
             parts = 1 if at in shares else 2
-            lengths[at] = count_tokens(row_text(page.rows[at]))
-            whole = min(lengths[at], query.most_of_a_hit // parts)
-            size = min(whole, LEAST // parts) if query.turn else whole
-            if size > left:
+            lengths[at] = count_tokens(row_text(windows.messages[at]))
+            wanted = min(lengths[at], query.most_of_a_hit // parts)
+            size = min(wanted, LEAST // parts) if query.turn else wanted
+            if size > room:
                 break
-            sizes[at], left = size, left - size
-            if whole > size:
-                needs[at] = whole - size
+            sizes[at], room = size, room - size
+            if wanted > size:
+                needs[at] = wanted - size
     total = sum(shares.get(at, 1) for at in needs)
     for _, at in sorted((need / shares.get(at, 1), at) for at, need in needs.items()):
-        given = min(needs[at], left * shares.get(at, 1) // total)  # what one does not need goes to the others
-        sizes[at], left, total = sizes[at] + given, left - given, total - shares.get(at, 1)
+        share = shares.get(at, 1)
+        given = min(needs[at], room * share // total)  # what one does not need goes to the others
+        sizes[at], room, total = sizes[at] + given, room - given, total - share
     return sizes, {at: size for at, size in sizes.items() if size < lengths[at]}
 
 
 def _shortened(
-    query: Query, hits: Sequence[Ranked], page: Page, cuts: Mapping[Position, int], chunk_tokens: int
+    query: Query, hits: Sequence[Ranked], windows: Windows, cuts: Mapping[Position, int], chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
     """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, then the start."""
-    rows = dict(page.rows)
+    shown = dict(windows.messages)
     by_position = {hit[:2]: hit for hit in hits}
-    fronts = {position for hit in hits for position in page.windows[hit[:2]][0]}
+    fronts = {at for hit in hits for at in windows.around[hit[:2]][0]}
     words = [word for word in distinct_words(query.text) if len(word) > _COMMON or not word.isascii()]
-    for position, size in cuts.items():
-        row = rows[position]
-        message: BaseMessage = row.message
-        start = end = len(row_text(row)) if position in fronts else 0
-        if hit := by_position.get(position):
-            chunks = [*spans(words_in_row(row), chunk_tokens)] or [(0, 0)]
+    for at, size in cuts.items():
+        stored = shown[at]
+        start = end = len(row_text(stored)) if at in fronts else 0
+        if hit := by_position.get(at):
+            chunks = [*spans(searched_text(stored), chunk_tokens)] or [(0, 0)]
             start, end = chunks[hit.chunk if hit.chunk < len(chunks) else 0]  # the text may have fewer chunks now
+        message = stored.message
         text = excerpt(message_text(message), size, start, end, words)
         lean = with_calls(message) if isinstance(message, AIMessage) else message
-        rows[position] = row.with_message(as_shown(lean, {"thread_id": row.thread_id, "excerpt": True}, text))
-    return rows
+        shown[at] = stored.with_message(as_shown(lean, {"thread_id": stored.thread_id, "excerpt": True}, text))
+    return shown

@@ -211,7 +211,7 @@ class Authors(Recent[str, frozenset[str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Terms:
     """What is searched for: a question without the authors whom it names, and the times that it names."""
 
     authors: frozenset[str]  # whom it names by the whole or the first name, as tags
@@ -220,13 +220,13 @@ class Asked:
     times: list[Span]
 
     @classmethod
-    def of(cls, options: RecallOptions, query: Query, known: Collection[str]) -> Asked:
+    def of(cls, options: RecallOptions, query: Query, known: Collection[str]) -> Terms:
         """Divide a question; `known` are the authors of the user, as tags."""
         question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
         text = embedded = keep_ends(f"{query.before}\n{query.text}", MAX_QUERY_CHARACTERS) if query.before else question
         names, meant = frozenset(filter(None, known)), frozenset[str]()
         if 0 < len(names) <= _MOST_AUTHORS:
-            pattern, bearers = _known(names)
+            pattern, bearers = _name_pattern(names)
             meant = meant.union(*(bearers[_key(found[1])] for found in pattern.finditer(text)))
             others = pattern.sub(" ", text)
             text = others if WORD.search(others) else text
@@ -240,7 +240,7 @@ def _key(name: str) -> str:
 
 
 @lru_cache(1024)
-def _known(authors: frozenset[str]) -> tuple[re.Pattern[str], dict[str, set[str]]]:
+def _name_pattern(authors: frozenset[str]) -> tuple[re.Pattern[str], dict[str, set[str]]]:
     """Return what finds the names of authors in a text, whole names before first ones, and who bears each."""
     bearers: dict[str, set[str]] = {}
     patterns: dict[str, None] = {}

@@ -24,8 +24,8 @@ from langchain_workingmem._text.unicode import asks, count_tokens
 from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.hits import Position, hits_of, read_hits, result_of, words_in_row
-from langchain_workingmem.recall.question import Asked, Authors
+from langchain_workingmem.recall.hits import Position, hits_of, read_hits, result_of, searched_text
+from langchain_workingmem.recall.question import Authors, Terms
 from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, USERS, Candidates, rank
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
-    from langchain_workingmem.recall.hits import Page
+    from langchain_workingmem.recall.hits import Windows
     from langchain_workingmem.recall.question import Query
     from langchain_workingmem.recall.ranking import Numbers, Ranked, Ranking
 
@@ -47,7 +47,7 @@ CHECKED = 1_000  # candidates of each search whose metadata is checked here
 FEW = 10  # different messages that a search should rank at least
 DEEPER, DEEPEST = 20, 1_000_000  # times as many candidates; as many as Search returns at once
 GUARANTEED = 2  # hits of a text with a question mark that are shown, however far they are
-CLEAR, STEP = 20, 0.25  # see `_bar`
+CLEAR_OF, CLEARANCE = 20, 0.25  # see `_bar`
 FOLLOW_TOKENS = 12  # of a text that may follow up another one
 LOOKED_THROUGH = 20  # messages, at least, for the number of a question
 _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
@@ -73,10 +73,10 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     ranking, replies = yield from search(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.user_id)
-    (hits,), page = yield from read_hits(state, query, ranking)
-    result = yield from result_of(state.recalling, query, hits, page)
+    (hits,), windows = yield from read_hits(state, query, ranking)
+    result = yield from result_of(state.recalling, query, hits, windows)
     shown = {*map(id, result.rows)}  # not the copies with excerpts
-    yield from with_media(state, [row for row in page.rows.values() if id(row) in shown])
+    yield from with_media(state, [row for row in windows.messages.values() if id(row) in shown])
     return result
 
 
@@ -102,24 +102,24 @@ def search(
     known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"
     usual = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
     depth = min(max(usual, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
-    asked = Asked.of(options, query, known)
-    vector = yield from state.embedder.embed([asked.text], query=True)
-    found, replies = yield from _candidates(state, query, asked, vector, depth, others)
+    terms = Terms.of(options, query, known)
+    vector = yield from state.embedder.embed([terms.text], query=True)
+    found, replies = yield from _candidates(state, query, terms, vector, depth, others)
     seen = {"" if author in USERS else author.decode() for author in found.authors}
     if seen - known:  # authors whom this process did not know
-        before, asked = asked, Asked.of(options, query, known := authors.note(owner, seen))
-        if (asked.text, asked.words) != (before.text, before.words):
-            vector = yield from state.embedder.embed([asked.text], query=True)
-            found, _ = yield from _candidates(state, query, asked, vector, depth)
-    is_named = 0 < len(asked.authors) < len(known)  # a name that all messages bear tells nothing
+        before, terms = terms, Terms.of(options, query, known := authors.note(owner, seen))
+        if (terms.text, terms.words) != (before.text, before.words):
+            vector = yield from state.embedder.embed([terms.text], query=True)
+            found, _ = yield from _candidates(state, query, terms, vector, depth)
+    is_named = 0 < len(terms.authors) < len(known)  # a name that all messages bear tells nothing
     ranked = partial(
         rank,
         weights=options.weights,
         hybrid=is_hybrid,
-        numbered=any(map(str.isdigit, asked.text)),
-        authors={one.encode() for one in asked.authors} if is_named else USERS,
+        numbered=any(map(str.isdigit, terms.text)),
+        authors={one.encode() for one in terms.authors} if is_named else USERS,
         bonus=options.weights.author if is_named else BY_USER,
-        times=asked.times,
+        times=terms.times,
         now=to_micros(query.now),
         threshold=query.threshold or 0.0,
     )
@@ -128,7 +128,7 @@ def search(
     is_crowded = len(ranking.order) < query.sought + extra or different < max(FEW, query.sought)
     if found.has_more and is_crowded and depth < DEEPEST:
         depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
-        found, _ = yield from _candidates(state, query, asked, vector, depth)
+        found, _ = yield from _candidates(state, query, terms, vector, depth)
         ranking = ranked(found)
     return ranking, replies
 
@@ -136,7 +136,7 @@ def search(
 def _candidates(
     state: MemoryState,
     query: Query,
-    asked: Asked,
+    terms: Terms,
     vector: np.ndarray[Any, Any],
     depth: int,
     others: Sequence[Command] = (),
@@ -150,21 +150,21 @@ def _candidates(
     if indexes.dims != dims:
         yield from indexes.vectors_ready(dims)
     where = query.filter()
-    near = [where, query.filter(asked.times)] if asked.times else [where]
-    needed = {"message": query.exclude, "created_at": asked.times, "metadata": query.unsure is not None}
+    near = [where, query.filter(terms.times)] if terms.times else [where]
+    needed = {"message": query.exclude, "created_at": terms.times, "metadata": query.unsure is not None}
     fields = [name for name, is_needed in needed.items() if is_needed]
 
     def commands() -> Plan[list[Any]]:
         # anew after a repair, which may find an index of another number type
         packed = queries.pack(vector, indexes.dtype, state.recalling.index.distance)[0]
         searches = [queries.vector_search(name, packed, one, depth, fields) for one in near]
-        if asked.words:
-            searches.append(queries.word_search(name, asked.words, where, depth, fields))
+        if terms.words:
+            searches.append(queries.word_search(name, terms.words, where, depth, fields))
         return send(*searches, *others)
 
     replies = yield from search_with_repair(commands, partial(indexes.refresh, dims), create=indexes.create)
     keys, values, rows, count = list[bytes](), list[Any](), list[Any](), 0
-    searches = len(near) + bool(asked.words)
+    searches = len(near) + bool(terms.words)
     for at, reply in enumerate(replies[:searches]):
         is_near = at < len(near)
         some, ranks, their_rows = queries.columns(reply, "sortkey" if is_near else "score", content=bool(fields))
@@ -234,16 +234,16 @@ def recall_for_turn(
                     raise
                 _log.warning("%s; this turn goes without what its question follows up", error)
     rankings = [one.narrowed() for one in gates]
-    found, page = yield from read_hits(state, query, *rankings, at_least=LOOKED_THROUGH if gate.numbers else 0)
-    own, *more = (one.passing(some, page) for one, some in zip(gates, found, strict=True))
+    picks, windows = yield from read_hits(state, query, *rankings, at_least=LOOKED_THROUGH if gate.numbers else 0)
+    own, *more = (one.passing(some, windows) for one, some in zip(gates, picks, strict=True))
     # half of the hits, then those of the question with what it follows up, then the others
     half = (query.sought + 1) // 2 if more else query.sought
     passed = {hit[:2]: hit for hit in chain(own[:half], *more, own[half:])}
-    hits = hits_of([*passed.values()], page)[: query.sought] if more else own[: query.sought]
+    hits = hits_of([*passed.values()], windows)[: query.sought] if more else own[: query.sought]
     silent = None
     if floor and len(nearest) and not hits:
         silent = "far" if nearest.max() < floor.shown else "ordinary"
-    result = yield from result_of(state.recalling, query, hits, page, forgives=on_error == "log")
+    result = yield from result_of(state.recalling, query, hits, windows, forgives=on_error == "log")
     return replace(result, silent=silent) if silent else result
 
 
@@ -267,15 +267,15 @@ class Gate:
         ranking.keep(kept)
         return ranking
 
-    def passing(self, hits: Sequence[Ranked], page: Page) -> list[Ranked]:
+    def passing(self, hits: Sequence[Ranked], windows: Windows) -> list[Ranked]:
         """Return the hits that pass, those with a number of the question first."""
         exact, passed = list["Ranked"](), list["Ranked"]()
         left, shown, beside = self.guaranteed, set[Position](), set[Position]()
         for hit in hits:
-            window = {*chain(*page.windows[hit[:2]])}
+            window = {*chain(*windows.around[hit[:2]])}
             is_apart = hit[:2] not in beside and shown.isdisjoint(window)
             worded = self.numbers and hit.words
-            if worded and not self.numbers.isdisjoint(queries.all_words(words_in_row(page.rows[hit[:2]]))):
+            if worded and not self.numbers.isdisjoint(queries.all_words(searched_text(windows.messages[hit[:2]]))):
                 exact.append(hit)
             elif hit.similarity >= self.bar or hit.timely or (left > 0 and is_apart):
                 passed.append(hit)
@@ -292,9 +292,9 @@ def _bar(ranking: Ranking, floor: float) -> float:
     # in a language that the model hardly knows, all messages are alike: where an ordinary one reaches half of the
     # floor, a hit stands out that is a quarter of the way from the 20th to 1
     nearest: list[float] = sorted(ranking.similarities[ranking.similarities > 0].tolist(), reverse=True)
-    if len(nearest) < CLEAR or nearest[min(ORDINARY, len(nearest) // 2)] < floor / 2:
+    if len(nearest) < CLEAR_OF or nearest[min(ORDINARY, len(nearest) // 2)] < floor / 2:
         return floor
-    return max(floor, nearest[CLEAR - 1] + STEP * (1 - nearest[CLEAR - 1]))
+    return max(floor, nearest[CLEAR_OF - 1] + CLEARANCE * (1 - nearest[CLEAR_OF - 1]))
 
 
 # Questions and their answers, about other things each. What a model makes of them tells which similarity is accidental.

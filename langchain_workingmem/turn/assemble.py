@@ -88,7 +88,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Audience:
     """To whom a context is shown."""
 
     read_only: bool = False
@@ -97,7 +97,7 @@ class Shown:
     name: str | None = None  # of the memory, where an agent has several
 
 
-_TO_A_PROGRAM = Shown()
+_A_PROGRAM = Audience()
 
 
 def assemble(
@@ -105,7 +105,7 @@ def assemble(
     options: HistoryOptions,
     gathered: Gathered,
     messages: Sequence[BaseMessage],
-    shown: Shown = _TO_A_PROGRAM,
+    audience: Audience = _A_PROGRAM,
 ) -> MemoryContext:
     """Put a context together, and note what the model is shown.
 
@@ -114,7 +114,7 @@ def assemble(
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
     past, present, omitted = chosen(gathered, options, messages)
     speech: list[str] = []
-    if shown.for_model:
+    if audience.for_model:
         past, speech = _begun_by_user(past, messages, gathered)
     marks = state.marks(gathered.thread_id, gathered.user_id)
     present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
@@ -135,7 +135,7 @@ def assemble(
         original = None if id(message) in unchanged else by_id.get(message.id or "")
         if original is not None and is_storable(message):
             conversation[at] = marks.put(message, {}, content=original.content, name=original.name)
-    first, at_question, system = _blocks(state, gathered, shown)
+    first, at_question, system = _blocks(state, gathered, audience)
     if question_at is None:
         system = [*first, *at_question, *system]
     else:
@@ -211,21 +211,21 @@ def _begun_by_user(
     return list(past[at:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in answers if text.strip()]
 
 
-def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str], list[str]]:
+def _blocks(state: MemoryState, gathered: Gathered, audience: Audience) -> tuple[list[str], list[str], list[str]]:
     """Return the blocks in front of the conversation, in front of the question, and behind the system prompt."""
     blocks: dict[str, list[str]] = {"first": [], "question": [], "system": []}
     for part in state.parts:
-        for placement, text in part.blocks(state, gathered, shown.name):
+        for placement, text in part.blocks(state, gathered, audience.name):
             blocks[placement].append(text)
-    if recalled := recalled_block(gathered.recalled, gathered.thread_id, shown.name, gathered.zone):
+    if recalled := recalled_block(gathered.recalled, gathered.thread_id, audience.name, gathered.zone):
         blocks[state.recalling.placement].append(recalled)
     if gathered.working_memory is not None:
         document = working_memory_block(
             state.remembering,
             gathered.working_memory,
-            read_only=shown.read_only,
-            tools=shown.tools,
-            name=shown.name,
+            read_only=audience.read_only,
+            tools=audience.tools,
+            name=audience.name,
             zone=gathered.zone,
         )
         blocks[state.remembering.placement].append(document)

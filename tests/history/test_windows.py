@@ -13,7 +13,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.sending import headed_groups, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.assemble import Gathered, Shown, assemble, without_excluded
+from langchain_workingmem.turn.assemble import Audience, Gathered, assemble, without_excluded
 from tests.helpers.conversations import (
     accept,
     ai,
@@ -135,7 +135,7 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
         message.id = f"new {place}" if isinstance(message, ToolMessage) or not message.id else message.id
     stored = list({message.id: message for message in past}.values())
     gathered = Gathered("t", history=stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
-    shown = assemble(TURN.core.state, TURN.history, gathered, new, Shown(read_only=True, for_model=True)).messages
+    shown = assemble(TURN.core.state, TURN.history, gathered, new, Audience(read_only=True, for_model=True)).messages
     accept(shown)
     given = {message.id for message in new}
     if shown and not isinstance(shown[0], HumanMessage):
@@ -146,7 +146,7 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
 def test_a_prompt_that_begins_with_a_result_begins_with_its_stored_call() -> None:
     gathered = Gathered("t", history=[ai("", "a", id="call")], seqs={"call": 0, "r": 1})
     new: list[BaseMessage] = [result("a", "r"), HumanMessage("go on", id="q")]
-    shown = assemble(TURN.core.state, TURN.history, gathered, new, Shown(read_only=True, for_model=True)).messages
+    shown = assemble(TURN.core.state, TURN.history, gathered, new, Audience(read_only=True, for_model=True)).messages
     assert [message.id for message in shown] == ["call", "r", "q"]
 
 
