@@ -50,7 +50,6 @@ _log = logging.getLogger("langchain_workingmem")
 
 MOST_RUNS = 256  # that are kept; one that is dropped is read again
 MOST_SECONDS, PAUSE_SECONDS = 1.0, 0.002  # that a call of a tool waits for those which the model wrote before it
-SAVING = "saving"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +211,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
         except Exception:
             step = own.rpartition("\0")[0]
-            if self._done.get(step) is None:  # of tools side by side the first that fails saves the run, and ends it
-                self._done.put(step, SAVING)
+            # of tools side by side the first that fails saves the run, and ends it
+            if self._done.change(step, lambda first: first or own) == own:
                 try:
                     yield from self._fail(call, None)
                 finally:
                     self._done.put(step, step)
-            while self._done.get(step) == SAVING:  # LangGraph cancels the others when one has raised
+            while self._done.get(step) not in (None, step):  # LangGraph cancels the others when one has raised
                 yield Sleep(PAUSE_SECONDS)
             raise
         finally:

@@ -51,6 +51,13 @@ _OPERATORS: dict[str, tuple[Any, str]] = {
 _MISSING: Any = object()
 
 
+def _as_dict(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return {**value}
+    msg = f"{type(value).__name__} is not JSON"
+    raise TypeError(msg)
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """A checked filter."""
@@ -61,7 +68,7 @@ class Filter:
     @classmethod
     def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter", *, finite: bool = True) -> Self:
         """Check a filter; `OptionError` for an unknown operator, a wrong operand, no JSON, and beyond `MOST`."""
-        text, writer = "", json.JSONEncoder(allow_nan=not finite, default=dict)
+        text, writer = "", json.JSONEncoder(allow_nan=not finite, default=_as_dict)
         try:
             for number, part in enumerate(writer.iterencode({} if wanted is None else wanted)):
                 text += part

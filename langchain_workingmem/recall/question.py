@@ -227,7 +227,7 @@ class Terms:
         names, meant = frozenset(filter(None, known)), frozenset[str]()
         if 0 < len(names) <= _MOST_AUTHORS:
             pattern, bearers = _name_pattern(names)
-            meant = meant.union(*(bearers[_key(found[1])] for found in pattern.finditer(text)))
+            meant = meant.union(*(bearers.get(_key(found[1]), ()) for found in pattern.finditer(text)))
             others = pattern.sub(" ", text)
             text = others if WORD.search(others) else text
             embedded = text if len(names) <= _COUPLE else embedded  # as it was asked: that finds .05 more there
@@ -304,7 +304,7 @@ def named_times(question: str, now: datetime, when: When | None = None) -> list[
             if match[4] != ".":  # an American and a European read 3/4/2023 differently, so both days count
                 found.append(_date(now, third, first, second))
     for match in _PHRASE.finditer(question):
-        with suppress(OverflowError, ValueError):  # before the first year or after the last
+        with suppress(OverflowError, ValueError, KeyError):  # no year of ours; a letter that `re` takes for another one
             if not match["next"]:
                 found.append(_read(match, now))
     found += islice((when and when(question, now)) or (), MOST_TIMES)

@@ -111,7 +111,7 @@ class TextFormat:
             if at < 0:
                 raise refusal(f"{shown(find)} does not stand in working memory", "quote the text exactly as it is")
             if at != text.rfind(find):
-                lines = [f"\n    {shorten(line)}" for line in before.splitlines() if find.splitlines()[0] in line]
+                lines = [f"\n    {shorten(line)}" for line in text.splitlines() if find.splitlines()[0] in line]
                 remedy = "quote more of the text around it, so that it is unique. It stands in:"
                 raise refusal(
                     f"{shown(find)} stands more than once in working memory", remedy + "".join(lines[:MOST_QUOTED])
@@ -141,11 +141,12 @@ class TextFormat:
         """Return the user's document, with lines that only the guest's has; a label without value takes the guest's."""
         if self.name == "text":
             return self.apply(user, guest, "append")
-        theirs = {_labelled(line)[0]: line for line in guest.splitlines()}
+        labels = {_labelled(line)[0] for line in self.template.splitlines()}
+        theirs = {label if (label := _labelled(line)[0]) in labels else line: line for line in guest.splitlines()}
         lines = []
         for line in user.splitlines():
             label, value = _labelled(line)
-            other = theirs.pop(label, line)
+            other = theirs.pop(label if label in labels else line, line)
             lines.append(line if value else other)
         return check_size("\n".join([*lines, *theirs.values()]), self._max_bytes)
 

@@ -223,6 +223,8 @@ def test_a_key_that_is_not_declared_or_an_operator_that_is_unknown_is_refused_by
     for call in calls:
         with pytest.raises(OptionError, match=r"'owner'.*thread_filters=\.\.\."):
             call({"$not": {"owner": {"$gt": 1}}})
+        with pytest.raises(OptionError, match=r"metadata is not JSON \(set"):
+            call({"priority": {"ab", "cd"}})
         with pytest.raises(OptionError, match=r"metadata.*unknown operator.* here: use one of \$"):
             call({"priority": {"$regex": "a"}})
     assert projects.threads.list(metadata={"owner": 1}).total == 0

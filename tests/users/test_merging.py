@@ -56,7 +56,7 @@ class Person(BaseModel):
 
 
 TEMPLATE = "# You\n- Name:\n- City:\n"
-FULL = "# You\n- Name: M.\n- City: Bonn\n- likes tea\n"
+FULL = "# You\n- Name: M.\n- City: Bonn\n- likes tea\n- 10:30 tea\n- 10:45 fog\n"
 DOCUMENTS: dict[str, tuple[dict[str, Any], Any, Any, Any]] = {  # options, the guest's, the user's, and both
     "fields": (
         {"schema": Person},
