@@ -279,11 +279,11 @@ class Memory(SetUpOnEntry):
         core, asked = self._core, question(given)
         known = (notes := core.state.local(Notes)).take(thread_id, asked)
         # if the context has found the question stored, an answer is stored only as long as that is there
-        is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.rows)
+        is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.facts)
         id = asked.id if asked is not None and is_stored else None
         stored, saved = yield from save_turn(core, given, thread_id, user_id, known=known, question=id, keeps_all=True)
         if known is not None and saved is not None:
-            notes.note(thread_id, asked, replace(saved, saved_before=saved.next_seq))
+            notes.note(thread_id, asked, replace(saved, next_seq_when_saved=saved.next_seq))
         return stored
 
     asave_turn = twin(save_turn)

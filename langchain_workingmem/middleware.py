@@ -82,7 +82,7 @@ class Run:
     @property
     def stored(self) -> dict[str, int]:
         """Return the seqs of the messages that are known to be stored, by id."""
-        return {row.id: row.seq for row in (self.known.rows if self.known else ())}
+        return {row.id: row.seq for row in (self.known.facts if self.known else ())}
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):

@@ -164,6 +164,10 @@ def author_tag(name: str, role: str = "") -> str:
     return THE_USER if role == "human" else ""
 
 
+# who saved a message; s<seq>: a checkpointer, whose state began at that seq
+PROGRAM, LIST, IN_FRONT = "", "l", "b"  # in front of the first question of a thread's first list
+
+
 class Facts(NamedTuple):
     """A stored message without its body. docs/storage-layout.md has each part."""
 
@@ -173,7 +177,7 @@ class Facts(NamedTuple):
     )
     tokens: int  # of the message, with its tool calls
     upto: int  # of all that was said in the thread up to it
-    writer: str  # "" a program, l a list, b what stood in front of the first turn, s<seq> a checkpointer's state
+    writer: str  # PROGRAM, LIST, IN_FRONT or s<seq>
     vectors: str  # <settings>/<size>/<chunks>, empty without
     id: str
     text: str  # as it stands in the set
@@ -189,6 +193,16 @@ class Facts(NamedTuple):
     def is_refused(self) -> bool:
         """Tell whether a provider has refused the message, so that no model is shown it."""
         return self.words.endswith("!")
+
+    @property
+    def spoken(self) -> str:
+        """Return the words by which a list is compared, without the sign of a refusal; empty for all but talk."""
+        return "" if self.is_structured else self.words.rstrip("!")
+
+    @property
+    def is_from_program(self) -> bool:
+        """Tell whether a program has appended it, outside of a turn."""
+        return self.writer == PROGRAM
 
     @property
     def is_structured(self) -> bool:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from langchain_workingmem._redis.keys import IN_FRONT, LIST
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -36,40 +38,42 @@ class Entry(NamedTuple):
 class Known:
     """What is known of a thread: what was read of it for the caller's list, and what the caller has written since."""
 
-    rows: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
-    deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id
+    facts: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
+    deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id; empty: any words
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
-    is_all: bool = True  # `rows` hold all that was said, not only the newest
-    read_before: int = 0  # the next seq when the caller read the thread
-    saved_before: float = inf  # the next seq when its turn was saved
+    is_all: bool = True  # `facts` hold all that was said, not only the newest
+    next_seq_when_read: int = 0  # by the caller
+    next_seq_when_saved: float = inf  # its turn; inf: it is not saved
     written: frozenset[int] = frozenset()  # seqs that the caller has written in between
     branch: Followed | None = None  # what the list of a context has meant, of which perhaps only the last turn is saved
 
-    def could_see(self, row: Facts) -> bool:
+    def could_see(self, facts: Facts) -> bool:
         """Tell whether the caller could know of a message: nobody else has stored it while its turn was made."""
-        return not self.read_before <= row.seq < self.saved_before or row.seq in self.written
+        was_meanwhile = self.next_seq_when_read <= facts.seq < self.next_seq_when_saved
+        return facts.seq in self.written or not was_meanwhile
 
     def ranges(self, drop: Collection[int]) -> list[list[int]]:
         """Return ranges of seqs that hold messages and tool traffic in front of each, but no other known message."""
-        found, gone, before = list[list[int]](), {*drop}, None
-        for seq in sorted(row.seq for row in self.rows if row.is_current):
-            if seq in gone and before in gone:
-                found[-1][1] = seq
-            elif seq in gone:
-                found.append([seq if before is None else before + 1, seq])
-            before = seq
-        return found
+        ranges, dropped, previous = list[list[int]](), {*drop}, None
+        for seq in sorted(facts.seq for facts in self.facts if facts.is_current):
+            if seq in dropped and previous in dropped:
+                ranges[-1][1] = seq
+            elif seq in dropped:
+                start = seq if previous is None else previous + 1  # with the tool traffic in front of it
+                ranges.append([start, seq])
+            previous = seq
+        return ranges
 
     def with_written(self, written: Iterable[Facts], followed: Followed, version: int) -> Known:
         """Return what is known after a write of this process."""
-        changed = dict.fromkeys(followed.drop, False) | dict.fromkeys(followed.back, True)
-        rows = {row.seq: row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows}
-        own = {row.seq: row for row in written}
+        changed = dict.fromkeys(followed.drop, False) | dict.fromkeys(followed.bring_back, True)
+        before = {one.seq: one._replace(is_current=changed.get(one.seq, one.is_current)) for one in self.facts}
+        own = {one.seq: one for one in written}
         next_seq = max(self.next_seq, max(own, default=0) + 1)
-        all_rows = [*(rows | own).values()]
-        return replace(self, rows=all_rows, version=version, next_seq=next_seq, written=self.written | own.keys())
+        facts = [*(before | own).values()]
+        return replace(self, facts=facts, version=version, next_seq=next_seq, written=self.written | own.keys())
 
 
 @dataclass(slots=True)
@@ -77,15 +81,15 @@ class Followed:
     """What a list means for a thread."""
 
     drop: list[int] = field(default_factory=list)  # seqs that are superseded now
-    back: list[int] = field(default_factory=list)  # seqs that are current again
+    bring_back: list[int] = field(default_factory=list)  # seqs that are current again
     aliases: dict[int, str] = field(default_factory=dict)  # index in the list -> stored id, where the ids differ
     edited: dict[int, int] = field(default_factory=dict)  # index in the list -> seq, where the words change in place
     seqs: dict[int, int] = field(default_factory=dict)  # index in the list -> seq of the stored message
     again: list[str] = field(default_factory=list)  # ids of edited questions, which are stored a second time
     changes_branch: bool = False  # another branch than the thread's is the current one
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
-    taken: list[int] = field(default_factory=list)  # those of them whose ids others have: they need ids of their own
-    writer: str = "l"  # of the new messages, see `Facts.writer`
+    need_ids: list[int] = field(default_factory=list)  # those of them whose ids others have
+    writer: str = LIST  # of the new messages
     is_older: bool = False  # the list begins before the thread: it is refused
 
 
@@ -96,87 +100,90 @@ def follow(
 
     `keeps_all`: its ids are those of a program, not of LangGraph, so if it agrees nowhere, all of it is new.
     """
-    if kind == "list" and known.branch is None and is_one_turn(entries):  # most lists are a new turn
-        ids, words = {row.id for row in known.rows} | known.deleted.keys(), {_said(row) for row in known.rows}
+    if kind == "list" and known.branch is None and is_one_turn(entries):  # most lists: nothing needs to be compared
+        ids, words = {one.id for one in known.facts} | known.deleted.keys(), {one.spoken for one in known.facts}
         is_known = any(entry.id in ids for entry in entries) or (len(entries) == 1 and entries[0].words in words)
         if not is_known and entries and entries[0].words:
             return Followed(new=[*range(len(entries))])
     comparison = _Comparison(entries, kind, known)
+    comparison.match_ids()
+    comparison.tell_edits()
     if kind != "part":
         comparison.match_words()
-    matched, held = comparison.matched, comparison.held()
-    common = [*held, comparison.edit] if comparison.edit else held  # an edited question begins a branch, too
-    followed = Followed(
-        edited=comparison.edited, again=[comparison.edit.id] if comparison.edit else [], taken=comparison.taken
-    )
-    followed.seqs = {at: row.seq for at, row in matched.items()}
-    followed.aliases = {at: row.id for at, row in matched.items() if row.id != entries[at].id}
+    matched, held, edit = comparison.matched, comparison.held(), comparison.edited_question
+    common = [*held, edit] if edit else held  # an edited question begins a branch, too
+    followed = Followed(edited=comparison.edited, again=[edit.id] if edit else [], need_ids=comparison.need_ids)
+    followed.seqs = {at: one.seq for at, one in matched.items()}
+    followed.aliases = {at: one.id for at, one in matched.items() if one.id != entries[at].id}
     if kind == "state":
-        followed.writer = next((row.writer for row in common if row.writer[:1] == "s"), f"s{known.next_seq}")
+        followed.writer = next((one.writer for one in common if one.writer[:1] == "s"), f"s{known.next_seq}")
     if kind != "part":
-        followed.back = sorted({row.seq for row in held if not row.is_current})
+        followed.bring_back = sorted({one.seq for one in held if not one.is_current})
         followed.drop = [seq for seq in comparison.left_behind(common, followed.writer) if seq not in left_out]
     if known.branch is not None:  # its context may have held more of the list
         followed.drop = sorted({*followed.drop, *known.branch.drop} - {*followed.seqs.values()})
-        followed.back = sorted({*followed.back, *known.branch.back})
-    followed.changes_branch = bool(followed.drop or followed.back)
+        followed.bring_back = sorted({*followed.bring_back, *known.branch.bring_back})
+    followed.changes_branch = bool(followed.drop or followed.bring_back)
     followed.new = comparison.new(keeps_all=keeps_all)
-    before = {entry.words[:1] for entry in comparison.entries[: min(matched, default=0)]}
-    is_behind = len(held) > 1 and held[0] is comparison.first and not comparison.gone
-    followed.is_older = kind == "list" and {"q", "a"} <= before and is_behind
+    in_front = {entry.words[:1] for entry in comparison.entries[: min(matched, default=0)]}
+    is_behind = len(held) > 1 and held[0] is comparison.first and not comparison.deleted
+    followed.is_older = kind == "list" and {"q", "a"} <= in_front and is_behind
     return followed
 
 
 class _Comparison:
-    """The entries of a caller's list beside the rows of a thread. At first those with the same id are matched."""
+    """The entries of a caller's list beside the messages of a thread: which entry is which message."""
 
     def __init__(self, entries: Sequence[Entry], kind: Kind, known: Known) -> None:
         self.entries, self.kind, self.known = [*entries], kind, known
-        self.rows = sorted(known.rows, key=lambda row: row.seq)
-        self.said = [row for row in self.rows if _said(row) and row.is_current]
-        self.superseded = [row for row in self.rows if _said(row) and not row.is_current]
-        self.first = self.said[0] if self.said and known.is_all else None  # of the thread
+        self.facts = sorted(known.facts, key=lambda one: one.seq)
+        self.current = [one for one in self.facts if one.spoken and one.is_current]  # without tool traffic
+        self.superseded = [one for one in self.facts if one.spoken and not one.is_current]
+        self.first = self.current[0] if self.current and known.is_all else None  # of the thread
         self.versions = defaultdict[str | None, list["Facts"]](list)  # by id, the one that counts first
-        for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):
-            self.versions[row.id].append(row)
+        for one in sorted(self.facts, key=lambda one: (not one.is_current, -one.seq)):
+            self.versions[one.id].append(one)
         self.matched: dict[int, Facts] = {}  # index in the list -> stored message
-        self.gone: set[int] = set()  # indexes of what was deleted
-        self.taken: list[int] = []  # indexes of answers whose ids others have
+        self.located: list[int] = []  # indexes that are matched by their ids, in order
+        self.deleted: set[int] = set()  # indexes of what was deleted
+        self.need_ids: list[int] = []  # indexes of answers whose ids others have
         self.edited: dict[int, int] = {}  # index in the list -> seq, where the words change in place
-        self.edit: Facts | None = None  # the last that is stored, if its question was edited: it begins a branch
-        self.match_ids()
+        self.edited_question: Facts | None = None  # the last that is stored, if it was edited: it begins a branch
 
     def match_ids(self) -> None:
         """Match the entries whose ids are stored."""
-        asked = last_question(self.entries)
-        stored = self.versions.get(self.entries[asked].id, ()) if asked >= 0 else ()
-        question = next((row.seq for row in stored), self.known.next_seq)
+        question_at = last_question(self.entries)
+        stored = self.versions.get(self.entries[question_at].id, ()) if question_at >= 0 else ()
+        question_seq = next((one.seq for one in stored), self.known.next_seq)
         for at, (id, words) in enumerate([*self.entries]):
-            versions, deleted = self.versions.get(id, []), self.known.deleted.get(id or "")
-            same = [row for row in versions if _said(row) == words]  # an edited question has several versions
+            versions, deleted_words = self.versions.get(id, []), self.known.deleted.get(id or "")
+            same = [one for one in versions if one.spoken == words]  # an edited question has several versions
             found = next(iter(same or versions), None)
-            # a fake model gives each answer the id "run-1": the second one, and one to an edited question, need ids
-            is_older = found and at > asked >= 0 and found.seq < question
-            if found and (is_older or (not same and not found.is_current and words.startswith("a"))):
-                self.entries[at], found = Entry(None, words), None
-                self.taken.append(at)
-            # a copy that shows less, such as one whose pictures are named, stands for what is stored
-            if words == AS_STORED:
-                self.entries[at] = Entry(id, _said(found) if found else "")
+            if found is not None:  # fake models repeat ids: another answer than the stored one needs its own
+                is_of_question = at > question_at >= 0 and found.seq < question_seq
+                is_of_branch = not same and not found.is_current and words.startswith("a")
+                if is_of_question or is_of_branch:
+                    self.entries[at], found = Entry(None, words), None
+                    self.need_ids.append(at)
+            if words == AS_STORED:  # a copy that shows less, such as one whose pictures are named
+                self.entries[at] = Entry(id, found.spoken if found else "")
             if found is not None:
                 self.matched[at] = found
             # what was deleted is not stored again, unless it says something else now
-            elif words == AS_STORED or (deleted is not None and deleted.rstrip("!") in (words, "")):
-                self.gone.add(at)
+            elif words == AS_STORED or (deleted_words is not None and deleted_words.rstrip("!") in (words, "")):
+                self.deleted.add(at)
         self.located = [*self.matched]
+
+    def tell_edits(self) -> None:
+        """Tell which of the matched entries say something else now; an edited question at their end begins a branch."""
         for at in self.located:
-            words, row = self.entries[at].words, self.matched[at]
-            if _said(row) == words or row.is_structured:
+            words, stored = self.entries[at].words, self.matched[at]
+            if stored.spoken == words or stored.is_structured:
                 continue
             if words.startswith("q") and at == self.located[-1]:
-                self.edit = self.matched.pop(at)
+                self.edited_question = self.matched.pop(at)
             else:
-                self.edited[at] = row.seq
+                self.edited[at] = stored.seq
 
     def match_words(self) -> None:
         """Match by their words the entries that have other ids than what is stored, or none."""
@@ -184,24 +191,26 @@ class _Comparison:
         if matched:
             matched |= self.agreement(min(matched), matched[min(matched)])
         if self.kind == "state" and self.located:  # a client has sent its list to it: what stands in front is stored
-            last = {_said(row): row for row in (*self.superseded, *self.said)}
+            last_with = {one.spoken: one for one in (*self.superseded, *self.current)}
             for at in range(self.located[-1]):
-                if at not in matched and entries[at].words in last:
-                    matched[at] = last[entries[at].words]
+                if at not in matched and entries[at].words in last_with:
+                    matched[at] = last_with[entries[at].words]
             start = self.located[-1] + 1
-        rest = [at for at in range(start, len(entries)) if entries[at].words and at not in self.gone | matched.keys()]
-        if self.kind == "list" and self.said and [*entries] == [Entry(None, _said(self.said[-1]))]:
-            matched[0] = self.said[-1]  # asked again, as nobody has answered
-        if self.edit or is_one_turn([entries[at] for at in rest]):
+        settled = self.deleted | matched.keys()
+        rest = [at for at in range(start, len(entries)) if entries[at].words and at not in settled]
+        if self.kind == "list" and self.current and [*entries] == [Entry(None, self.current[-1].spoken)]:
+            matched[0] = self.current[-1]  # asked again, as nobody has answered
+        if self.edited_question or is_one_turn([entries[at] for at in rest]):
             return
         # a list agrees from its beginning on, or is new; but for one that begins before the thread, which is refused
         best = self.longest_agreement(rest[0])
         if not best and self.kind == "list" and self.first:
-            begins = [at for at in rest[1:] if entries[at].words == _said(self.first)]
+            begins = [at for at in rest[1:] if entries[at].words == self.first.spoken]
             best = next((found for at in begins if len(found := self.agreement(at, self.first)) > 1), {})
         matched |= best
         rest = [at for at in rest if at not in matched]
-        if best and all(row.writer == "b" for row in best.values()) and not is_one_turn([entries[at] for at in rest]):
+        is_in_front = bool(best) and all(one.writer == IN_FRONT for one in best.values())
+        if is_in_front and not is_one_turn([entries[at] for at in rest]):
             matched |= self.longest_agreement(rest[0], is_window=True)  # behind what begins each list of a program
 
     def longest_agreement(self, at: int, *, is_window: bool = False) -> dict[int, Facts]:
@@ -211,20 +220,22 @@ class _Comparison:
         of the thread, in a window with one turn behind them.
         """
         best = dict[int, "Facts"]()
-        newest = max((row.seq for row in self.said if row.writer and self.known.could_see(row)), default=inf)
+        seen = (one.seq for one in self.current if not one.is_from_program and self.known.could_see(one))
+        newest = max(seen, default=inf)
         has_answer = any(entry.words.startswith("a") for entry in self.entries[at:])
-        for first in (*reversed(self.said), *reversed(self.superseded)):
-            if _said(first) == self.entries[at].words:
+        for first in (*reversed(self.current), *reversed(self.superseded)):
+            if first.spoken == self.entries[at].words:
                 found = self.agreement(at, first)
-                reaches_newest = first.is_current and any(row.seq >= newest for row in found.values())
-                goes_on = is_window and not is_one_turn(self.entries[max(found) + 1 :])
-                is_long = has_answer and not goes_on and (len(found) > 1 or first is self.first)
+                reaches_newest = first.is_current and any(one.seq >= newest for one in found.values())
+                is_long = has_answer and (len(found) > 1 or first is self.first)
+                if is_window:
+                    is_long = is_long and is_one_turn(self.entries[max(found) + 1 :])
                 if (reaches_newest or is_long) and len(found) > len(best):
                     best = found
         return best
 
     def agreement(self, at: int, first: Facts) -> dict[int, Facts]:
-        """Return the rows of the entries from `at` on, as far as both agree, if the first of them is `first`."""
+        """Return the messages of the entries from `at` on, as far as both agree, if the first of them is `first`."""
         found: dict[int, Facts] = {at: first}
         last: Facts | None = first  # None: they disagree, until the next match by id
         for index in range(at + 1, len(self.entries)):
@@ -232,59 +243,62 @@ class _Comparison:
             if index in self.matched:
                 last = self.matched[index]
             elif last and words:
-                last = self.following(last.seq, words, is_program=not first.writer)
+                last = self.following(last.seq, words, from_program=first.is_from_program)
                 if last:
                     found[index] = last
         return found
 
-    def following(self, seq: int, words: str, *, is_program: bool) -> Facts | None:
+    def following(self, seq: int, words: str, *, from_program: bool) -> Facts | None:
         """Return the next message of the branch if it has these words, else perhaps a superseded one behind it."""
-        for place in range(bisect_right(self.said, seq, key=lambda row: row.seq), len(self.said)):
-            row = self.said[place]
-            if _said(row) == words:
-                return row
-            if (row.writer or is_program) and self.known.could_see(row):
-                break  # notes of programs, and what the caller could not know, are skipped
-        return next((row for row in self.superseded if row.seq > seq and _said(row) == words), None)
+        for place in range(bisect_right(self.current, seq, key=lambda one: one.seq), len(self.current)):
+            one = self.current[place]
+            if one.spoken == words:
+                return one
+            is_note = one.is_from_program and not from_program
+            if not is_note and self.known.could_see(one):  # others are skipped
+                break
+        return next((one for one in self.superseded if one.seq > seq and one.spoken == words), None)
 
     def held(self) -> list[Facts]:
-        """Return the rows that the list holds; of several lists in a state, those of the last, in which seqs rise."""
+        """Return the messages that the list holds; of several lists in a state, those of the last, in which seqs rise."""
         held: list[Facts] = []
-        for at, row in sorted(self.matched.items()):
-            if held and self.entries[at].words and row.seq <= held[-1].seq:
-                held = []
-            held.append(row)
+        for at, one in sorted(self.matched.items()):
+            if held and self.entries[at].words and one.seq <= held[-1].seq:
+                held = []  # another list begins
+            held.append(one)
         return held
 
     def left_behind(self, common: Sequence[Facts], writer: str) -> list[int]:
         """Return the seqs that the list has left behind: what it does not hold behind the first message of both."""
-        is_list, held = self.kind == "list", {row.seq: row for row in common if row is not self.edit}
-        has_ids = not is_list or self.edit or any(row.id == self.entries[at].id for at, row in self.matched.items())
+        is_list, edit = self.kind == "list", self.edited_question
+        held = {one.seq: one for one in common if one is not edit}
+        has_ids = not is_list or edit or any(one.id == self.entries[at].id for at, one in self.matched.items())
         if not has_ids:  # what a program sends in front of each first turn, perhaps examples, begins no branch
-            common = [row for row in common if row.writer != "b"]
+            common = [one for one in common if one.writer != IN_FRONT]
         if not common:
             return []
         # older words of an edited question may begin the thread's branch
-        start = min(row.seq for one in common for row in self.versions[one.id])
+        start = min(version.seq for one in common for version in self.versions[one.id])
         first, last = next(iter(held.values()), None), next(reversed(held.values()), None)
         # a question that is asked again: also an answer to it that the caller could not know goes
-        asked = last.seq if is_list and last and _said(last).startswith("q") else inf
-        asked_next = next((row.seq for row in self.said if row.seq > asked and _said(row).startswith("q")), inf)
-        includes_programs = first is not None and not first.writer
+        asked = last.seq if is_list and last and last.spoken.startswith("q") else inf
+        asked_next = next((one.seq for one in self.current if one.seq > asked and one.spoken.startswith("q")), inf)
+        includes_programs = first is not None and first.is_from_program
         # clients leave out tool traffic: it stays with the message that it led to, as t t in q t t a
         omits_traffic = is_list or len(held) < len(self.matched)
-        left, led_to_held = list[int](), False  # whether tool traffic has led to a message that the list holds
-        for row in reversed(self.rows):
-            if not row.is_current or row.seq < start:
+        behind, led_to_held = list[int](), False  # whether tool traffic has led to a message that the list holds
+        for one in reversed(self.facts):
+            if not one.is_current or one.seq < start:
                 continue
-            is_own = row.writer or includes_programs if is_list else row.writer == writer
-            if row.seq in held:
-                led_to_held = omits_traffic if _said(row) else led_to_held
-            elif is_own and (self.known.could_see(row) or asked < row.seq < asked_next):
-                led_to_held = led_to_held and not _said(row)
+            if one.seq in held:
+                led_to_held = omits_traffic if one.spoken else led_to_held
+                continue
+            is_own = (includes_programs or not one.is_from_program) if is_list else one.writer == writer
+            if is_own and (self.known.could_see(one) or asked < one.seq < asked_next):
+                led_to_held = led_to_held and not one.spoken
                 if not led_to_held:
-                    left.append(row.seq)
-        return left[::-1]
+                    behind.append(one.seq)
+        return behind[::-1]
 
     def new(self, *, keeps_all: bool) -> list[int]:
         """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has.
@@ -293,19 +307,14 @@ class _Comparison:
         """
         entries, begin = self.entries, min(self.matched, default=0)
         has_ids = keeps_all and all(entry.id for entry in entries if entry.words)
-        if not self.matched and not self.edit and self.rows and not has_ids:
+        if not self.matched and not self.edited_question and self.facts and not has_ids:
             begin = max(last_question(entries), 0)
             while begin and entries[begin - 1].words.startswith("q"):
                 begin -= 1
         # a list's tool traffic before it is stored already
-        said = max((at for at in self.matched if entries[at].words), default=-1)
-        others = (at for at in range(begin, len(entries)) if at not in self.matched and at not in self.gone)
-        return [at for at in others if entries[at].words or self.kind != "list" or at > said]
-
-
-def _said(row: Facts) -> str:
-    """Return the words of a question or an answer, without the sign of a refusal; structured answers are traffic."""
-    return "" if row.is_structured else row.words.rstrip("!")
+        last_spoken = max((at for at in self.matched if entries[at].words), default=-1)
+        others = (at for at in range(begin, len(entries)) if at not in self.matched and at not in self.deleted)
+        return [at for at in others if entries[at].words or self.kind != "list" or at > last_spoken]
 
 
 def is_one_turn(entries: Sequence[Entry]) -> bool:

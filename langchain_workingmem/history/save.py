@@ -183,8 +183,8 @@ def known_in(found: Mapping[str, Any], before: Known | None = None) -> Known:
         rows.setdefault(newest, Facts.read(newest))
     next_seq = found.get("next_seq", 0)
     return replace(
-        before or Known(read_before=next_seq),
-        rows=[*rows.values()],
+        before or Known(next_seq_when_read=next_seq),
+        facts=[*rows.values()],
         deleted=dict(found.get("deleted") or {}),
         next_seq=next_seq,
         version=found.get("version"),
@@ -220,7 +220,7 @@ def save_turn(
     followed = Followed(new=[*range(len(ready))])
     created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
-    needs_read = (kind == "state" or not is_one_turn(entries)) if known is None else known.saved_before < inf
+    needs_read = (kind == "state" or not is_one_turn(entries)) if known is None else known.next_seq_when_saved < inf
     known = (yield from _read_known(state, thread_id, user_id, entries, known)) if needs_read else known
     for attempt in range(ATTEMPTS):
         if known is not None:
@@ -231,7 +231,7 @@ def save_turn(
             raise OptionError(seen, remedy=remedy)
         _give_ids(core, ready, entries, followed)
         # what a list has in front of a thread's first question may be examples
-        begins = last_question(entries) if kind == "list" and known is not None and not known.rows else 0
+        begins = last_question(entries) if kind == "list" and known is not None and not known.facts else 0
         for at, draft in enumerate(ready):
             draft.seq, draft.writer = followed.edited.get(at), "b" if at < begins else followed.writer
         stored = [ready[at].message for at in sorted({*followed.new, *followed.seqs})]
@@ -248,7 +248,7 @@ def save_turn(
             "version": read and read.version,
             "drop": read and read.ranges(followed.drop),
             "compared": bool(read or attempt) or None,
-            "back": followed.back if read else None,
+            "back": followed.bring_back if read else None,
         }
         found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **head)
         if found.get("gone"):
@@ -286,7 +286,7 @@ def _read_known(
 
 def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Followed) -> None:
     """Give messages the ids under which they are stored: a new one where others have it, or that of the stored one."""
-    for at in followed.taken:
+    for at in followed.need_ids:
         message = ready[at].message.model_copy(update={"id": core.new_id()})
         ready[at] = draft_of(message, core.state.recall, structured=ready[at].words.startswith("as"))
         entries[at] = entries[at]._replace(id=message.id)

@@ -129,7 +129,7 @@ class Writer:
             if versions:
                 call = READ.on(keys, user=owner_tag(owner), ids=[one.id for one in versions])
                 stored = known_in(read_reply((yield from send(call))[0], thread_id, owner))
-                has = {(row.id, row.words.rstrip("!")) for row in stored.rows} | {(id, "") for id in stored.deleted}
+                has = {(row.id, row.words.rstrip("!")) for row in stored.facts} | {(id, "") for id in stored.deleted}
                 again |= {one.id for one in versions if not {(one.id, one.words.rstrip("!")), (one.id, "")} & has}
             seen |= {one.draft.id for one in step}
             while step:

@@ -121,7 +121,7 @@ def assemble(
     conversation = provider_valid([*past, *present])
     question_at = next((at for at in reversed(range(len(conversation))) if is_users(conversation[at])), None)
     # its tools are told what the model has seen, by the ids under which messages are stored
-    stored = {facts.seq: facts.id for facts in (gathered.known.rows if gathered.known else ())}
+    stored = {facts.seq: facts.id for facts in (gathered.known.facts if gathered.known else ())}
     ids = {stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in conversation}
     seen = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
     words = "" if question_at is None else str(conversation[question_at].text).strip()

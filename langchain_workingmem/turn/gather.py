@@ -71,7 +71,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
         if message is None or found is None:
             return None
         id, known = found
-        if message.id is None and known.saved_before == inf:
+        if message.id is None and known.next_seq_when_saved == inf:
             message.id = id
         return known if message.id == id else None
 
@@ -243,7 +243,7 @@ def _follow_list(
     for message in turn.messages:
         message.id = message.id or core.new_id()
     ids = [message.id or "" for message in messages]
-    facts_of = {facts.seq: facts for facts in known.rows}
+    facts_of = {facts.seq: facts for facts in known.facts}
     turn.seqs = {ids[at]: seq for at, seq in followed.seqs.items()}
     turn.totals = {ids[at]: facts_of[seq].upto for at, seq in followed.seqs.items() if facts_of[seq].words}
     turn.abandoned = known.ranges(followed.drop) if followed.drop else []

@@ -141,7 +141,8 @@ class TextFormat:
         """Return the user's document, with lines that only the guest's has; a label without value takes the guest's."""
         if self.name == "text":
             return self.apply(user, guest, "append")
-        labels = {_labelled(line)[0] for line in self.template.splitlines()}
+        labels = {_labelled(line)[0] for line in self.template.splitlines()}  # of fields; "- 10:30 tea" has none
+        labels |= {label for label, value in map(_labelled, (*user.splitlines(), *guest.splitlines())) if not value}
         theirs = {label if (label := _labelled(line)[0]) in labels else line: line for line in guest.splitlines()}
         lines = []
         for line in user.splitlines():
