@@ -151,7 +151,7 @@ class StoreState:
     def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
         name = self.keys.item_vectors_index
         seen = (
-            f"index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must match"
+            f"index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must fit"
         )
         remedy = "leave 'dims' out, use the model that the store was made with, or another key_prefix"
         return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)

@@ -196,9 +196,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         config, called, call = get_config(), partial(handler, request), self._call(request.state, request.runtime)
         # behind an interrupt, nobody has looked yet whose thread it is
         if (run := self._runs.get((call.key, None))) is None or run.gathered is None:
-            yield from self._core.with_fallback(
-                check_thread(self._core.state, *call.ids), None, "it has no known owner"
-            )
+            yield from self._core.with_fallback(check_thread(self._core.state, *call.ids), None, "no known owner")
         thread_id = config.get("configurable", {}).get("thread_id")
         own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
         until = monotonic() + MOST_SECONDS
@@ -254,9 +252,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             is_nested = any(part.startswith("tools:") for part in namespace.split("|")[:-1])
         kind: Kind = "part" if is_nested else faces.kind_of(config)
         key = (ids, namespace.rpartition("|")[0])
-        return HookCall(
-            state["messages"], ids, key, limits, kind, is_nested, self._persist and limits.saves and not is_nested
-        )
+        saves = self._persist and limits.saves and not is_nested
+        return HookCall(state["messages"], ids, key, limits, kind, is_nested, saves)
 
     def _begin(self, call: HookCall) -> Run:
         asked = question(call.messages)

@@ -130,7 +130,7 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> err
     if isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
         seen = "every connection to Redis was in use, so nothing was sent"
         remedy = (
-            "allow more by max_connections=... (in the URL, or of your client), or wait longer by Memory(timeout=...)"
+            "allow more by max_connections=... (in the URL, or of your client), or wait longer: Memory(timeout=...)"
         )
         raise errors.RedisConnectionError(seen, remedy=remedy, timed_out=True) from cause
     if isinstance(error, _LOST):

@@ -151,9 +151,7 @@ def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[l
 def _mended(effect: Send, replies: list[Any], refusals: bool) -> Plan[list[Any]]:  # noqa: FBT001 - as `send` has it
     """Return the replies of a `Send`, whose forgotten scripts are sent as source; what lacks data becomes a refusal."""
     commands = list(effect.commands)
-    undone = [
-        at for at, one in enumerate(replies) if isinstance(one, errors.RedisReplyError) and one.code == "NOSCRIPT"
-    ]
+    undone = [at for at, one in enumerate(replies) if getattr(one, "code", None) == "NOSCRIPT"]
     if undone:
         for at in undone:
             commands[at] = ("EVAL", SCRIPT_SOURCES[commands[at][1]], *commands[at][2:])

@@ -161,7 +161,7 @@ def _whole(message: BaseMessage) -> BaseMessage:
         message = message_chunk_to_message(message)
     if message.type not in KINDS:
         raise OptionError(
-            f"a message of type {message.type!r} cannot be read back", remedy=f"use one of {', '.join(KINDS)}"
+            f"a message of type {message.type!r} cannot be stored", remedy=f"use one of {', '.join(KINDS)}"
         )
     return message
 

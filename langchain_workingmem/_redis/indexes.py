@@ -108,9 +108,7 @@ def compare_layout(keys: Keys, stored: bytes) -> None:
     """Raise `OptionError` for another version than ours."""
     if (version := stored.decode(errors="replace")) != LAYOUT:
         seen = f"the keys under {keys.prefix!r} have storage layout {version}, this version uses {LAYOUT}"
-        remedy = (
-            "export with the version that wrote them, then import under another key_prefix or into another database"
-        )
+        remedy = "export with the version that wrote them, then import under another key_prefix or elsewhere"
         raise OptionError(seen, remedy=remedy)
 
 
@@ -193,10 +191,9 @@ class Indexes:
             return
         if self.create:
             yield from self._check_engine()
-        key, read, wanted = self.keys.vectors_settings, ("GET", self.keys.vectors_scale), self.index_settings(dims)
-        stored, scale, known = yield from register_index_settings(
-            key, wanted, read, ("EXISTS", key), create=self.create
-        )
+        key, wanted = self.keys.vectors_settings, self.index_settings(dims)
+        others = ("GET", self.keys.vectors_scale), ("EXISTS", key)
+        stored, scale, known = yield from register_index_settings(key, wanted, *others, create=self.create)
         if stored is None:
             raise no_index(f"there is no index {self.keys.vectors_index!r}")
         self.check_index_settings(stored, dims)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.errors import RedisReplyError
     from langchain_workingmem.options import NumberType
 
+    Floats = np.ndarray[Any, np.dtype[np.float64]]
+
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
 _NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
 _COUNTED_APART = 20  # words of a union that Search reads one by one, and then loses some of
@@ -108,9 +110,8 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
     with np.errstate(over="ignore", invalid="ignore"):
         packed = (np.rint(vectors * 127) if dtype == "int8" else vectors).astype(dtype)
     if distance != "cosine" and not np.isfinite(vectors if dtype == "int8" else packed).all():
-        raise EmbeddingError(
-            f"the embedding model gave numbers that {dtype} cannot hold", remedy="use IndexOptions(dtype='float32')"
-        )
+        seen = f"the embedding model gave numbers that {dtype} cannot hold"
+        raise EmbeddingError(seen, remedy="use IndexOptions(dtype='float32')")
     return [row.tobytes() for row in packed]
 
 
@@ -128,9 +129,8 @@ def build_filter(
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
     ids = {"user": user_id, "thread": thread_id}
-    parts: list[object] = [
-        f"@{field}:{{{_escaped(check_id(id, f'{field} id'))}}}" for field, id in ids.items() if id is not None
-    ]
+    given = {name: check_id(id, f"{name}_id") for name, id in ids.items() if id is not None}
+    parts: list[object] = [f"@{name}:{{{_escaped(id)}}}" for name, id in given.items()]
     if thread_ids is not None:
         parts.append(f"@thread:{{{'|'.join(map(_escaped, thread_ids))}}}" if thread_ids else NOTHING)
     if not_thread_ids:
@@ -253,7 +253,7 @@ def columns(
     return reply[1::step], reply[2::step] if rank else [], reply[step::step] if content else []
 
 
-def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def numbers(ranks: list[Any]) -> Floats:
     """Read scores, or sort keys ("#" and a number; None for a document that was deleted: not a number)."""
     import numpy as np
 
@@ -274,9 +274,7 @@ def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
     return [as_dict(row or []) for row in reply[1:]]
 
 
-def similarities(
-    distances: np.ndarray[Any, np.dtype[np.float64]], metric: str
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+def similarities(distances: Floats, metric: str) -> Floats:
     """Convert Redis's distances to similarities from 0 to 1, or above 1 with `ip` for long vectors."""
     # l2: Redis returns the square; cosine and ip: 1 - product, and float16 lets a cosine exceed 1
     import numpy as np

@@ -191,9 +191,8 @@ class MemoryState:
 
     def __post_init__(self) -> None:
         options = self.recall or RecallOptions()
-        self.indexes = Indexes(
-            keys=self.keys, options=options, embedder=self.embedder, model=self.model, create=self.create
-        )
+        own: Any = {"keys": self.keys, "embedder": self.embedder, "model": self.model, "create": self.create}
+        self.indexes = Indexes(options=options, **own)
 
     def local(self, kind: type[R]) -> R:
         """Return what a part keeps in this process for this memory, made at the first use: `kind()`."""

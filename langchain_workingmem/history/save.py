@@ -138,13 +138,11 @@ def append(
     return [draft.message for draft in ready]
 
 
-def opened(
-    state: MemoryState, messages: Sequence[BaseMessage], thread_id: str, user_id: str
-) -> Plan[list[BaseMessage]]:
+def opened(state: MemoryState, given: Sequence[BaseMessage], thread_id: str, user_id: str) -> Plan[list[BaseMessage]]:
     """Return messages as they were before memory changed them; a process that never asked Redis reads the secret."""
-    if state.secret is None and any(MARK in one.additional_kwargs for one in messages):
+    if state.secret is None and any(MARK in one.additional_kwargs for one in given):
         yield from check_layout(state)
-    return state.marks(check_id(thread_id, "thread_id"), user_id).opened(messages)
+    return state.marks(check_id(thread_id, "thread_id"), user_id).opened(given)
 
 
 def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[int | None]:
@@ -221,7 +219,7 @@ def save_turn(
     created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
     needs_read = (kind == "state" or not is_one_turn(entries)) if known is None else known.next_seq_when_saved < inf
-    known = (yield from _read_known(state, thread_id, user_id, entries, known)) if needs_read else known
+    known = (yield from _read(state, thread_id, user_id, entries, known)) if needs_read else known
     for attempt in range(ATTEMPTS):
         if known is not None:
             followed = follow(entries, kind, known, left_out, keeps_all=keeps_all)
@@ -259,7 +257,7 @@ def save_turn(
         if "seqs" in found:  # it is written; else others have stored some of it, or changed the thread
             break
         yield jittered(0.01 * attempt)
-        known = yield from _read_known(state, thread_id, user_id, entries, known)
+        known = yield from _read(state, thread_id, user_id, entries, known)
     else:
         raise ThreadConflictError(thread_id)
     written = zip(todo, found["seqs"], strict=False)
@@ -275,7 +273,7 @@ def save_turn(
     return stored, known
 
 
-def _read_known(
+def _read(
     state: MemoryState, thread_id: str, user_id: str, entries: Sequence[Entry], before: Known | None
 ) -> Plan[Known]:
     """Read what is known of a thread for a list. One round trip."""

@@ -56,11 +56,7 @@ class Recall(Operations):
         `metadata` leaves out, fill the candidates, or, with another call of it, when a question first names an author.
         """
         state = self._core.state
-        ids: dict[str, Any] = {
-            "thread_id": thread_id,
-            "user_id": user_id,
-            "thread_filters": state.thread_filters,
-        }
+        ids: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
         asked = Query.of(state.recalling, query, **ids, **arguments)
         return search_as_run(state, asked)
 

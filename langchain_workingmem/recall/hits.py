@@ -62,10 +62,8 @@ def read_hits(
     """Read the best of each ranking, and what stands around it. One round trip, two more for expired threads."""
     alive: set[bytes] | None = None
     while True:
-        picks = [
-            picked((one for one in ranked if alive is None or one.thread in alive), query, at_least)
-            for ranked in rankings
-        ]
+        lives = ((one for one in ranked if alive is None or one.thread in alive) for ranked in rankings)
+        picks = [picked(some, query, at_least) for some in lives]
         windows = yield from read_windows(state, [*chain(*picks)], query.window, query.user_id)
         if alive is not None or {one.thread for one in chain(*picks)} <= windows.titles.keys():
             return [hits_of(pick, windows) for pick in picks], windows

@@ -435,9 +435,8 @@ def _give(
     keys, after = state.keys.of(thread_id), 0
     while True:
         user = encode(to if after else owner)
-        call = scripts.THREAD.on(
-            keys, user=user, what="transfer", to=encode(to), after=after, most=scripts.SWEEP, ttl=state.ttl_ms
-        )
+        head: Any = {"what": "transfer", "to": encode(to), "after": after, "most": scripts.SWEEP, "ttl": state.ttl_ms}
+        call = scripts.THREAD.on(keys, user=user, **head)
         (found, row), deleted = yield from scripts.guarded_write(state, thread_id, alive, call, at_most_once=not after)
         after = found.get("next")
         if deleted is not None or not after:

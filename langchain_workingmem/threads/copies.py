@@ -229,9 +229,7 @@ def check_saver(saver: object, method: str) -> Plan[None]:
     if own_method(saver, method) is None and own_method(saver, f"a{method}") is not None:
 
         def refuse() -> None:
-            raise errors.OptionError(
-                f"{type(saver).__name__} has no {method}()", remedy="await the async twin of this call"
-            )
+            raise errors.OptionError(f"{type(saver).__name__} has no {method}()", remedy="await the async twin of this")
 
         async def accept() -> None: ...
 
@@ -259,7 +257,7 @@ def threads_in(saver: Any) -> Plan[list[Any]]:
     yield from each_checkpoint(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST)
     if len(found) >= MOST:
         raise errors.OptionError(
-            f"the checkpointer has {MOST:,} checkpoints or more", remedy="pass thread_ids, in parts"
+            f"the checkpointer has at least {MOST:,} checkpoints", remedy="pass thread_ids, in parts"
         )
     return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
 

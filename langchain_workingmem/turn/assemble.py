@@ -199,10 +199,8 @@ def _begun_by_user(
 ) -> tuple[list[BaseMessage], list[str]]:
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
     own = {id(message) for message in given}
-    at = next(
-        (at for at, one in enumerate(past) if (is_from_user(one) and not is_blank(one)) or id(one) in own),
-        len(past),
-    )
+    begins = (at for at, one in enumerate(past) if (is_from_user(one) and not is_blank(one)) or id(one) in own)
+    at = next(begins, len(past))
     while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
         at -= 1
     answers = [str(one.text) for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls]

@@ -192,9 +192,8 @@ def gather_turn(
     if ranking is None:
         replies = yield from send(*calls)
     waiting = iter(replies)
-    (history,), of_memory, *of_parts = (
-        [*islice(waiting, len(some))] for some in (history_calls, memory_calls, *part_calls)
-    )
+    groups = (history_calls, memory_calls, *part_calls)
+    (history,), of_memory, *of_parts = ([*islice(waiting, len(some))] for some in groups)
     reply = read_reply(history, *ids)
     _follow_list(core, turn, messages, entries, reply)
     stored = _stored_messages(turn, entries, reply, history[1])
@@ -325,15 +324,11 @@ def _recalled(
         return next((text for text in reversed(words) if text.strip() and text != query.text), "")
 
     hide = methodcaller("hide", encode(turn.thread_id).encode(), shown, turn.question_seq)
-    plan = recall_for_turn(
-        core.state, query, ranking, hide=hide, followed_up=followed_up, extra=extra, on_error=core.on_error
-    )
+    about: Any = {"hide": hide, "followed_up": followed_up, "extra": extra, "on_error": core.on_error}
+    plan = recall_for_turn(core.state, query, ranking, **about)
     result = yield from traced(plan, query.text)
-    rows = [
-        row
-        for row in result.rows
-        if row.thread_id != turn.thread_id or (row.place not in shown and row.place < turn.question_seq)
-    ]
+    hidden = {row.place for row in result.rows if row.place in shown or row.place >= turn.question_seq}
+    rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in hidden]
     return replace(result, rows=rows)
 
 

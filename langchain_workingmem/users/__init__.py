@@ -61,15 +61,8 @@ class Users(Operations):
         at_least(limit, 1, "limit", MOST)
         state = self._core.state
         # a thread that has just expired would be of no user
-        steps: builtins.list[Argument] = [
-            "LOAD",
-            3,
-            "@__key",
-            "@user",
-            "@count",
-            "FILTER",
-            "exists(@__key) && exists(@user)",
-        ]
+        load = ("LOAD", 3, "@__key", "@user", "@count")
+        steps: builtins.list[Argument] = [*load, "FILTER", "exists(@__key) && exists(@user)"]
         count = [*steps, "GROUPBY", 0, "REDUCE", "COUNT_DISTINCT", 1, "@user", "AS", "users"]
         steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]
         steps += ["REDUCE", "SUM", 1, "@count", "AS", "messages", "REDUCE", "MAX", 1, "@updated_at", "AS", "updated"]

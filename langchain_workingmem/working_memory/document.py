@@ -113,9 +113,8 @@ class TextFormat:
             if at != text.rfind(find):
                 lines = [f"\n    {shorten(line)}" for line in text.splitlines() if find.splitlines()[0] in line]
                 remedy = "quote more of the text around it, so that it is unique. It stands in:"
-                raise refusal(
-                    f"{shown(find)} stands more than once in working memory", remedy + "".join(lines[:MOST_QUOTED])
-                )
+                seen = f"{shown(find)} stands more than once in working memory"
+                raise refusal(seen, remedy + "".join(lines[:MOST_QUOTED]))
             is_whole = replace.endswith("\n") or text[at + len(replace) :][:1] in ("", "\n")
             if not (is_whole and replace.startswith(find) and text.startswith(replace, at)):
                 text = text[:at] + replace + text[at + len(find) :]

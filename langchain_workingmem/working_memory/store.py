@@ -61,9 +61,8 @@ class ScopeKey(NamedTuple):
         scope = state.remembering.scope
         id = thread_id if scope == "thread" else user_id
         if id is None:
-            raise errors.IdError(
-                f"working memory of a {scope} needs a {scope}_id", remedy=FROM_WHERE.format(f"{scope}_id")
-            )
+            missing = f"{scope}_id"
+            raise errors.IdError(f"working memory of a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         if scope == "thread":
             return cls(state.keys.of(id), id, user_id)
         return cls(state.keys.of_user(id)[:3], None, id)
