@@ -337,9 +337,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
         )
-        context = assemble(
-            self._core.state, self._turn.history, run.gathered or Gathered(*call.ids), messages, audience
-        )
+        gathered = run.gathered or Gathered(*call.ids)
+        context = assemble(self._core.state, self._turn.history, gathered, messages, audience)
         prompt = request.system_message
         if context.system:  # behind the unchanged blocks of the agent's own prompt
             before: Any = prompt.content if prompt else []

@@ -94,12 +94,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
 
     @classmethod
     def from_conn_string(
-        cls,
-        redis_url: str,
-        *,
-        index: IndexConfig | None = None,
-        ttl: TTLConfig | None = None,
-        key_prefix: str = "wm",
+        cls, redis_url: str, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None, key_prefix: str = "wm"
     ) -> Self:
         """Make a store on a URL, for `with` or `async with`; else `close` it. The constructor takes more options."""
         return cls(redis_url, index=index, ttl=ttl, key_prefix=key_prefix)

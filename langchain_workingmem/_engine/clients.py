@@ -129,9 +129,7 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> err
         raise errors.RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
     if isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
         seen = "every connection to Redis was in use, so nothing was sent"
-        remedy = (
-            "allow more by max_connections=... (in the URL, or of your client), or wait longer: Memory(timeout=...)"
-        )
+        remedy = "allow more by max_connections=... (in the URL or your client), or wait longer: Memory(timeout=...)"
         raise errors.RedisConnectionError(seen, remedy=remedy, timed_out=True) from cause
     if isinstance(error, _LOST):
         # one timeout may come from a dead connection; after a second one the caller has waited long enough

@@ -72,10 +72,8 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
 def _unstorable(message: BaseMessage, why: object) -> OptionError:
     if isinstance(why, ValidationError):
         why = "; ".join(map(": ".join, problems_in(why)))
-    return OptionError(
-        f"message {message.id!r} cannot be stored ({why})",
-        remedy="use JSON values, of the types that LangChain's messages have",
-    )
+    remedy = "use JSON values, of the types that LangChain's messages have"
+    return OptionError(f"message {message.id!r} cannot be stored ({why})", remedy=remedy)
 
 
 def is_storable(message: BaseMessage) -> bool:
@@ -160,9 +158,7 @@ def _whole(message: BaseMessage) -> BaseMessage:
     while isinstance(message, BaseMessageChunk):  # a subclass of a chunk becomes a chunk first, then a message
         message = message_chunk_to_message(message)
     if message.type not in KINDS:
-        raise OptionError(
-            f"a message of type {message.type!r} cannot be stored", remedy=f"use one of {', '.join(KINDS)}"
-        )
+        raise OptionError(f"a {message.type!r} message cannot be stored", remedy=f"use one of {', '.join(KINDS)}")
     return message
 
 

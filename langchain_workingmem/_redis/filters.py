@@ -132,9 +132,7 @@ def _check(wanted: Any, where: str, known: Mapping[str, tuple[Any, str]]) -> Non
     """Check a filter (`known` is _LOGIC), or what stands behind a key of one (_OPERATORS)."""
     is_filter = known is _LOGIC
     if is_filter and not isinstance(wanted, dict):
-        raise OptionError(
-            f"{where}={shown(wanted)}", remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}"
-        )
+        raise OptionError(f"{where}={shown(wanted)}", remedy="use a dict, such as {'score': {'$gt': 3}}")
     if isinstance(wanted, list):
         for one in wanted:
             _check(one, where, known)

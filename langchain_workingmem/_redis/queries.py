@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -241,16 +241,14 @@ def total_of(reply: Any) -> int:
     return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
 
 
-def columns(
-    reply: Any, rank: Literal["score", "sortkey"] | None = None, *, content: bool = True
-) -> tuple[list[bytes], list[Any], list[Any]]:
-    """Return keys, ranks and raw fields of a search reply; the fields of a document deleted meanwhile are None."""
+def columns(reply: Any, rank: str, *, content: bool = True) -> tuple[list[bytes], list[Any], list[Any]]:
+    """Return keys, ranks ("score" or "sortkey"), and fields; those of a document that was deleted meanwhile are None."""
     if isinstance(reply, dict):
-        rows, name = reply[b"results"], (rank or "").encode()
-        keys, ranks = [row[b"id"] for row in rows], [row.get(name) for row in rows] if rank else []
-        return keys, ranks, [row.get(b"extra_attributes") for row in rows] if content else []
-    step = 1 + bool(rank) + content
-    return reply[1::step], reply[2::step] if rank else [], reply[step::step] if content else []
+        rows, name = reply[b"results"], rank.encode()
+        fields = [row.get(b"extra_attributes") for row in rows] if content else []
+        return [row[b"id"] for row in rows], [row.get(name) for row in rows], fields
+    step = 2 + content
+    return reply[1::step], reply[2::step], reply[3::step] if content else []
 
 
 def numbers(ranks: list[Any]) -> Floats:

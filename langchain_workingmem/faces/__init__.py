@@ -170,7 +170,7 @@ def resolve(
     owner: object = user_id(ids)
     if owner is None:
         raise IdError(
-            "the function passed as user_id returned None", remedy="return a str, also for a run that names no user"
+            "the function passed as user_id returned None", remedy="return a str, also where no user is named"
         )
     return replace(ids, user_id=check_id(owner, "what the function passed as user_id returned"))
 

@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem import errors
+from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.filters import both
 from langchain_workingmem._redis.scripts import check_thread
@@ -25,7 +26,7 @@ from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.faces import WORKING, WRITING, forbidden, limits_of, required_ids, scoped_ids
 from langchain_workingmem.options import Ids
 from langchain_workingmem.recall.question import Query, checked_filter
-from langchain_workingmem.recall.search import search_as_run
+from langchain_workingmem.recall.search import search_messages
 from langchain_workingmem.working_memory import store
 from langchain_workingmem.working_memory.document import (
     TextFormat,
@@ -238,7 +239,7 @@ def _search(
     )
     seen = state.shown_messages.get(thread_id) or ShownMessages(frozenset(), "")
     asked = replace(asked, timezone=zone_name(zone), exclude=seen.ids, exclude_in=thread_id)
-    result = yield from search_as_run(state, asked)
+    result = yield from traced(search_messages(state, asked), asked.text)
     rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in seen.ids]
     rows = [row for row in rows if not seen.question or words_in(row.message).strip() != seen.question]
     more = " beyond the messages that you already see" if seen.ids else ""

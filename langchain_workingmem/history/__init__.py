@@ -183,9 +183,8 @@ class History(Operations):
         threads = [one for one in (yield from state.indexes.threads(user_id)) if one.message_count]
         total, waiting = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
         if span:
-            within = [
-                (id, {**span, "limit": 0, "total": True}) for id, _, last_at in threads if last_at >= (start or 0)
-            ]
+            counting = {**span, "limit": 0, "total": True}
+            within = [(id, counting) for id, _, last_at in threads if last_at >= (start or 0)]
             total = sum(page.total for page in (yield from read_pages(state, user_id, within)))
         for id, _, last_at in threads:
             # times rise strictly within a thread, so a thread after the cursor's goes on just after that time

@@ -219,7 +219,7 @@ def save_turn(
     created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
     needs_read = (kind == "state" or not is_one_turn(entries)) if known is None else known.next_seq_when_saved < inf
-    known = (yield from _read(state, thread_id, user_id, entries, known)) if needs_read else known
+    known = (yield from _read(state, (thread_id, user_id), entries, known)) if needs_read else known
     for attempt in range(ATTEMPTS):
         if known is not None:
             followed = follow(entries, kind, known, left_out, keeps_all=keeps_all)
@@ -257,7 +257,7 @@ def save_turn(
         if "seqs" in found:  # it is written; else others have stored some of it, or changed the thread
             break
         yield jittered(0.01 * attempt)
-        known = yield from _read(state, thread_id, user_id, entries, known)
+        known = yield from _read(state, (thread_id, user_id), entries, known)
     else:
         raise ThreadConflictError(thread_id)
     written = zip(todo, found["seqs"], strict=False)
@@ -273,13 +273,11 @@ def save_turn(
     return stored, known
 
 
-def _read(
-    state: MemoryState, thread_id: str, user_id: str, entries: Sequence[Entry], before: Known | None
-) -> Plan[Known]:
+def _read(state: MemoryState, ids: tuple[str, str], entries: Sequence[Entry], before: Known | None) -> Plan[Known]:
     """Read what is known of a thread for a list. One round trip."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    (reply,) = yield from send(READ.on(keys, user=owner_tag(user_id), **list_head(entries)))
-    return known_in(read_reply(reply, thread_id, user_id), before)
+    keys, user = state.keys.of(check_id(ids[0], "thread_id")), owner_tag(ids[1])
+    (reply,) = yield from send(READ.on(keys, user=user, **list_head(entries)))
+    return known_in(read_reply(reply, *ids), before)
 
 
 def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Followed) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import Plan, scan, send
 from langchain_workingmem._redis.indexes import ListedThread
 from langchain_workingmem._redis.keys import Facts, check_id
@@ -14,7 +15,7 @@ from langchain_workingmem.display import progress_bar
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.history.save import heal
 from langchain_workingmem.recall.question import Query
-from langchain_workingmem.recall.search import learn_scale, search_as_run
+from langchain_workingmem.recall.search import learn_scale, search_messages
 from langchain_workingmem.threads import get_existing_thread
 
 if TYPE_CHECKING:
@@ -58,18 +59,13 @@ class Recall(Operations):
         state = self._core.state
         ids: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
         asked = Query.of(state.recalling, query, **ids, **arguments)
-        return search_as_run(state, asked)
+        return traced(search_messages(state, asked), asked.text)
 
     asearch = twin(search)
 
     @operation
     def reindex(
-        self,
-        *,
-        user_id: str | None = None,
-        thread_id: str | None = None,
-        force: bool = False,
-        progress: bool = True,
+        self, *, user_id: str | None = None, thread_id: str | None = None, force: bool = False, progress: bool = True
     ) -> Plan[int]:
         """Embed every message that lacks vectors of the present model, and return how many got them.
 

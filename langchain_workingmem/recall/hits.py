@@ -184,10 +184,8 @@ def _reranked(
         metadata = getattr(document, "metadata", {})
         id = (metadata.get("thread_id", ""), metadata.get("message_id"))
         if id not in by_id:
-            raise ModelError(
-                "the reranker returned what is no hit",
-                remedy="return some of the documents that it was given, with their metadata",
-            )
+            remedy = "return some of the documents that it was given, with their metadata"
+            raise ModelError("the reranker returned what is no hit", remedy=remedy)
         scores.setdefault(id, metadata.get("relevance_score"))  # most rerankers of LangChain use this name
     if all(isinstance(score, Real) and isfinite(score) for score in scores.values()):
         return [by_id[id]._replace(score=float(score)) for id, score in scores.items()]

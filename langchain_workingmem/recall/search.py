@@ -13,7 +13,6 @@ from functools import lru_cache, partial
 from itertools import chain, compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
 from langchain_workingmem._redis import queries
 from langchain_workingmem._redis.codec import as_dict
@@ -53,13 +52,11 @@ LOOKED_THROUGH = 20  # messages, at least, for the number of a question
 _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
 
 
-def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
-    """Search as a retriever run that callbacks and LangSmith record, with the hits as documents."""
-    return traced(search_messages(state, query), query.text)
-
-
 def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
-    """Find candidates and fetch the best with their windows. Two round trips; one more to look up a thread's owner."""
+    """Find candidates and fetch the best with their windows. Two round trips; one more to look up a thread's owner.
+
+    Callers show it to callbacks and LangSmith by `traced`, unless they are a retriever themselves.
+    """
     if not query.text.strip():
         return RecallResult()
     if query.user_id is None and query.scope == "user":

@@ -256,9 +256,7 @@ def threads_in(saver: Any) -> Plan[list[Any]]:
     found: list[Any] = []
     yield from each_checkpoint(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST)
     if len(found) >= MOST:
-        raise errors.OptionError(
-            f"the checkpointer has at least {MOST:,} checkpoints", remedy="pass thread_ids, in parts"
-        )
+        raise errors.OptionError(f"the checkpointer has at least {MOST:,} checkpoints", remedy="pass thread_ids")
     return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
 
 

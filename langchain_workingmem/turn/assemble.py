@@ -78,10 +78,6 @@ class Gathered:
     parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
     limit: int | None = None  # tokens of the conversation, where a part bounds it
 
-    def is_too_old(self, message: BaseMessage) -> bool:
-        """Tell whether a message of a state is stored, and lies before the history."""
-        return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.first_seq
-
     def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages for which nothing else stands."""
         return [one for one in messages if self.seqs.get(one.id or "", -1) not in self.covered]
@@ -169,7 +165,8 @@ def chosen(
     given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
     present = turn_of(given)
     earlier = given[: len(given) - len(present)]
-    recent = [message for message in earlier if not gathered.is_too_old(message)]
+    begin = gathered.first_seq if gathered.kind == "state" else -inf  # what lies before it is stored
+    recent = [message for message in earlier if gathered.seqs.get(message.id or "", inf) >= begin]
     too_old, stored = len(earlier) - len(recent), gathered.history
     if gathered.covered:
         recent, stored = gathered.uncovered(recent), gathered.uncovered(stored)

@@ -152,12 +152,7 @@ def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str 
 
 
 def gather_turn(
-    core: Core,
-    turn: Gathered,
-    options: HistoryOptions,
-    query: Query | None = None,
-    *,
-    working_memory: bool = True,
+    core: Core, turn: Gathered, options: HistoryOptions, query: Query | None = None, *, working_memory: bool = True
 ) -> Plan[Gathered]:
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
 

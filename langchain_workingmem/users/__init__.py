@@ -164,10 +164,7 @@ class Users(Operations):
         return self._core.run(archive.load(self._core.state, records, user_id))
 
     async def aload(
-        self,
-        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
-        *,
-        user_id: str | None = None,
+        self, records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]], *, user_id: str | None = None
     ) -> ImportReport:
         """Async twin of `load`."""
         source = [record async for record in records] if isinstance(records, AsyncIterable) else records

@@ -153,12 +153,8 @@ def _messages(found: Iterable[Held], *, vectors: bool) -> list[dict[str, Any]]:
         # stored messages may hold NaN, which is not JSON
         message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
         record: dict[str, Any] = {"kind": "message", "thread_id": row.thread_id, "stored_at": row.stored_at.isoformat()}
-        optional = {
-            "superseded": not facts.is_current,
-            "refused": facts.is_refused,
-            "structured": facts.is_structured,
-            "writer": facts.writer,
-        }
+        optional: dict[str, Any] = {"superseded": not facts.is_current, "refused": facts.is_refused}
+        optional |= {"structured": facts.is_structured, "writer": facts.writer}
         record |= {"message": message, **{name: value for name, value in optional.items() if value}}
         if vectors and facts.settings and held is not None:
             record["vectors"] = {"settings": facts.settings, "data": [b64encode(one).decode() for one in held]}
