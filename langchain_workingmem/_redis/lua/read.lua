@@ -12,7 +12,7 @@
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at')
 local reason = refusal(head.user, thread[1])
 if reason or not thread[1] then return {cjson.encode({refused = reason}), {}} end
-local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4]}
+local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4], cut = 0}
 local below, has = nil, {} -- the seq of the message `question`; seqs that the caller has
 
 -- Adds the facts of the newest 200 questions and answers of a set; returns whether these are all.
@@ -63,7 +63,6 @@ for at = 2, #without do without[at][2] = math.max(without[at][2], without[at - 1
 local shown, said, tokens, traffic = {}, 0, 0, 0 -- `shown`: facts, the newest first
 local begin, enough = nil, nil -- the seq of a boundary, from which on enough is shown; the number shown there
 local oldest, oldest_kind, has_question = 0, '', false -- place in `shown` of the oldest question or answer
-found.cut = 0 -- messages that do not fit into `tokens`
 
 -- Shows a message, which is older than those before, or leaves it out; returns true if the history ends here.
 local function show(facts, seq)
