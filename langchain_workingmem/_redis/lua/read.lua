@@ -5,7 +5,7 @@
 --   said    number of questions and answers in the list without id, `spoken` whether an id is of one: where more than
 --           one is unknown, the newest 200 current and 200 superseded ones are added; `is_all`: that is all
 --   kinds   reads a history: at least `last` of q, a or both, fewer than `step` more, and the tool traffic between;
---           fewer beyond `tokens`; nothing at or behind the message `question`, nothing in the ranges `without` (pairs)
+--           fewer beyond `tokens` (`cut`); nothing from `question` on, nothing in the ranges `without` (pairs of seqs)
 --   uncovered  leaves out what derived rows of this kind cover, too; `rows_revision` says by which rows
 -- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, newest,
 --       rows_revision}, and bodies of those `shown` (facts, the newest first) that the caller's list does not have
