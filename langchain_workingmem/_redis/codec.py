@@ -115,7 +115,7 @@ class Draft:
     facts: str | None = None  # of the stored message that gets new vectors
     at: int | None = None  # microseconds, of an older message
     is_superseded: bool = False
-    numbered: bool = False  # its id is new
+    has_new_id: bool = False  # made here: nobody else knows it
 
     def head(self) -> dict[str, Any]:
         """Return what `write.lua` reads of it beside body, vectors and media."""
@@ -144,12 +144,12 @@ def drafts(
     """Prepare messages, some `structured` answers, for the store; set missing ids on them, so that a retry is safe."""
     prepared = []
     for given in filter(is_storable, messages):
-        numbered = given.id is None
-        if numbered:
+        has_new_id = given.id is None
+        if has_new_id:
             given.id = new_id()
         whole = given if given.type in KINDS else _whole(given)
         draft = draft_of(whole, recall, structured=id(given) in structured)
-        draft.numbered = numbered
+        draft.has_new_id = has_new_id
         prepared.append(draft)
     return prepared
 

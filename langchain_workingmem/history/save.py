@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.plan import Plan, Spawn, compute, jittered, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
-from langchain_workingmem._redis.keys import Facts, check_id, encode
+from langchain_workingmem._redis.keys import IN_FRONT, Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep, undone
 from langchain_workingmem._text.messages import is_blank, structured_answers
@@ -51,7 +51,7 @@ def write(
     ready: Sequence[Draft],
     thread_id: str,
     user_id: str | None,
-    given: tuple[str, Sequence[bytes]] | None = None,  # digest of settings and vectors of all chunks, if there are some
+    ready_vectors: tuple[str, Sequence[bytes]] | None = None,  # index digest, and the vectors of all chunks
     *,
     at_most_once: bool = False,
     **head: Any,  # more for the first argument of `write.lua`
@@ -65,29 +65,29 @@ def write(
         raise OptionError(seen, remedy="save them in several calls")
     if not indexes.threads_ready:
         yield from indexes.ready()
-    settings, vectors = given or (indexes.digest, [])
+    settings, vectors = (indexes.digest, []) if ready_vectors is None else ready_vectors
     failure: Exception | None = None
-    if texts and state.recall and not given:
+    if texts and state.recall and ready_vectors is None:
         try:
-            found = yield from state.embedder.embed(texts)
-            if indexes.dims != found.shape[1]:
-                yield from indexes.vectors_ready(found.shape[1])
-            settings, vectors = indexes.digest, pack(found, indexes.dtype, state.recall.index.distance)
+            embedded = yield from state.embedder.embed(texts)
+            if indexes.dims != embedded.shape[1]:
+                yield from indexes.vectors_ready(embedded.shape[1])
+            settings, vectors = indexes.digest, pack(embedded, indexes.dtype, state.recall.index.distance)
         except NO_VECTORS as error:
             settings, failure = "", error
     head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
     make = partial(_call, keys, ready, vectors, head)
     call = yield from compute(make, sum([len(draft.body) for draft in ready]))
-    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=at_most_once)
+    (reply, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=at_most_once)
     if deleted is not None:
-        if found.get("new"):  # else nothing was written, or only what is stored has changed
-            new = [ready[at].id for at in found["new"]]
-            version = found["version"] if found.get("is_new") else None
+        if reply.get("new"):  # else nothing was written, or only what is stored has changed
+            new = [ready[at].id for at in reply["new"]]
+            version = reply["version"] if reply.get("is_new") else None
             yield from undone(state, thread_id, user_id or "", version, new)
         raise deleted
-    if found.get("is_left"):
+    if reply.get("is_left"):
         yield Spawn(sweep(state, thread_id), task="sweep")
-    return found, failure
+    return reply, failure
 
 
 def _call(keys: ThreadKeys, ready: Sequence[Draft], vectors: Sequence[bytes], head: Mapping[str, Any]) -> Command:
@@ -131,9 +131,9 @@ def append(
         draft.at = at_of.get(draft.id)
     unique = [*{draft.id: draft for draft in ready}.values()]
     head: dict[str, Any] = {"edit": True, "exists": True} if must_exist else {}
-    found, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
-    if not found.get("is_same"):
-        yield from after_write(state, thread_id, user_id, found, unique)
+    reply, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
+    if not reply.get("is_same"):
+        yield from after_write(state, thread_id, user_id, reply, unique)
         _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
 
@@ -173,21 +173,21 @@ def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def known_in(found: Mapping[str, Any], before: Known | None = None) -> Known:
+def known_in(reply: Mapping[str, Any], before: Known | None = None) -> Known:
     """Read the facts in a reply of `read.lua`; what was known `before` says what the caller has seen and written."""
-    rows = {text: Facts.read(text, is_current=True) for text in found.get("rows") or ()}
-    rows |= {text: Facts.read(text, is_current=False) for text in found.get("others") or ()}
-    if newest := found.get("newest"):
-        rows.setdefault(newest, Facts.read(newest))
-    next_seq = found.get("next_seq", 0)
+    facts = {text: Facts.read(text, is_current=True) for text in reply.get("rows") or ()}
+    facts |= {text: Facts.read(text, is_current=False) for text in reply.get("others") or ()}
+    if newest := reply.get("newest"):
+        facts.setdefault(newest, Facts.read(newest))
+    next_seq = reply.get("next_seq", 0)
     return replace(
         before or Known(next_seq_when_read=next_seq),
-        facts=[*rows.values()],
-        deleted=dict(found.get("deleted") or {}),
+        facts=[*facts.values()],
+        deleted=dict(reply.get("deleted") or {}),
         next_seq=next_seq,
-        version=found.get("version"),
-        created_at=found.get("created_at"),
-        is_all=bool(found.get("is_all")),
+        version=reply.get("version"),
+        created_at=reply.get("created_at"),
+        is_all=bool(reply.get("is_all")),
     )
 
 
@@ -214,12 +214,13 @@ def save_turn(
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
-    entries = [entry_of(one.message, None if one.numbered else one.id, one.words) for one in ready]
+    entries = [entry_of(one.message, None if one.has_new_id else one.id, one.words) for one in ready]
     followed = Followed(new=[*range(len(ready))])
     created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
-    needs_read = (kind == "state" or not is_one_turn(entries)) if known is None else known.next_seq_when_saved < inf
-    known = (yield from _read(state, (thread_id, user_id), entries, known)) if needs_read else known
+    is_new_turn = known is None and kind != "state" and is_one_turn(entries)
+    is_fresh = known is not None and known.next_seq_when_saved == inf
+    known = known if is_new_turn or is_fresh else (yield from _read(state, (thread_id, user_id), entries, known))
     for attempt in range(ATTEMPTS):
         if known is not None:
             followed = follow(entries, kind, known, left_out, keeps_all=keeps_all)
@@ -231,11 +232,11 @@ def save_turn(
         # what a list has in front of a thread's first question may be examples
         begins = last_question(entries) if kind == "list" and known is not None and not known.facts else 0
         for at, draft in enumerate(ready):
-            draft.seq, draft.writer = followed.edited.get(at), "b" if at < begins else followed.writer
+            draft.seq, draft.writer = followed.edited.get(at), IN_FRONT if at < begins else followed.writer
         stored = [ready[at].message for at in sorted({*followed.new, *followed.seqs})]
-        todo = [ready[at] for at in sorted({*followed.new, *followed.edited})]
+        changed = [ready[at] for at in sorted({*followed.new, *followed.edited})]
         aliases = {entries[at].id: id for at, id in followed.aliases.items() if entries[at].id and kind == "state"}
-        if not (todo or aliases or followed.changes_branch):
+        if not (changed or aliases or followed.changes_branch):
             return stored, known
         read = known if followed.changes_branch else None
         head: dict[str, Any] = {
@@ -248,26 +249,29 @@ def save_turn(
             "compared": bool(read or attempt) or None,
             "back": followed.bring_back if read else None,
         }
-        found, failure = yield from write(state, todo[:STEP], thread_id, check_id(user_id, "user_id"), **head)
-        if found.get("gone"):
+        reply, failure = yield from write(state, changed[:STEP], thread_id, check_id(user_id, "user_id"), **head)
+        if reply.get("gone"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
-        if any(todo[at].numbered for at in found.get("known") or ()):
-            return stored, known  # the ids are made here: this turn was written, and the reply was lost
-        if "seqs" in found:  # it is written; else others have stored some of it, or changed the thread
+        if any(changed[at].has_new_id for at in reply.get("known") or ()):
+            return stored, known  # this turn was written, and the reply was lost
+        if "seqs" in reply:  # it is written; else others have stored some of it, or changed the thread
             break
         yield jittered(0.01 * attempt)
         known = yield from _read(state, (thread_id, user_id), entries, known)
     else:
         raise ThreadConflictError(thread_id)
-    written = zip(todo, found["seqs"], strict=False)
-    rows = [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in written if seq >= 0]
-    known = (known or Known()).with_written(rows, followed, found["version"])
-    yield from after_write(state, thread_id, user_id, found, todo[:STEP], title_model)
-    for start in range(STEP, len(todo), STEP):
-        some = todo[start : start + STEP]
-        found, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
-        yield from after_write(state, thread_id, user_id, found, some)
+    written = [
+        Facts(seq, words=one.words, tokens=one.weight, upto=0, writer=one.writer, vectors="", id=one.id, text="")
+        for one, seq in zip(changed, reply["seqs"], strict=False)
+        if seq >= 0
+    ]
+    known = (known or Known()).with_written(written, followed, reply["version"])
+    yield from after_write(state, thread_id, user_id, reply, changed[:STEP], title_model)
+    for start in range(STEP, len(changed), STEP):
+        some = changed[start : start + STEP]
+        reply, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
+        yield from after_write(state, thread_id, user_id, reply, some)
         failure = failure or more
     _tell(core, failure, thread_id)
     return stored, known
@@ -288,7 +292,7 @@ def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Fo
         entries[at] = entries[at]._replace(id=message.id)
     for at, draft in enumerate(ready):
         id = followed.aliases.get(at, draft.id)
-        if draft.numbered:
+        if draft.has_new_id:
             draft.message.id = id
         elif draft.message.id != id:
             draft.message = draft.message.model_copy(update={"id": id})
@@ -296,28 +300,26 @@ def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Fo
 
 def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
-    return Entry(id, "" if words.startswith("as") else AS_STORED if MARK in message.additional_kwargs else words)
-
-
-# ---------------------------------------------------------------------- behind a write
+    spoken = AS_STORED if MARK in message.additional_kwargs else words
+    return Entry(id, "" if words.startswith("as") else spoken)
 
 
 def after_write(
     state: MemoryState,
     thread_id: str,
     user_id: str | None,
-    found: Mapping[str, Any],
+    reply: Mapping[str, Any],
     written: Sequence[Draft],
     model: BaseChatModel | None = None,
 ) -> Plan[None]:
     """Let the background make a title, and vectors of what is current again; tell those who take part in turns."""
     for part in state.parts:
         yield from part.written(state, thread_id, user_id, sum(draft.weight for draft in written))
-    if state.title is not None and found.get("new") and not found.get("is_titled"):
+    if state.title is not None and reply.get("new") and not reply.get("is_titled"):
         from langchain_workingmem.history.titles import schedule
 
-        yield from schedule(state, thread_id, user_id, found["count"], model)
-    if state.recall is not None and (seqs := found.get("without_vectors")):
+        yield from schedule(state, thread_id, user_id, reply["count"], model)
+    if state.recall is not None and (seqs := reply.get("without_vectors")):
         yield Spawn(embed_again(state, thread_id, seqs), task="vectors")
 
 
@@ -325,9 +327,9 @@ def embed_again(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan
     """Give vectors to messages that are current again. Two round trips."""
     keys = state.keys.of(thread_id)
     members = (("ZRANGE", keys.order, seq, seq, "BYSCORE") for seq in seqs)
-    bodies, *found = yield from send(("HMGET", keys.messages, *seqs), *members)
-    pairs = zip(found, bodies, strict=True)
-    yield from heal(state, thread_id, [(Facts.read(facts[0].decode()), body) for facts, body in pairs if facts])
+    bodies, *facts = yield from send(("HMGET", keys.messages, *seqs), *members)
+    pairs = zip(facts, bodies, strict=True)
+    yield from heal(state, thread_id, [(Facts.read(some[0].decode()), body) for some, body in pairs if some])
 
 
 def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes | None]]) -> Plan[int]:

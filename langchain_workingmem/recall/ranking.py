@@ -165,11 +165,10 @@ def rank(
         score += weights.neighbours * neighbours(places, meaning, said, dense)
         most += 2 * weights.neighbours
     unit = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
-    lifts = {
-        size: bonus * (author in authors) - weights.length * length
-        for size in {*found.sizes}
-        for author, length in (_author_and_length(size),)
-    }
+    lifts = dict[bytes, float]()
+    for size in {*found.sizes}:
+        author, length = _author_and_length(size)
+        lifts[size] = bonus * (author in authors) - weights.length * length
     score = score + unit * np.fromiter(map(lifts.__getitem__, found.sizes), np.float64, len(values))[first]
     timely = np.zeros(len(places))
     if times:
