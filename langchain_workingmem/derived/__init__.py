@@ -125,12 +125,12 @@ class Change:
     last_id: int
     places: list[int]  # seqs of the messages around those that are covered, rising
     bodies: dict[int, str] = field(default_factory=dict)  # of new rows
-    gone: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
 
     def drop(self, id: int) -> None:
         """Delete a row; those that it replaced are shown again."""
         del self.heads[id]
-        self.gone.append(id)
+        self.dropped.append(id)
 
     def add(self, row: NewRow) -> int:
         """Add a row; return its id, or 0 if a row that it needs is gone, or another one covers a message of it."""
@@ -255,7 +255,7 @@ class ThreadRows(NamedTuple):
             given = {
                 "rows": [one.as_stored() for one in change.heads.values()],
                 "bodies": {str(id): body for id, body in change.bodies.items()},
-                "gone": change.gone,
+                "dropped": change.dropped,
                 "next": change.last_id,
             }
             call = self._call("commit", stamp=stamp, version=version, **given)

@@ -256,7 +256,7 @@ class History(Operations):
         asked = check_id(after, "after")
         head: dict[str, Any] = {"question": asked, "exists": True, "truncate": True}
         found, _ = yield from write(self._core.state, (), thread_id, user_id, at_most_once=True, **head)
-        if found.get("gone") or found.get("stale"):
+        if found.get("is_deleted") or found.get("stale"):
             raise MessageNotFoundError(asked, thread_id)
         return int(found.get("superseded", 0))
 

@@ -131,7 +131,7 @@ def append(
         draft.at = at_of.get(draft.id)
     unique = [*{draft.id: draft for draft in ready}.values()]
     head: dict[str, Any] = {"edit": True, "exists": True} if must_exist else {}
-    reply, failure = yield from write(state, unique, thread_id, user_id, put=True, **head)
+    reply, failure = yield from write(state, unique, thread_id, user_id, upsert=True, **head)
     if not reply.get("is_same"):
         yield from after_write(state, thread_id, user_id, reply, unique)
         _tell(core, failure, thread_id, on_error)
@@ -247,10 +247,10 @@ def save_turn(
             "version": read and read.version,
             "drop": read and read.ranges(followed.drop),
             "compared": bool(read or attempt) or None,
-            "back": followed.bring_back if read else None,
+            "bring_back": followed.bring_back if read else None,
         }
         reply, failure = yield from write(state, changed[:STEP], thread_id, check_id(user_id, "user_id"), **head)
-        if reply.get("gone"):
+        if reply.get("is_deleted"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
         if any(changed[at].has_new_id for at in reply.get("known") or ()):
@@ -270,7 +270,7 @@ def save_turn(
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP], title_model)
     for start in range(STEP, len(changed), STEP):
         some = changed[start : start + STEP]
-        reply, more = yield from write(state, some, thread_id, user_id, put=True, exists=True)
+        reply, more = yield from write(state, some, thread_id, user_id, upsert=True, exists=True)
         yield from after_write(state, thread_id, user_id, reply, some)
         failure = failure or more
     _tell(core, failure, thread_id)

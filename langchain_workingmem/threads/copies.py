@@ -139,7 +139,7 @@ class Writer:
                 settings = step[0].settings
                 given = (settings, vectors) if settings or self.failure is not None else None
                 found, failure = yield from write(self.state, ready, thread_id, owner, given, **head)
-                if found.get("gone"):
+                if found.get("is_deleted"):
                     raise errors.ThreadNotFoundError(thread_id)
                 self.failure = self.failure or failure
                 if known := found.get("known"):  # then nothing was written

@@ -3,7 +3,7 @@ local LAYOUT = '16' -- as in indexes.py
 local stored = redis.call('HMGET', KEYS[1], 'count', 'version', 'title_source')
 local count, version = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
 local title_source = stored[3] -- seq of the message that a model has made the title from
-local moved, gone = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
+local moved, changed = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
 
 -- Returns the first seq of a new thread: above what is dropped of an older one, whose vectors have the same keys.
 local function first_seq()
@@ -22,7 +22,7 @@ local function message_at(seq)
 end
 
 -- Writes the facts of a message, new or changed.
-local function put(message, is_current)
+local function write_facts(message, is_current)
   if message.facts then redis.call('ZREM', message.set, message.facts) end
   message.set, message.is_current = is_current and KEYS[2] or KEYS[3], is_current
   message.facts = table.concat({message.seq, message.words, message.tokens, message.upto, message.writer,
@@ -77,14 +77,14 @@ end
 local function supersede(message)
   hide(message)
   message.vectors = ''
-  put(message, false)
+  write_facts(message, false)
   sign(message.seq, '-')
   moved[#moved + 1] = message.seq
 end
 
 -- Makes a superseded message current again: of the messages of its id it is the one that counts.
 local function bring_back(message)
-  put(message, true)
+  write_facts(message, true)
   local dropped = redis.call('ZRANGE', KEYS[7], message.seq, message.seq, 'BYSCORE')[1]
   if dropped then -- its new vectors have the same keys
     delete_vectors(dropped)
@@ -102,8 +102,8 @@ end
 
 -- Writes fields of the thread, counters and expiry; rows follow their messages. Returns whether vectors are due.
 local function finish(fields, ttl)
-  if #gone > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
-  change_rows(gone, moved)
+  if #changed > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
+  change_rows(changed, moved)
   version = version + 1
   fields.count, fields.version, fields.ttl = whole(count), whole(version), ttl and whole(ttl)
   local list = {}

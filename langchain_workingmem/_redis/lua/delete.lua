@@ -22,7 +22,7 @@ if what == 'messages' and owner then
         redis.call('ZREM', message.set, message.facts)
         hide(message)
         said = (said == nil or said == message.words) and message.words or '' -- if versions differ: any words
-        gone[#gone + 1] = seq
+        changed[#changed + 1] = seq
       end
       redis.call('HDEL', KEYS[4], seq)
       delete_media(seq)
@@ -33,7 +33,7 @@ if what == 'messages' and owner then
       redis.call('HSET', KEYS[5], target, 'x' .. (said or ''))
     end
   end
-  reply.deleted = #gone
+  reply.deleted = #changed
 elseif what ~= 'sweep' and (owner or is_rest) then
   reply.working_memories, reply.revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
   reply.deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
@@ -52,6 +52,6 @@ elseif what ~= 'sweep' and (owner or is_rest) then
     count = 0
   end
 end
-if owner and what == 'all' or #gone > 0 then reply.renew = finish({updated_at = whole(now)}, tonumber(ttl)) end
+if owner and what == 'all' or #changed > 0 then reply.renew = finish({updated_at = whole(now)}, tonumber(ttl)) end
 reply.vectors, reply.is_left = sweep(head.most)
 return {cjson.encode(reply)}

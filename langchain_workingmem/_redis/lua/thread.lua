@@ -37,7 +37,7 @@ for _, id in ipairs(head.refused or {}) do
   local message = message_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
   if message and message.is_current and string.sub(message.words, -1) ~= '!' then
     message.words = message.words .. '!'
-    put(message, true)
+    write_facts(message, true)
     sign(message.seq, '!')
     forget_title(message.seq)
   end

@@ -3,15 +3,15 @@
 --   messages   {id, words, tokens, writer, role, name, labels, metadata, size, chunks, media, at, is_superseded}; with
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
---   version    of the thread that was read: {stale} if it is another one; `created_at` of the thread: {gone} likewise
---   question   id of a message that must be stored: {gone} if it was deleted; {stale} if superseded, unless the caller
---              has `compared` its list with what is stored
+--   version, created_at  of the thread that was read: {stale} if it has changed, {is_deleted} if it is another one
+--   question   id of a message that must be stored: {is_deleted}, or {stale} if it is superseded, unless the caller has
+--              `compared` its list with what is stored
 --   exists     the thread must exist
---   drop       ranges of seqs to supersede, `truncate` what stands behind `question`; `back` seqs to bring back
+--   drop       ranges of seqs to supersede, `truncate` what is behind `question`; `bring_back` seqs to make current
 --   imports    the thread is as old as its messages say; `deleted` ids that it does not store
 --   aliases    other ids, each with the stored one
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
---   put        messages whose ids are stored are replaced where they differ, and brought back
+--   upsert     messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs, superseded, is_new, without_vectors (seqs), is_left, renew, is_titled}
 --       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
@@ -20,11 +20,11 @@ local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number',
 for at, value in ipairs(values_of(KEYS[1], names)) do thread[names[at]] = value or nil end
 local reason, is_new = refusal(head.user, thread.user), not thread.user
 if reason or is_new and head.exists then return {cjson.encode({refused = reason or 'thread'})} end
-if head.created_at and head.created_at ~= thread.created_at then return {cjson.encode({gone = true})} end
+if head.created_at and head.created_at ~= thread.created_at then return {cjson.encode({is_deleted = true})} end
 if head.version and head.version ~= version then return {cjson.encode({stale = true})} end
 if head.question then
   local question = message_at(locate(redis.call('HGET', KEYS[5], head.question))[1] or -1)
-  if not question then return {cjson.encode({gone = true})} end
+  if not question then return {cjson.encode({is_deleted = true})} end
   if not question.is_current and not head.compared then return {cjson.encode({stale = true})} end
   if head.truncate then head.drop = {{question.seq + 1, 2 ^ 53}} end
 end
@@ -35,7 +35,7 @@ for at, message in ipairs(head.messages) do ids[at] = message.id end
 for at, value in ipairs(values_of(KEYS[5], ids)) do
   local message, found = head.messages[at], locate(value)
   if head.edit and not found[1] then return {cjson.encode({refused = 'message', missing = message.id})} end
-  if head.put then
+  if head.upsert then
     message.seq = found[1]
   elseif head.again and head.again[message.id] then
     message.older = found[1] and table.concat(found, ' ')
@@ -52,7 +52,7 @@ for _, range in ipairs(head.drop or {}) do
   for at = 2, #some, 2 do supersede(message_at(some[at])) end
   superseded = superseded + #some / 2
 end
-for _, seq in ipairs(head.back or {}) do -- with the tool traffic that led to it, which a client may not send
+for _, seq in ipairs(head.bring_back or {}) do -- with the tool traffic that led to it, which a client may not send
   local low = '(' .. whole(seq - 1 - (seq - 1) % STRIDE)
   local some = redis.call('ZRANGE', KEYS[3], low, whole(seq), 'BYSCORE', 'WITHSCORES')
   for at = 2, #some, 2 do
@@ -60,7 +60,7 @@ for _, seq in ipairs(head.back or {}) do -- with the tool traffic that led to it
     without_vectors[#without_vectors + 1] = tonumber(some[at])
   end
 end
-local changed = superseded + #without_vectors > 0
+local has_changed = superseded + #without_vectors > 0
 
 local owner, ttl = thread.user or head.user, head.ttl or tonumber(thread.ttl)
 local vectors_until = ttl and expiry(2 * ttl)
@@ -90,29 +90,29 @@ local function body_of(mark, at, index, body) return mark .. '{"at":' .. at .. '
 local function replace(message, body)
   local old = message_at(message.seq or string.match(message.facts, '^%d+'))
   if not old or (message.facts and message.facts ~= old.facts) then return -1 end
-  if head.put and not old.is_current and not head.edit then
+  if head.upsert and not old.is_current and not head.edit then
     bring_back(old)
-    changed = true
+    has_changed = true
   end
   local stored, is_current = redis.call('HGET', KEYS[4], old.seq) or '', old.is_current
   local at, number, old_body = string.match(stored, '^[-!]?{"at":(%d+),"number":(%d+),(.*)$')
   at, number = at or whole(math.max(now, last_at + 1)), number or 0
   local is_refused = head.edit and string.sub(old.words, -1) == '!'
-  local is_same = message.facts or head.put and old_body == body and not is_refused
+  local is_same = message.facts or head.upsert and old_body == body and not is_refused
   local has_vectors = message.chunks == 0 or head.settings == '' or head.settings == string.match(old.vectors, '^%x*')
-  if head.put and is_same and (has_vectors or not is_current) then return tonumber(old.seq) end
-  changed = true
+  if head.upsert and is_same and (has_vectors or not is_current) then return tonumber(old.seq) end
+  has_changed = true
   delete_vectors(old.facts)
   if not is_same then
     -- only a turn knows whether an answer is structured
     local words = message.words == '' and string.sub(old.words, 1, 2) == 'as' and old.words or message.words
     if words ~= old.words then forget_title(old.seq) end
-    old.words, old.tokens, gone[#gone + 1] = words, message.tokens, old.seq
+    old.words, old.tokens, changed[#changed + 1] = words, message.tokens, old.seq
     delete_media(old.seq)
     redis.call('HSET', KEYS[4], old.seq, body_of(is_current and '' or '-', at, number, body))
   end
   old.vectors = write_parts(message, old.seq, old.id, at, is_current)
-  put(old, is_current)
+  write_facts(old, is_current)
   return tonumber(old.seq)
 end
 
@@ -125,7 +125,7 @@ local function store(message, body)
   next_seq, last_at = seq + 1, math.max(message.at or now, last_at + 1) -- times rise strictly
   message.seq, message.upto = whole(seq), whole(upto)
   message.vectors = write_parts(message, message.seq, message.id, whole(last_at), is_current)
-  put(message, is_current)
+  write_facts(message, is_current)
   local mark = is_current and (string.sub(message.words, -1) == '!' and '!' or '') or '-'
   bodies[#bodies + 1], bodies[#bodies + 2] = message.seq, body_of(mark, whole(last_at), whole(next_number), body)
   local of_id = {message.seq, message.older} -- the one that counts first
@@ -140,7 +140,7 @@ for at, message in ipairs(head.messages) do
   if message.seq or message.facts then
     seqs[at] = replace(message, ARGV[argument])
   else
-    seqs[at], new[#new + 1], changed = store(message, ARGV[argument]), at - 1, true
+    seqs[at], new[#new + 1], has_changed = store(message, ARGV[argument]), at - 1, true
   end
   argument = argument + 1 + 2 * message.chunks + message.media
 end
@@ -148,7 +148,7 @@ for first = 1, #bodies, 1000 do
   redis.call('HSET', KEYS[4], unpack(bodies, first, math.min(first + 999, #bodies)))
   redis.call('HSET', KEYS[5], unpack(names, first, math.min(first + 999, #names)))
 end
-if not (changed or head.aliases) then return {cjson.encode({is_same = true, version = version, seqs = seqs})} end
+if not (has_changed or head.aliases) then return {cjson.encode({is_same = true, version = version, seqs = seqs})} end
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
 

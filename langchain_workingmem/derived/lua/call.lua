@@ -41,12 +41,12 @@ local function lease()
 end
 
 -- Replaces the rows, unless messages were deleted since `stamp`, or rows changed since `version`: {stale} says which.
--- `rows`: the heads of all; `bodies` of new ones, by id; `gone`: ids of those that are dropped; `next`: the last id
+-- `rows`: the heads of all; `bodies` of new ones, by id; `dropped`: ids of others; `next`: the last id
 local function commit()
   if stamp ~= head.stamp then return {stale = 'messages'} end
   if (get('version') or '0') ~= head.version then return {stale = 'rows'} end
   set('next', whole(head.next)) -- first, as a full server refuses it
-  for _, id in ipairs(head.gone) do redis.call('HDEL', ROWS, 'b:' .. whole(id)) end
+  for _, id in ipairs(head.dropped) do redis.call('HDEL', ROWS, 'b:' .. whole(id)) end
   for id, body in pairs(head.bodies) do set('b:' .. id, body) end
   write_rows(head.rows, {[kind] = true})
   redis.call('HDEL', ROWS, 'failures:' .. kind)

@@ -80,12 +80,12 @@ local function write_rows(rows, kinds)
   end
 end
 
--- Brings rows in line with messages that were deleted or edited (`gone`), or became current or superseded (`moved`).
-local function change_rows(gone, moved)
-  local heads = #gone + #moved > 0 and get('heads')
+-- Brings rows in line with messages that were deleted or edited (`changed`), or became current or superseded (`moved`).
+local function change_rows(changed, moved)
+  local heads = #changed + #moved > 0 and get('heads')
   if not heads then return end
   local seqs, rows, freed = {}, {}, {} -- `freed`: what rows of a kind cover no more
-  for at, seq in ipairs(gone) do seqs[at] = tonumber(seq) end
+  for at, seq in ipairs(changed) do seqs[at] = tonumber(seq) end
   table.sort(seqs)
   for _, row in ipairs(cjson.decode(heads)) do
     freed[row.kind] = freed[row.kind] or {}
