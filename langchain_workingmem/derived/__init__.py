@@ -153,7 +153,8 @@ class Change:
         if others & self.shown:
             return 0
         # what is on another branch, and what the replaced rows replaced or were replaced by, is never shown beside it
-        others |= {one.id for one in of_kind if one.by in row.replaces} | {one.by or 0 for one in replaced}
+        others |= {one.id for one in of_kind if one.by in row.replaces}
+        others |= {one.by for one in replaced if one.by is not None}
         for id in others & self.heads.keys():
             self.drop(id)
         self.last_id += 1
@@ -170,34 +171,33 @@ class Change:
         return self.places[at] - 1 if at < len(self.places) else seq
 
 
-class Show(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
-    """The call that reads rows, with what this process knew of them then; `learn` reads its reply."""
+class ShowCall(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
+    """The command that reads rows, with what this process knew of them then; `learn` reads its reply."""
 
-    of: ThreadRows
+    source: ThreadRows
     known: Rows
 
 
-class _ReadRows(Recent[tuple[str, str], Rows]):
+class _RowsCache(Recent[tuple[str, str], Rows]):
     """The rows that this process has read, by thread and kind."""
 
     def __init__(self) -> None:
         super().__init__(256)
 
 
-def learn(call: Show, reply: Any) -> Rows:
+def learn(call: ShowCall, reply: Any) -> Rows:
     """Take in what the call of `ThreadRows.show` has read; raise what it refuses."""
-    of, known = call.of, call.known
-    found, rows, covered = read_reply(reply, of.thread_id, of.user_id), known.rows, known.covered
-    if "since" in found:  # else nothing has changed
-        ids = (id for low, high in Ranges.of(found["ids"]).pairs for id in range(low, high + 1))
-        rows = {id: body for id, body in rows.items() if id <= found["since"]}
-        rows |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
-        covered = Ranges.of(found["covered"])
-    number, _, failed = found["failures"].partition(" ")
-    times = found.get("missing_at"), found.get("expires")
-    ahead = Ranges.of(found["ahead"])
-    read = Rows(found["revision"], covered, rows, ahead, int(number or 0), failed, found["stamp"], *times)
-    of.state.local(_ReadRows).put((of.thread_id, of.kind), read)
+    source, known = call.source, call.known
+    shown, bodies, covered = read_reply(reply, source.thread_id, source.user_id), known.rows, known.covered
+    if "since" in shown:  # else nothing has changed
+        ids = (id for low, high in Ranges.of(shown["ids"]).pairs for id in range(low, high + 1))
+        bodies = {id: body for id, body in bodies.items() if id <= shown["since"]}
+        bodies |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
+        covered = Ranges.of(shown["covered"])
+    number, _, failed = shown["failures"].partition(" ")
+    times, ahead = (shown.get("missing_at"), shown.get("expires")), Ranges.of(shown["ahead"])
+    read = Rows(shown["revision"], covered, bodies, ahead, int(number or 0), failed, shown["stamp"], *times)
+    source.state.local(_RowsCache).put((source.thread_id, source.kind), read)
     return read
 
 
@@ -213,11 +213,11 @@ class ThreadRows(NamedTuple):
         keys = self.state.keys.of(self.thread_id)
         return CALL.on(keys, what=what, user=owner_tag(self.user_id), kind=self.kind, **head)
 
-    def show(self) -> Show:
+    def show(self) -> ShowCall:
         """Return the call that reads what this process does not know yet."""
-        known = self.state.local(_ReadRows).get((self.thread_id, self.kind)) or Rows()
-        call = Show(self._call("show", revision=known.revision))
-        call.of, call.known = self, known
+        known = self.state.local(_RowsCache).get((self.thread_id, self.kind)) or Rows()
+        call = ShowCall(self._call("show", revision=known.revision))
+        call.source, call.known = self, known
         return call
 
     def read(self) -> Plan[Rows]:
@@ -334,7 +334,7 @@ def read_threads(
     read = {call.of.thread_id: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
     chosen = choose([decode(tag) for tag in replies[0]])
     if new := [ThreadRows(state, id, user_id, kind).show() for id in chosen if id not in read]:
-        read |= {call.of.thread_id: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
+        read |= {call.source.thread_id: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
     found = {}
     for id in chosen:
         with suppress(ThreadOwnershipError):
