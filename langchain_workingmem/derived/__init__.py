@@ -331,7 +331,7 @@ def read_threads(
 
     One round trip for threads that were not asked for. What belongs to another user by now is left out.
     """
-    read = {call.of.thread_id: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
+    read = {call.source.thread_id: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
     chosen = choose([decode(tag) for tag in replies[0]])
     if new := [ThreadRows(state, id, user_id, kind).show() for id in chosen if id not in read]:
         read |= {call.source.thread_id: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
