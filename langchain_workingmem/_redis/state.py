@@ -184,7 +184,7 @@ class MemoryState:
     secret: bytes | None = field(default=None, repr=False)  # of marks; None until the layout was checked
     closed: bool = False  # then calls raise, and a long background plan ends after what it is doing
     parts: list[Part] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)  # what is done once in a process
+    done: dict[str, object] = field(default_factory=dict)  # what is done once in a process
     shown_documents: ShownDocuments = field(default_factory=ShownDocuments)
     shown_messages: Recent[str | None, ShownMessages] = field(default_factory=Recent)  # by thread, the last ones
     _local: dict[type, object] = field(default_factory=dict)
@@ -201,9 +201,8 @@ class MemoryState:
 
     def is_first(self, what: str) -> bool:
         """Tell whether a process asks for something for the first time."""
-        is_first = what not in self.done
-        self.done.add(what)
-        return is_first
+        token = object()
+        return self.done.setdefault(what, token) is token  # in one step, as several threads may ask
 
     def marks(self, thread_id: str, user_id: str) -> Marks:
         """Return what signs and reads marks in messages of a thread."""

@@ -50,7 +50,7 @@ def schedule(
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
     elif state.is_first(task):
         naming = _name(state, options, chosen, thread_id, user_id, task)
-        yield Spawn(naming, lost=partial(state.done.discard, task), task="title")
+        yield Spawn(naming, lost=partial(state.done.pop, task, None), task="title")
 
 
 def _name(
@@ -74,7 +74,7 @@ def _name(
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
-        state.done.discard(task)
+        state.done.pop(task, None)
 
 
 def clean(answer: str, max_chars: int) -> str:

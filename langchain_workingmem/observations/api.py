@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import find_seqs, owner_of
 from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem.checks import check_range, check_type
@@ -22,11 +22,13 @@ from langchain_workingmem.errors import (
     OptionError,
     ThreadConflictError,
 )
+from langchain_workingmem.history.read import with_media
 from langchain_workingmem.observations.log import KIND, ObservationLog, body_of
 from langchain_workingmem.observations.observer import Observer
 from langchain_workingmem.observations.part import log_of
 from langchain_workingmem.observations.worker import read_unread
-from langchain_workingmem.recall.hits import messages_around
+from langchain_workingmem.recall.hits import in_windows, read_windows
+from langchain_workingmem.recall.ranking import Ranked
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import Core, MemoryState
@@ -101,7 +103,11 @@ class Observations(Operations):
         if number not in shown.rows:
             raise ObservationNotFoundError(observation_id)
         seqs = yield from find_seqs(state.keys.of(thread_id), shown.rows[number]["ids"])
-        return (yield from messages_around(state, thread_id, sorted(seqs.values()), user_id, window))
+        sources = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in sorted(seqs.values())]
+        windows = yield from read_windows(state, sources, window, user_id)
+        yield from with_media(state, windows.messages.values())
+        there = [one for one in sources if one[:2] in windows.messages]
+        return in_windows(there, windows, windows.messages, windows.messages)
 
     asources = twin(sources)
 

@@ -19,7 +19,6 @@ from langchain_workingmem._text.messages import STRIDE, message_text, row_text, 
 from langchain_workingmem._text.sending import as_shown, with_calls
 from langchain_workingmem._text.unicode import count_tokens, excerpt, spans
 from langchain_workingmem.errors import ModelError
-from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.question import LEAST, TIMES
 from langchain_workingmem.recall.ranking import Ranked
@@ -40,17 +39,6 @@ SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 _COMMON = 3  # characters of words that are everywhere
 _TALK = {"q", "a"}
-
-
-def messages_around(
-    state: MemoryState, thread_id: str, seqs: Sequence[int], user_id: str | None, window: tuple[int, int]
-) -> Plan[RecallResult]:
-    """Return messages of a thread as hits, with what was said around each. One round trip, more with media."""
-    ranked = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in seqs]
-    windows = yield from read_windows(state, ranked, window, user_id)
-    yield from with_media(state, [*windows.messages.values()])
-    hits = [one for one in ranked if one[:2] in windows.messages]
-    return in_windows(hits, windows, windows.messages, windows.messages)
 
 
 # ---------------------------------------------------------------------- reading

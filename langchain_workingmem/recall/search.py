@@ -372,4 +372,4 @@ def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
         state.indexes.scale = learned["floor"]
     finally:
         if state.indexes.scale is None:
-            state.done.discard("floor")
+            state.done.pop("floor", None)

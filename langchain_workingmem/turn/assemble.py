@@ -53,29 +53,34 @@ _collecting: ContextVar[tuple[list[MemoryContext], ...]] = ContextVar("langchain
 class Gathered:
     """A turn: the caller's list, and what the store holds for it."""
 
+    # what is asked
     thread_id: str
     user_id: str = ""
     kind: Kind = "list"
     zone: ZoneInfo | None = None  # None: UTC
-    messages: Sequence[BaseMessage] = ()  # as they were before memory changed them; each has an id
+    messages: Sequence[BaseMessage] = ()  # as they were before memory changed them
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
     is_private: bool = False  # nothing of other threads is shown
-    known: Known | None = None  # what the thread knows of the caller's list
+    # what the list is
+    known: Known | None = None  # what the thread knows of it
     followed: Followed = field(default_factory=Followed)
-    history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
-    seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
-    totals: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
-    hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
-    abandoned: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
-    first_seq: float = -inf  # of the history: it limits what is shown of a state, too; -inf: the thread begins there
+    hidden: frozenset[str] = frozenset()  # ids in it that no model is shown: sent again, refused by a provider, deleted
+    abandoned: list[list[int]] = field(default_factory=list)  # ranges of seqs that it has left behind
     question_seq: float = inf  # where the question is stored: later messages are not its history
-    tokens: int = 0  # of the history
-    size: int = 0  # bytes of the history
+    # the history
+    history: list[BaseMessage] = field(default_factory=list)  # stored messages that the list does not have
+    first_seq: float = -inf  # it limits what is shown of a state, too; -inf: the thread begins there
+    tokens: int = 0
+    size: int = 0  # in bytes
     cut: int = 0  # messages that the limit of tokens left in the store
+    # of both, by id
+    seqs: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer
+    # what else is shown
     recalled: RecallResult = field(default_factory=RecallResult)
     working_memory: WorkingMemoryState | None = None
-    covered: Container[int] = ()  # seqs of messages that are not shown, because something in `parts` stands for them
     parts: dict[str, Any] = field(default_factory=dict)  # what parts of the turn have found, by the name of the part
+    covered: Container[int] = ()  # seqs of messages that are not shown, because something in `parts` stands for them
     limit: int | None = None  # tokens of the conversation, where a part bounds it
 
     def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:

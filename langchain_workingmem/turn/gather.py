@@ -229,7 +229,7 @@ def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) 
 def _follow_list(
     core: Core, turn: Gathered, messages: Sequence[BaseMessage], entries: Sequence[Entry], reply: dict[str, Any]
 ) -> None:
-    """Say which messages of the thread the caller's list is, and which of it no model is shown; give missing ids."""
+    """Note in the turn which messages of the thread the list is, and which of it no model is shown; give missing ids."""
     known = turn.known = known_in(reply)
     turn.followed = followed = follow(entries, turn.kind, known, turn.left_out)
     for at, message in enumerate(messages):
@@ -257,7 +257,7 @@ def _follow_list(
 def _stored_messages(
     turn: Gathered, entries: Sequence[Entry], reply: dict[str, Any], bodies: Sequence[bytes | None]
 ) -> list[StoredMessage]:
-    """Return the messages of the history, without those that the list holds, has left behind or has trimmed."""
+    """Return the messages of the history, and note what it is: without those that the list holds or has left behind."""
     followed, waiting, chosen = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
     listed = {seq for seqs in reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
     in_list = {*turn.seqs.values()}

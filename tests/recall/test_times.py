@@ -15,9 +15,9 @@ from langchain_workingmem import Memory
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS
 from langchain_workingmem._text.unicode import keep_ends
 from langchain_workingmem._text.values import from_micros, to_micros
-from langchain_workingmem.recall.question import MOST_TIMES, named_times
 from langchain_workingmem.recall.ranking import Span
 from langchain_workingmem.recall.ranking import nearness as nearness_of
+from langchain_workingmem.recall.times import MOST_TIMES, named_times
 
 NOW = datetime(2024, 1, 12, 13, 55, tzinfo=UTC)  # a Friday
 
