@@ -183,9 +183,6 @@ _COUPLE, _MOST_AUTHORS = 2, 200  # authors of a user; among more, as in a public
 _USERS = 10_000  # whose authors are remembered
 
 
-# ---------------------------------------------------------------------- authors
-
-
 class Authors(Recent[str, frozenset[str]]):
     """The authors of each user, as tags, from the messages that searches have returned; "" is a user without a name."""
 

@@ -44,9 +44,11 @@ _log = logging.getLogger("langchain_workingmem")
 NEAREST = 100  # candidates of a search by vectors alone; 200 cost it another fifth of its time
 CHECKED = 1_000  # candidates of each search whose metadata is checked here
 FEW = 10  # different messages that a search should rank at least
-DEEPER, DEEPEST = 20, 1_000_000  # times as many candidates; as many as Search returns at once
+DEEPER = 20  # times as many candidates in a second search
+DEEPEST = 1_000_000  # candidates: Search returns no more at once
 GUARANTEED = 2  # hits of a text with a question mark that are shown, however far they are
-CLEAR_OF, CLEARANCE = 20, 0.25  # see `_bar`
+CLEAR_OF = 20  # a hit stands out from the one at this place, where most are alike,
+CLEARANCE = 0.25  # if it is so much nearer, as a share of what is left up to 1
 FOLLOW_TOKENS = 12  # of a text that may follow up another one
 LOOKED_THROUGH = 20  # messages, at least, for the number of a question
 _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
@@ -98,6 +100,7 @@ def search(
     owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
     known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"
     usual = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
+    # of what is asked for, half may be copies or further chunks of a message
     depth = min(max(usual, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
     terms = Terms.of(options, query, known)
     vector = yield from state.embedder.embed([terms.text], query=True)
@@ -108,14 +111,14 @@ def search(
         if (terms.text, terms.words) != (before.text, before.words):
             vector = yield from state.embedder.embed([terms.text], query=True)
             found, _ = yield from _candidates(state, query, terms, vector, depth)
-    is_named = 0 < len(terms.authors) < len(known)  # a name that all messages bear tells nothing
+    names_some = 0 < len(terms.authors) < len(known)  # a name that all messages bear tells nothing
     ranked = partial(
         rank,
         weights=options.weights,
         hybrid=is_hybrid,
         numbered=any(map(str.isdigit, terms.text)),
-        authors={one.encode() for one in terms.authors} if is_named else USERS,
-        bonus=options.weights.author if is_named else BY_USER,
+        authors={one.encode() for one in terms.authors} if names_some else USERS,
+        bonus=options.weights.author if names_some else BY_USER,
         times=terms.times,
         now=to_micros(query.now),
         threshold=query.threshold or 0.0,
@@ -164,14 +167,15 @@ def _candidates(
     searches = len(near) + bool(terms.words)
     for at, reply in enumerate(replies[:searches]):
         is_near = at < len(near)
-        some, ranks, their_rows = queries.columns(reply, "sortkey" if is_near else "score", content=bool(fields))
-        found = queries.numbers(ranks)
-        values.append(queries.similarities(found, state.recalling.index.distance) if is_near else found)
-        keys, rows, count = keys + some, rows + their_rows, count + len(some) * is_near
+        own_keys, ranks, own_rows = queries.columns(reply, "sortkey" if is_near else "score", content=bool(fields))
+        own = queries.numbers(ranks)
+        values.append(queries.similarities(own, state.recalling.index.distance) if is_near else own)
+        keys, rows, count = keys + own_keys, rows + own_rows, count + len(own_keys) * is_near
     has_more = bool(len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0))
     scores, times = np.concatenate(values), list[int]()
     if fields == ["created_at"]:  # it stands alone in each row
-        times = [int([*(row.values() if isinstance(row, dict) else row or (0,))][-1]) for row in rows]
+        flat = ([*row.values()] if isinstance(row, dict) else row for row in rows)
+        times = [int(row[-1]) if row else 0 for row in flat]  # 0: it was deleted during the search
     elif fields:
         work = (query.unsure.work + 1_000) * len(keys) if query.unsure else len(keys)  # what a metadata is, about
         kept, details = yield from compute(partial(_passing, query, keys, rows), work)
@@ -217,11 +221,12 @@ def recall_for_turn(
             yield Spawn(learn_scale(state, anew=False), slow=True)
     hide(ranking)
     nearest = ranking.similarities[ranking.order[: query.sought]]
-    gates = [gate := Gate(query, ranking, floor)]
+    gate = Gate(query, ranking, floor)
+    gates = [gate]
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
         near = [one for one in islice(ranking, query.sought) if one.similarity >= max(floor.alone, ALONE * gate.bar)]
-        copies = [one for one in near if one.similarity > _SAME and one.tokens == tokens]  # of the text itself
-        if len(near) == len(copies) and (earlier := followed_up()):
+        has_near = not all(one.similarity > _SAME and one.tokens == tokens for one in near)  # not the text itself
+        if not has_near and (earlier := followed_up()):
             try:
                 both, _ = yield from search(state, replace(query, before=earlier), extra=extra)
                 hide(both)
@@ -260,8 +265,8 @@ class Gate:
     def narrowed(self) -> Ranking:
         """Return the ranking with only those that may pass."""
         ranking, bar = self.ranking, 0.0 if self.guaranteed else self.bar
-        kept = (ranking.similarities >= bar) | (ranking.timely == 1) | (bool(self.numbers) & (ranking.words > 0))
-        ranking.keep(kept)
+        kept = (ranking.similarities >= bar) | (ranking.timely == 1)
+        ranking.keep(kept | (ranking.words > 0) if self.numbers else kept)
         return ranking
 
     def passing(self, hits: Sequence[Ranked], windows: Windows) -> list[Ranked]:
