@@ -103,10 +103,10 @@ class Observations(Operations):
         if number not in shown.rows:
             raise ObservationNotFoundError(observation_id)
         seqs = yield from find_seqs(state.keys.of(thread_id), shown.rows[number]["ids"])
-        sources = [Ranked(encode(thread_id).encode(), seq, 0, 1.0, 0.0) for seq in sorted(seqs.values())]
+        sources = [Ranked((encode(thread_id).encode(), seq), 0, 1.0, 0.0) for seq in sorted(seqs.values())]
         windows = yield from read_windows(state, sources, window, user_id)
         yield from with_media(state, windows.messages.values())
-        there = [one for one in sources if one[:2] in windows.messages]
+        there = [one for one in sources if one.position in windows.messages]
         return in_windows(there, windows, windows.messages, windows.messages)
 
     asources = twin(sources)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from math import inf, isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 
@@ -21,7 +21,7 @@ from langchain_workingmem._text.unicode import count_tokens, excerpt, spans
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.question import LEAST, TIMES
-from langchain_workingmem.recall.ranking import Ranked
+from langchain_workingmem.recall.ranking import Position, Ranked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.question import Query
 
 _log = logging.getLogger("langchain_workingmem")
-Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
 SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 _COMMON = 3  # characters of words that are everywhere
@@ -50,12 +49,12 @@ def read_hits(
     """Read the best of each ranking, and what stands around it. One round trip, two more for expired threads."""
     alive: set[bytes] | None = None
     while True:
-        lives = ((one for one in ranked if alive is None or one.thread in alive) for ranked in rankings)
+        lives = ((one for one in ranked if alive is None or one.position[0] in alive) for ranked in rankings)
         picks = [picked(some, query, at_least) for some in lives]
         windows = yield from read_windows(state, [*chain(*picks)], query.window, query.user_id)
-        if alive is not None or {one.thread for one in chain(*picks)} <= windows.titles.keys():
+        if alive is not None or {one.position[0] for one in chain(*picks)} <= windows.titles.keys():
             return [hits_of(pick, windows) for pick in picks], windows
-        threads = [*{one.thread: None for one in chain(*rankings)}]
+        threads = [*{one.position[0]: None for one in chain(*rankings)}]
         replies = yield from send(*(("HEXISTS", state.keys.of(decode(one)).thread, "user") for one in threads))
         alive = {one for one, is_there in zip(threads, replies, strict=True) if is_there}
 
@@ -69,7 +68,7 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
         if len(different) >= max(query.sought, at_least):
             break
         # Redis 8 rounds what it computes in float16, so that half of the candidates have the similarity of another text
-        key = (one.similarity, one.tokens) if one.similarity else one[:2]
+        key = (one.similarity, one.tokens) if one.similarity else one.position
         if key not in different:
             size = min(one.tokens, most)
             if size > room:
@@ -84,14 +83,14 @@ def hits_of(ranked: Sequence[Ranked], windows: Windows) -> list[Ranked]:
     """Return all hits, the best first; of messages with one text the newest, or one of a time that is asked for."""
     hits: dict[object, Ranked] = {}
     for one in ranked:
-        message = windows.messages.get(one[:2])
+        message = windows.messages.get(one.position)
         # a vector may be of another text: it outlives a thread that expires, and its deletion comes a step behind
         if message is None or count_tokens(text := searched_text(message)) != one.tokens:
             continue
         words = message.record["type"], text.strip()
         hit = hits.setdefault(words, one)
-        if not hit.timely and windows.messages[hit[:2]].record["at"] < message.record["at"]:
-            hits[words] = hit._replace(thread=one.thread, seq=one.seq)
+        if not hit.timely and windows.messages[hit.position].record["at"] < message.record["at"]:
+            hits[words] = hit._replace(position=one.position)
     return list(hits.values())
 
 
@@ -120,7 +119,7 @@ def read_windows(
     """Read messages and what stands around them. One round trip, none without any."""
     windows, talk, commands = Windows(), set[Position](), list["Command"]()
     owner = None if user_id is None else encode(user_id).encode()
-    sides = {one[:2]: _sides(one.seq, window) for one in ranked}
+    sides = {one.position: _sides(one.position[1], window) for one in ranked}
     wanted: dict[bytes, set[int]] = {}
     for (thread, seq), (front, back) in sides.items():
         wanted.setdefault(thread, set()).update((seq,), front, back)
@@ -161,7 +160,7 @@ def _reranked(
     from langchain_workingmem._engine import calls
 
     # with what was said before: an answer is understood with its question
-    given = [as_hit(hit, windows, windows.around[hit[:2]][0][::-1], (), windows.messages) for hit in hits]
+    given = [as_hit(hit, windows, windows.around[hit.position][0][::-1], (), windows.messages) for hit in hits]
     size = sum(len(str(one.record["data"]["content"])) for one in windows.messages.values())
     documents = yield from compute(RecallResult(hits=given).to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
@@ -201,7 +200,7 @@ def result_of(
     if query.max_tokens is None:
         return in_windows(hits, windows, windows.messages, windows.messages)
     sizes, cut = sized(query, hits, windows)
-    hits = [hit for hit in hits if hit[:2] in sizes]
+    hits = [hit for hit in hits if hit.position in sizes]
     shown = _shortened(query, hits, windows, cut, options.chunk_tokens) if cut else windows.messages
     return in_windows(hits, windows, shown, sizes)
 
@@ -211,13 +210,13 @@ def in_windows(
 ) -> RecallResult:
     """Build the result of hits with what is `kept` of their windows; `shown` are the messages, some as excerpts."""
     texts = {at: (one.record["type"], str(one.record["data"]["content"])) for at, one in windows.messages.items()}
-    hit_with = {texts[hit[:2]]: hit[:2] for hit in hits}  # no message beside a hit repeats another hit
+    hit_with = {texts[hit.position]: hit.position for hit in hits}  # no message beside a hit repeats another hit
     result, positions = list["RecallHit"](), set["Position"]()
     for hit in hits:
-        sides = ([at for at in side if hit_with.get(texts[at], at) == at] for side in windows.around[hit[:2]])
+        sides = ([at for at in side if hit_with.get(texts[at], at) == at] for side in windows.around[hit.position])
         front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
         result.append(as_hit(hit, windows, front[::-1], back, shown))
-        positions.update((hit[:2],), front, back)
+        positions.update((hit.position,), front, back)
     ordered = [shown[at] for _, at in sorted((windows.messages[at].record["at"], at) for at in positions)]
     return RecallResult(hits=result, rows=ordered)
 
@@ -231,12 +230,12 @@ def as_hit(
 ) -> RecallHit:
     """Build a hit with its window, in order."""
     return RecallHit(
-        thread_id=shown[hit[:2]].thread_id,
+        thread_id=shown[hit.position].thread_id,
         score=hit.score,
         similarity=min(hit.similarity, 1.0),  # long vectors by "ip" have more
         words=hit.words,
-        thread_title=windows.titles[hit.thread],
-        rows=[shown[at] for at in (*front, hit[:2], *back)],
+        thread_title=windows.titles[hit.position[0]],
+        rows=[shown[at] for at in (*front, hit.position, *back)],
         at=len(front),
     )
 
@@ -251,7 +250,7 @@ def sized(query: Query, hits: Sequence[Ranked], windows: Windows) -> tuple[dict[
     all hits first, as short as may be, then what stands beside them; of the rest three parts for a hit, one for others.
     """
     room = query.max_tokens or 0
-    shares = {hit[:2]: _WEIGHT for hit in hits}
+    shares = {hit.position: _WEIGHT for hit in hits}
     sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
     # a hit, or what was said before or after it, nearest first; each with its hit
     runs = [(at, [at]) for at in shares] + [(at, side) for at in shares for side in windows.around[at]]
@@ -286,8 +285,8 @@ def _shortened(
 ) -> dict[Position, StoredMessage]:
     """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, then the start."""
     shown = dict(windows.messages)
-    by_position = {hit[:2]: hit for hit in hits}
-    fronts = {at for hit in hits for at in windows.around[hit[:2]][0]}
+    by_position = {hit.position: hit for hit in hits}
+    fronts = {at for hit in hits for at in windows.around[hit.position][0]}
     words = [word for word in distinct_words(query.text) if len(word) > _COMMON or not word.isascii()]
     for at, size in cuts.items():
         stored = shown[at]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
     Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
+Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), seq
+
 CANDIDATES = 200  # of each search; 100 cost .014 of the evidence on BEAM
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = 100  # the place in the list whose similarity says nothing about a message
@@ -77,8 +79,7 @@ class Candidates:
 class Ranked(NamedTuple):
     """A message that was found."""
 
-    thread: bytes  # encoded
-    seq: int
+    position: Position
     tokens: int
     score: float  # a fraction of the best possible one; of a search by vectors alone on the scale of similarities
     similarity: float  # 0 where only words were found
@@ -105,8 +106,7 @@ class Ranking:
         for at in self.order.tolist():
             place, chunk = self.places[at].item(), self.best[at].item()
             yield Ranked(
-                self.names[place >> _BITS][1:-1],
-                place & _SEQS,
+                (self.names[place >> _BITS][1:-1], place & _SEQS),
                 int(self.found.sizes[chunk].partition(b"~")[0]),
                 self.scores[at].item(),
                 self.similarities[at].item(),

@@ -23,13 +23,13 @@ from langchain_workingmem._text.unicode import asks, count_tokens
 from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.hits import Position, hits_of, read_hits, result_of, searched_text
+from langchain_workingmem.recall.hits import hits_of, read_hits, result_of, searched_text
 from langchain_workingmem.recall.question import Authors, Terms
-from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, USERS, Candidates, rank
+from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, USERS, Candidates, Position, rank
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy as np
 
@@ -204,12 +204,12 @@ def recall_for_turn(
     query: Query,
     ranking: Ranking,
     *,
-    hide: Callable[[Ranking], None],
+    hidden: tuple[bytes, Collection[int], float],  # a thread; seqs of it, and the one from which on all are
     followed_up: Callable[[], str],
     extra: int,
     on_error: OnError,
 ) -> Plan[RecallResult]:
-    """Choose the hits of a turn among those that it does not `hide`, and fetch their windows. One round trip, two for a
+    """Choose the hits of a turn among those that are not `hidden`, and fetch their windows. One round trip, two for a
     follow-up: a short text with no near hit may have `followed_up` what the user said before; both are searched, too.
     """
     floor = None
@@ -219,7 +219,7 @@ def recall_for_turn(
         if floor is None and len(ranking.order) >= FEWEST and state.is_first("floor"):
             # slow: nobody waits for a paid model at the end of a process
             yield Spawn(learn_scale(state, anew=False), slow=True)
-    hide(ranking)
+    ranking.hide(*hidden)
     nearest = ranking.similarities[ranking.order[: query.sought]]
     gate = Gate(query, ranking, floor)
     gates = [gate]
@@ -229,7 +229,7 @@ def recall_for_turn(
         if not has_near and (earlier := followed_up()):
             try:
                 both, _ = yield from search(state, replace(query, before=earlier), extra=extra)
-                hide(both)
+                both.hide(*hidden)
                 gates.append(Gate(query, both, floor))
             except NO_VECTORS as error:
                 if on_error == "raise":
@@ -240,7 +240,7 @@ def recall_for_turn(
     own, *more = (one.passing(some, windows) for one, some in zip(gates, picks, strict=True))
     # half of the hits, then those of the question with what it follows up, then the others
     half = (query.sought + 1) // 2 if more else query.sought
-    passed = {hit[:2]: hit for hit in chain(own[:half], *more, own[half:])}
+    passed = {hit.position: hit for hit in chain(own[:half], *more, own[half:])}
     hits = hits_of([*passed.values()], windows)[: query.sought] if more else own[: query.sought]
     silent = None
     if floor and len(nearest) and not hits:
@@ -274,17 +274,17 @@ class Gate:
         exact, passed = list["Ranked"](), list["Ranked"]()
         left, shown, beside = self.guaranteed, set[Position](), set[Position]()
         for hit in hits:
-            window = {*chain(*windows.around[hit[:2]])}
-            is_apart = hit[:2] not in beside and shown.isdisjoint(window)
+            window = {*chain(*windows.around[hit.position])}
+            is_apart = hit.position not in beside and shown.isdisjoint(window)
             worded = self.numbers and hit.words
-            if worded and not self.numbers.isdisjoint(queries.all_words(searched_text(windows.messages[hit[:2]]))):
+            if worded and not self.numbers.isdisjoint(queries.all_words(searched_text(windows.messages[hit.position]))):
                 exact.append(hit)
             elif hit.similarity >= self.bar or hit.timely or (left > 0 and is_apart):
                 passed.append(hit)
             else:
                 continue
             left -= is_apart
-            shown.add(hit[:2])
+            shown.add(hit.position)
             beside |= window
         return exact + passed
 

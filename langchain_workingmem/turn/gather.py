@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import chain, dropwhile, islice, takewhile
 from math import inf
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -318,12 +317,15 @@ def _recalled(
         words = [str(one.text) for one in (*turn.history, *turn.messages) if is_users(one)]
         return next((text for text in reversed(words) if text.strip() and text != query.text), "")
 
-    hide = methodcaller("hide", encode(turn.thread_id).encode(), shown, turn.question_seq)
-    about: Any = {"hide": hide, "followed_up": followed_up, "extra": extra, "on_error": core.on_error}
+    hidden = encode(turn.thread_id).encode(), shown, turn.question_seq
+    about: Any = {"hidden": hidden, "followed_up": followed_up, "extra": extra, "on_error": core.on_error}
     plan = recall_for_turn(core.state, query, ranking, **about)
     result = yield from traced(plan, query.text)
-    hidden = {row.place for row in result.rows if row.place in shown or row.place >= turn.question_seq}
-    rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in hidden]
+    rows = [
+        row
+        for row in result.rows
+        if row.thread_id != turn.thread_id or (row.place not in shown and row.place < turn.question_seq)
+    ]
     return replace(result, rows=rows)
 
 

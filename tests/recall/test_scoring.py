@@ -71,7 +71,7 @@ def ranked_by(
 
 
 def seqs(ranked: list[Ranked]) -> list[int]:
-    return [found.seq for found in ranked]
+    return [found.position[1] for found in ranked]
 
 
 # ---------------------------------------------------------------------- steps
@@ -99,7 +99,7 @@ def test_each_message_is_ranked_once_in_falling_order(
     dense: list[Candidate], words: list[Candidate], hybrid: bool
 ) -> None:
     ranked = ranked_by(dense, words, hybrid=hybrid, authors={b"ann"}, times=[Span(0, DAY)])
-    assert sorted(found[:2] for found in ranked) == sorted({found[:2] for found in (*dense, *words)})
+    assert sorted(found.position for found in ranked) == sorted({found[:2] for found in (*dense, *words)})
     scores = [found.score for found in ranked]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
