@@ -90,6 +90,11 @@ class UserKeys(NamedTuple):
     done: str  # HASH: calls done
 
     @property
+    def of_memory(self) -> tuple[str, str, str]:
+        """Return the tombstone, and the keys of its working memory."""
+        return self.tombstone, self.memory, self.revisions
+
+    @property
     def files(self) -> tuple[str, ...]:
         """Return the tombstone, and the keys of its files."""
         return (self.tombstone, *self[-4:])
@@ -164,20 +169,17 @@ def author_tag(name: str, role: str = "") -> str:
     return THE_USER if role == "human" else ""
 
 
-# who saved a message; s<seq>: a checkpointer, whose state began at that seq
-PROGRAM, LIST, IN_FRONT = "", "l", "b"  # in front of the first question of a thread's first list
+PROGRAM, LIST, IN_FRONT = "", "l", "b"  # who saved a message; IN_FRONT: of the first question of its thread, by a list
 
 
 class Facts(NamedTuple):
     """A stored message without its body. docs/storage-layout.md has each part."""
 
     seq: int
-    words: (
-        str  # q, a or as and a digest of what was said; a ! behind it: a provider has refused it; empty: tool traffic
-    )
+    words: str  # q, a or as, a digest of what was said, and ! where a provider has refused it; empty: tool traffic
     tokens: int  # of the message, with its tool calls
     upto: int  # of all that was said in the thread up to it
-    writer: str  # PROGRAM, LIST, IN_FRONT or s<seq>
+    writer: str  # PROGRAM, LIST, IN_FRONT, or s<seq>: a checkpointer, whose state began at that seq
     vectors: str  # <settings>/<size>/<chunks>, empty without
     id: str
     text: str  # as it stands in the set

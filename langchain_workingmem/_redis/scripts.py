@@ -104,7 +104,7 @@ def guarded_write(
     """Send a call that writes into a thread; if an error comes back, the caller undoes the write, and raises it."""
     # Tombstones, in other slots, are read after the write: a deletion finds earlier writes, later ones its tombstone.
     known = [owner for owner in owners if owner is not None]
-    checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
+    checks = [("GET", state.keys.of_user(owner).tombstone) for owner in known]
     reply, *tombstones = yield from send(call, *checks, at_most_once=at_most_once, in_order=True)
     found = [read_reply(reply, thread_id, known[0] if known else None), *reply[1:]]
     if found[0].get("renew"):

@@ -240,7 +240,7 @@ class ThreadRows(NamedTuple):
         `drop`: ids of rows; `clear` drops all; `activate` shows what waits. Two round trips, again if others write.
         """
         keys, tag, user_id = self.state.keys, encode(self.thread_id), self.user_id or ""
-        tombstone, threads = keys.of_user(user_id)[0], keys.rows_of_user(user_id, self.kind)
+        tombstone, threads = keys.of_user(user_id).tombstone, keys.rows_of_user(user_id, self.kind)
         newest = max([row.body.get("at", 0) for row in rows], default=0)
         noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
         for _ in range(ATTEMPTS):

@@ -321,11 +321,8 @@ def _recalled(
     about: Any = {"hidden": hidden, "followed_up": followed_up, "extra": extra, "on_error": core.on_error}
     plan = recall_for_turn(core.state, query, ranking, **about)
     result = yield from traced(plan, query.text)
-    rows = [
-        row
-        for row in result.rows
-        if row.thread_id != turn.thread_id or (row.place not in shown and row.place < turn.question_seq)
-    ]
+    repeated = {row.place for row in result.rows if row.place in shown or row.place >= turn.question_seq}
+    rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in repeated]
     return replace(result, rows=rows)
 
 

@@ -175,7 +175,7 @@ class Users(Operations):
 
 
 def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
-    return TOMBSTONE.call(state.keys.of_user(user_id)[:1], *arguments)
+    return TOMBSTONE.call([state.keys.of_user(user_id).tombstone], *arguments)
 
 
 def delete(state: MemoryState, user_id: str, token: str, saver: Any = None) -> Plan[DeletionReport]:
@@ -261,7 +261,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
         raise errors.IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")
     keys, mark = state.keys, merge_mark(into)
     claiming = _tombstone(state, source, "claim", mark, token)
-    earlier, deleting = yield from send(claiming, ("GET", keys.of_user(into)[0]), in_order=True)
+    earlier, deleting = yield from send(claiming, ("GET", keys.of_user(into).tombstone), in_order=True)
     if earlier is not None and not earlier.startswith(mark.encode()):
         raise errors.UserDeletedError(source)
     counts: Counter[str] = Counter()
@@ -298,7 +298,7 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
         document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
         guest, form = document.decode(), state.remembering.format
-        where = ScopeKey(state.keys.of_user(into)[:3], None, into)
+        where = ScopeKey(state.keys.of_user(into).of_memory, None, into)
 
         def join(text: str) -> str:
             if form.is_empty(guest) or form.is_empty(text):

@@ -426,7 +426,7 @@ class _Memory(_Revision):
                 raise OptionError(f"revision {number} follows {last} before {self.revision}", remedy=KEEP_ORDER)
 
     def write(self, load: Import) -> Plan[None]:
-        keys: tuple[str, ...] = load.state.keys.of_user(load.owner)[:3]
+        keys: tuple[str, ...] = load.state.keys.of_user(load.owner).of_memory
         if self.thread_id is not None:
             keys = load.state.keys.of(self.thread_id)
         revisions = [[str(one.revision), one.fields()] for one in self.revisions]

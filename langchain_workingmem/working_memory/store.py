@@ -65,7 +65,7 @@ class ScopeKey(NamedTuple):
             raise errors.IdError(f"working memory of a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         if scope == "thread":
             return cls(state.keys.of(id), id, user_id)
-        return cls(state.keys.of_user(id)[:3], None, id)
+        return cls(state.keys.of_user(id).of_memory, None, id)
 
 
 def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ScopeKey]:
@@ -83,7 +83,7 @@ def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | Non
 
 def read_commands(scope_key: ScopeKey, *command: str | int) -> list[Command]:
     """Return the commands that read a working memory, or something else of it; `read_state` reads their replies."""
-    reading: Command = command or ("HGETALL", scope_key.keys[-2])
+    reading: Command = command or ("HGETALL", scope_key.key)
     return [reading] if scope_key.thread_id is None else [reading, ("HGET", scope_key.keys[0], "user")]
 
 
