@@ -59,7 +59,8 @@ async def aexchange(client: Any, effect: Send, revive: Callable[[], None] | None
     pool, connection, replies = client.connection_pool, None, list[Any]()
     clock = asyncio.get_running_loop().time
     try:
-        for _ in range(2 if effect.at_most_once else 0):  # let the event loop process pending disconnects first
+        # what may run only once must not meet a connection that the server has closed: the loop learns it in two turns
+        for _ in range(2 if effect.at_most_once else 0):
             await asyncio.sleep(0)
         connection = await pool.get_connection()
         seconds, connection.socket_timeout = connection.socket_timeout, None

@@ -232,7 +232,7 @@ class AsyncRunner:
     async def run(self, plan: Plan[T]) -> T:
         """Run a plan and return its result."""
         task = asyncio.current_task()
-        cancelling = task.cancelling if task is not None else int
+        cancelling = task.cancelling if task is not None else lambda: 0
         result: Any
         try:
             effect: Any = next(plan)

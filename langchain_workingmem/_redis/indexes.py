@@ -48,7 +48,7 @@ _INT8 = 80_000  # the first version of Search that has vectors of int8
 # codes of a server that has the index, or only reads now
 _LATER = frozenset({"SEARCH_INDEX_EXISTS", "OOM", "MISCONF", "NOREPLICAS", "READONLY"})
 # what embedding and `vectors_ready` raise; the rest of a call may go on without vectors
-NO_VECTORS = (EmbeddingError, EmbeddingSizeError, OptionError, RedisCapabilityError)
+EMBEDDING_ERRORS = (EmbeddingError, EmbeddingSizeError, OptionError, RedisCapabilityError)
 
 
 # ---------------------------------------------------------------------- the server, and the layout of the database
@@ -186,7 +186,7 @@ class Indexes:
             yield from self.vectors_ready(dims)
 
     def vectors_ready(self, dims: int) -> Plan[None]:
-        """Create or check the vector index, at the first time. `NO_VECTORS` are the errors."""
+        """Create or check the vector index, at the first time. `EMBEDDING_ERRORS` are the errors."""
         if self.dims == dims:
             return
         if self.create:

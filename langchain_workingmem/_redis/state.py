@@ -199,8 +199,8 @@ class MemoryState:
         found = self._local.get(kind)
         return cast("R", self._local.setdefault(kind, kind()) if found is None else found)  # several threads may ask
 
-    def is_first(self, what: str) -> bool:
-        """Tell whether a process asks for something for the first time."""
+    def claim(self, what: str) -> bool:
+        """Claim what is done once in a process; False if somebody has claimed it."""
         token = object()
         return self.done.setdefault(what, token) is token  # in one step, as several threads may ask
 

@@ -238,7 +238,7 @@ def _search(
         metadata=metadata,
     )
     seen = state.shown_messages.get(thread_id) or ShownMessages(frozenset(), "")
-    asked = replace(asked, timezone=zone_name(zone), exclude=seen.ids, exclude_in=thread_id)
+    asked = replace(asked, timezone=zone_name(zone), exclude=seen.ids, exclude_thread=thread_id)
     result = yield from traced(search_messages(state, asked), asked.text)
     rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in seen.ids]
     rows = [row for row in rows if not seen.question or words_in(row.message).strip() != seen.question]

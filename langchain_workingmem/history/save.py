@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, Spawn, compute, jittered, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_characters, draft_of, drafts
-from langchain_workingmem._redis.indexes import NO_VECTORS, check_layout
+from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, check_layout
 from langchain_workingmem._redis.keys import IN_FRONT, Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep, undone
@@ -73,7 +73,7 @@ def write(
             if indexes.dims != embedded.shape[1]:
                 yield from indexes.vectors_ready(embedded.shape[1])
             settings, vectors = indexes.digest, pack(embedded, indexes.dtype, state.recall.index.distance)
-        except NO_VECTORS as error:
+        except EMBEDDING_ERRORS as error:
             settings, failure = "", error
     head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
     make = partial(_call, keys, ready, vectors, head)

@@ -46,9 +46,9 @@ def schedule(
         return
     chosen = cast("BaseChatModel | None", options.model) or model
     if chosen is None:
-        if state.is_first("model for titles"):
+        if state.claim("model for titles"):
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
-    elif state.is_first(task):
+    elif state.claim(task):
         naming = _name(state, options, chosen, thread_id, user_id, task)
         yield Spawn(naming, lost=partial(state.done.pop, task, None), task="title")
 

@@ -72,7 +72,7 @@ class Query:
     threads: Filter | None = None  # of their metadata; None: any thread
     unsure: Filter | None = None  # what the index leaves to be checked of messages
     exclude: frozenset[str]  # message ids
-    exclude_in: str | None = None  # their thread; None: any thread
+    exclude_thread: str | None = None  # their thread; None: any thread
     now: datetime  # aware; days and weeks of the question are those of its zone
     timezone: str | None = None  # which the call names, instead of that of the memory
     turn: bool = False  # for a prompt

@@ -169,7 +169,8 @@ def rank(
     for size in {*found.sizes}:
         author, length = _author_and_length(size)
         lifts[size] = bonus * (author in authors) - weights.length * length
-    score = score + unit * np.fromiter(map(lifts.__getitem__, found.sizes), np.float64, len(values))[first]
+    lift = np.fromiter(map(lifts.__getitem__, found.sizes), np.float64, len(values))[first]
+    score = score + unit * lift  # not in place: it may be `similarity`
     timely = np.zeros(len(places))
     if times:
         timely = nearness(np.array(found.times, np.int64)[first], times, now)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
 from langchain_workingmem._redis import queries
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.indexes import NO_VECTORS, search_with_repair
+from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, search_with_repair
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import check_owner
 from langchain_workingmem._text.unicode import asks, count_tokens
@@ -187,7 +187,7 @@ def _candidates(
 def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[list[bool], list[dict[bytes, Any]]]:
     """Tell of each candidate whether it is not excluded, and has the metadata that the index leaves to be checked."""
     excluded = {id.encode() for id in query.exclude}
-    there = b":{%s}:" % encode(query.exclude_in).encode() if query.exclude_in else b""
+    there = b":{%s}:" % encode(query.exclude_thread).encode() if query.exclude_thread else b""
     details = [as_dict(row or {}) for row in rows]  # nothing of a document that was deleted during the search
     return [
         not (row.get(b"message") in excluded and there in key)
@@ -216,7 +216,7 @@ def recall_for_turn(
     if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
         learned = state.indexes.scale
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
-        if floor is None and len(ranking.order) >= FEWEST and state.is_first("floor"):
+        if floor is None and len(ranking.order) >= FEWEST and state.claim("floor"):
             # slow: nobody waits for a paid model at the end of a process
             yield Spawn(learn_scale(state, anew=False), slow=True)
     ranking.hide(*hidden)
@@ -231,7 +231,7 @@ def recall_for_turn(
                 both, _ = yield from search(state, replace(query, before=earlier), extra=extra)
                 both.hide(*hidden)
                 gates.append(Gate(query, both, floor))
-            except NO_VECTORS as error:
+            except EMBEDDING_ERRORS as error:
                 if on_error == "raise":
                     raise
                 _log.warning("%s; this turn goes without what its question follows up", error)

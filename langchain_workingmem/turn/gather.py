@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import LONG, compute, send
 from langchain_workingmem._redis.codec import as_messages, is_readable, is_storable, read_rows
-from langchain_workingmem._redis.indexes import NO_VECTORS
+from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
@@ -179,7 +179,7 @@ def gather_turn(
     if query is not None:
         try:
             ranking, replies = yield from search(state, query, calls, extra=extra)
-        except NO_VECTORS as error:
+        except EMBEDDING_ERRORS as error:
             if core.on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)

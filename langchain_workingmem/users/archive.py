@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, Field, PlainValidator, Validatio
 
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_characters, drafts, is_storable
-from langchain_workingmem._redis.indexes import NO_VECTORS
+from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS
 from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
 from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.sending import MARK
@@ -196,7 +196,7 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
             raise refused
     if this.files:
         yield from wing("files").FileRecord.check(this)
-    with suppress(*NO_VECTORS):  # messages can be embedded later
+    with suppress(*EMBEDDING_ERRORS):  # messages can be embedded later
         yield from state.indexes.setup()
     for record in records:
         yield from record.write(this)
