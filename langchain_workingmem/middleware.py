@@ -282,41 +282,41 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _prepare(self, call: HookCall, run: Run) -> Plan[None]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
         run.seen, core = _all_messages(call, run), self._core
-        found = yield from core.with_fallback(self._read(call, run), None, "the agent answers without memory")
-        run.is_failed, run.gathered = found is None, found or run.gathered or Gathered(*call.ids)
+        gathered = yield from core.with_fallback(self._read(call, run), None, "the agent answers without memory")
+        run.is_failed, run.gathered = gathered is None, gathered or run.gathered or Gathered(*call.ids)
         if not run.saved and call.saves and not run.is_failed:  # now, as the run may be abandoned
             saving = self._save(call, run, only_question=True)
             yield from core.with_fallback(saving, None, "the question is saved after the answer")
 
     def _read(self, call: HookCall, run: Run) -> Plan[Gathered | None]:
-        state, ids, found = self._core.state, call.ids, run.gathered
-        if found is None or run.is_failed:
+        state, ids, gathered = self._core.state, call.ids, run.gathered
+        if gathered is None or run.is_failed:
             # as other middleware has redacted them by now; those that it has trimmed away count, too
             present = {one.id: one for one in call.messages}
             messages = [present.get(one.id, one) for one in run.begun]
             new = yield from self._turn.opened(messages, *ids, call.kind)
             asked = question(new)
             run.question = asked.id if asked else None
-            found = yield from self._turn.gather(new, ids, faces.within(call.limits, self._turn), kind=call.kind)
-            run.gathered, run.known = found, found.known
+            gathered = yield from self._turn.gather(new, ids, faces.within(call.limits, self._turn), kind=call.kind)
+            run.gathered, run.known = gathered, gathered.known
             if call.is_nested:
-                found.history, found.first_seq, found.covered, found.limit = [], -inf, (), None
-                found.parts.clear()
-            if found.limit is None:
-                return found
+                gathered.history, gathered.first_seq, gathered.covered, gathered.limit = [], -inf, (), None
+                gathered.parts.clear()
+            if gathered.limit is None:
+                return gathered
         # what takes part in turns may work on the messages of the run, so these are saved first
-        yield from self._save_for_parts(call, run, found)
+        yield from self._save_for_parts(call, run, gathered)
         if not call.is_nested:
             for part in state.parts:
-                yield from part.renewed(state, found, waits=call.saves)
-        if found.working_memory is not None:
-            found.working_memory = yield from read_working_memory(state, *ids)
-        return found
+                yield from part.renewed(state, gathered, waits=call.saves)
+        if gathered.working_memory is not None:
+            gathered.working_memory = yield from read_working_memory(state, *ids)
+        return gathered
 
-    def _save_for_parts(self, call: HookCall, run: Run, found: Gathered) -> Plan[None]:
+    def _save_for_parts(self, call: HookCall, run: Run, gathered: Gathered) -> Plan[None]:
         if run.saved and any(part.follows for part in self._core.state.parts) and call.saves:
             yield from self._save(call, run)
-            found.seqs |= run.stored
+            gathered.seqs |= run.stored
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, run: Run) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}

@@ -99,7 +99,7 @@ class Part:
     def gathered(
         self,
         state: MemoryState,
-        found: Any,
+        turn: Any,
         head: dict[str, Any],
         reply: dict[str, Any],
         asked: Sequence[Command],
@@ -109,16 +109,16 @@ class Part:
         yield from ()
         return False
 
-    def renewed(self, state: MemoryState, found: Any, *, waits: bool) -> Plan[None]:
+    def renewed(self, state: MemoryState, turn: Any, *, waits: bool) -> Plan[None]:
         """Do so before a further call of the model in a run of an agent, which may be kept waiting if it `waits`."""
         yield from ()
 
-    def overflowed(self, state: MemoryState, found: Any) -> Plan[bool]:
+    def overflowed(self, state: MemoryState, turn: Any) -> Plan[bool]:
         """Make room after a model has refused a prompt as too long; tell whether it is worth another try."""
         yield from ()
         return False
 
-    def blocks(self, state: MemoryState, found: Any, name: str | None) -> list[tuple[str, str]]:
+    def blocks(self, state: MemoryState, turn: Any, name: str | None) -> list[tuple[str, str]]:
         """Return blocks of a prompt, each with its place: "question", "system", or "first", before the conversation."""
         return []
 

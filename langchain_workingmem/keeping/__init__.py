@@ -42,16 +42,16 @@ class Keeping(Part):
     def gathered(
         self,
         state: MemoryState,
-        found: Gathered,
+        turn: Gathered,
         head: dict[str, Any],  # noqa: ARG002
         reply: dict[str, Any],  # noqa: ARG002
         asked: Sequence[Command],
         replies: list[Any],
     ) -> Plan[bool]:
         """Take values whose messages are gone out of what the model is shown."""
-        scope_key = ScopeKey.of(state, found.thread_id, found.user_id)
-        if found.working_memory is not None and (found.working_memory.kept or any(replies)):
-            found.working_memory = yield from verified(state, scope_key, found.working_memory, asked, replies)
+        scope_key = ScopeKey.of(state, turn.thread_id, turn.user_id)
+        if turn.working_memory is not None and (turn.working_memory.kept or any(replies)):
+            turn.working_memory = yield from verified(state, scope_key, turn.working_memory, asked, replies)
         return False
 
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:  # noqa: ARG002

@@ -63,16 +63,16 @@ class Observing(Part):
         known = [id for id in state.local(_Logs).threads.get(user_id) or () if id != thread_id]
         return [own, *thread_commands(state, user_id, KIND, known)]
 
-    def _is_of_user(self, found: Gathered) -> bool:
-        return self.options.scope == "user" and not found.is_private
+    def _is_of_user(self, turn: Gathered) -> bool:
+        return self.options.scope == "user" and not turn.is_private
 
     def _read(
-        self, state: MemoryState, found: Gathered, asked: Sequence[Any], replies: list[Any]
+        self, state: MemoryState, turn: Gathered, asked: Sequence[Any], replies: list[Any]
     ) -> Plan[dict[str, Rows]]:
         """Return the rows by thread, that of the turn first."""
-        thread_id, user_id = found.thread_id, found.user_id
+        thread_id, user_id = turn.thread_id, turn.user_id
         own = learn(asked[0], replies[0])
-        if not self._is_of_user(found):
+        if not self._is_of_user(turn):
             return {thread_id: own}
 
         def choose(ids: list[str]) -> list[str]:
@@ -85,60 +85,60 @@ class Observing(Part):
     def gathered(
         self,
         state: MemoryState,
-        found: Gathered,
+        turn: Gathered,
         head: dict[str, Any],
         reply: dict[str, Any],
         asked: Sequence[Command],
         replies: list[Any],
     ) -> Plan[bool]:
         """Take the log into the turn. Two more round trips where a list has left messages of it, one in a user's first turn of a process."""
-        shown = yield from self._read(state, found, asked, replies)
-        own = yield from _on_branch(state, found, shown[found.thread_id])
+        shown = yield from self._read(state, turn, asked, replies)
+        own = yield from _on_branch(state, turn, shown[turn.thread_id])
         is_other: bool = own.revision != reply.get("rows_revision", own.revision)
         if is_other:  # the history has to fit to these rows
             head.pop("uncovered")
             head["without"] = [[*pair] for pair in own.covered.pairs]
         tokens = sum(int(facts.split(":", 3)[2]) for facts in reply.get("shown") or ())
-        self._show(state, found, {**shown, found.thread_id: own}, tokens)
+        self._show(state, turn, {**shown, turn.thread_id: own}, tokens)
         return is_other
 
-    def _show(self, state: MemoryState, found: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
-        found.covered = shown[found.thread_id].covered
-        found.limit = self.options.limit if tokens > self.options.limit else None
-        found.parts["observations"] = log_of(state, found.user_id, shown, tokens, of_user=self._is_of_user(found))
+    def _show(self, state: MemoryState, turn: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
+        turn.covered = shown[turn.thread_id].covered
+        turn.limit = self.options.limit if tokens > self.options.limit else None
+        turn.parts["observations"] = log_of(state, turn.user_id, shown, tokens, of_user=self._is_of_user(turn))
 
-    def renewed(self, state: MemoryState, found: Gathered, *, waits: bool) -> Plan[None]:
+    def renewed(self, state: MemoryState, turn: Gathered, *, waits: bool) -> Plan[None]:
         """Read the log again in the run of an agent; wait for the observer, where the prompt would be too long. One round trip."""
-        thread_id, user_id, options = found.thread_id, found.user_id, self.options
+        thread_id, user_id, options = turn.thread_id, turn.user_id, self.options
         tokens = state.local(Pending).tokens.get(thread_id)
         if waits and options.background and (tokens is None or tokens > options.limit):
             yield from Observer(state, options, thread_id, user_id).wait()
             yield from Observer(state, options, thread_id, user_id).start()
             tokens = state.local(Pending).tokens.get(thread_id)
         asked = self.commands(state, thread_id, user_id)
-        shown = yield from self._read(state, found, asked, (yield from send(*asked)))
-        own = yield from _on_branch(state, found, shown[thread_id])
-        self._show(state, found, {**shown, thread_id: own}, tokens or 0)
+        shown = yield from self._read(state, turn, asked, (yield from send(*asked)))
+        own = yield from _on_branch(state, turn, shown[thread_id])
+        self._show(state, turn, {**shown, thread_id: own}, tokens or 0)
 
-    def overflowed(self, state: MemoryState, found: Gathered) -> Plan[bool]:
+    def overflowed(self, state: MemoryState, turn: Gathered) -> Plan[bool]:
         """Observe all that can be, for at most `timeout`; tell whether the log has changed."""
-        before = found.parts["observations"].revision  # of the prompt that was too long
-        observer = Observer(state, self.options, found.thread_id, found.user_id)
+        before = turn.parts["observations"].revision  # of the prompt that was too long
+        observer = Observer(state, self.options, turn.thread_id, turn.user_id)
         observer.until = monotonic() + self.options.timeout.total_seconds()
         yield from observer.run(now=True)
-        yield from self.renewed(state, found, waits=False)
-        return bool(found.parts["observations"].revision != before)
+        yield from self.renewed(state, turn, waits=False)
+        return bool(turn.parts["observations"].revision != before)
 
-    def blocks(self, state: MemoryState, found: Gathered, name: str | None) -> list[tuple[str, str]]:
+    def blocks(self, state: MemoryState, turn: Gathered, name: str | None) -> list[tuple[str, str]]:
         """Return the block of the log."""
-        log: ObservationLog | None = found.parts.get("observations")
-        if found.limit is not None and not state.local(_Logs).told.get(found.thread_id):
-            state.local(_Logs).told.put(found.thread_id, value=True)
+        log: ObservationLog | None = turn.parts.get("observations")
+        if turn.limit is not None and not state.local(_Logs).told.get(turn.thread_id):
+            state.local(_Logs).told.put(turn.thread_id, value=True)
             _log.warning(
                 "thread %r: %d tokens wait for the observer; the oldest messages above block_after=%d are left out",
-                found.thread_id,
+                turn.thread_id,
                 0 if log is None else log.pending_tokens,
-                found.limit,
+                turn.limit,
             )
         if not log:
             return []
@@ -146,7 +146,7 @@ class Observing(Part):
         if placement is None:
             others = [one.placement for one in (state.recall, state.working_memory) if one is not None]
             placement = "system" if others and set(others) == {"system"} else "question"
-        return [("system" if placement == "system" else "first", log_block(log, name, found.zone))]
+        return [("system" if placement == "system" else "first", log_block(log, name, turn.zone))]
 
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
         """Let the observer work, if enough messages wait for it."""
@@ -171,12 +171,12 @@ def log_of(
     return replace(before[1], pending_tokens=pending)
 
 
-def _on_branch(state: MemoryState, found: Gathered, rows: Rows) -> Plan[Rows]:
+def _on_branch(state: MemoryState, turn: Gathered, rows: Rows) -> Plan[Rows]:
     """Return the rows that cite nothing that a list has left behind, but for what is saved already. One round trip, none without that."""
-    if not found.abandoned or not rows.rows or not found.followed.changes_branch:
+    if not turn.abandoned or not rows.rows or not turn.followed.changes_branch:
         return rows
-    (stored,) = yield from send(("HGET", state.keys.of(found.thread_id).rows, "heads"))
-    abandoned, heads = Ranges.joined((low, high) for low, high in found.abandoned), Head.read(stored)
+    (stored,) = yield from send(("HGET", state.keys.of(turn.thread_id).rows, "heads"))
+    abandoned, heads = Ranges.joined((low, high) for low, high in turn.abandoned), Head.read(stored)
     shown = [one for id in rows.rows if (one := heads.get(id)) and not one.cites.meets(abandoned)]
     kept = {one.id: rows.rows[one.id] for one in shown}
     revision = f"{rows.revision} without some" if len(kept) < len(rows.rows) else rows.revision
