@@ -13,11 +13,11 @@ from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.derived import Rows, ThreadRows
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
-from langchain_workingmem.keeping.document import KIND, Body, Kept, candidates, noted
+from langchain_workingmem.keeping.document import KIND, Body, KeeperNotes, said_by_path, with_changes_of_others
 from langchain_workingmem.keeping.document import without_rows as _without_rows
 from langchain_workingmem.keeping.keeper import Keeper
-from langchain_workingmem.keeping.made import commands_for, form_of, renew, renew_later, sources_in
-from langchain_workingmem.keeping.made import verified as verified
+from langchain_workingmem.keeping.renewal import form_of, read_sources, renew, renew_later, source_commands
+from langchain_workingmem.keeping.renewal import with_living_sources as with_living_sources
 from langchain_workingmem.models import KeeperReport, WorkingMemoryValue, unknown_path
 from langchain_workingmem.working_memory.store import ScopeKey, find_scope_key, read_commands, read_state
 
@@ -37,7 +37,7 @@ class Keeping(Part):
 
     def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
         """Read whether the rows of the document have changed."""
-        return commands_for(state, ScopeKey.of(state, thread_id, user_id))
+        return source_commands(state, ScopeKey.of(state, thread_id, user_id))
 
     def gathered(
         self,
@@ -51,7 +51,7 @@ class Keeping(Part):
         """Take values whose messages are gone out of what the model is shown."""
         scope_key = ScopeKey.of(state, turn.thread_id, turn.user_id)
         if turn.working_memory is not None and (turn.working_memory.kept or any(replies)):
-            turn.working_memory = yield from verified(state, scope_key, turn.working_memory, asked, replies)
+            turn.working_memory = yield from with_living_sources(state, scope_key, turn.working_memory, asked, replies)
         return False
 
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:  # noqa: ARG002
@@ -84,26 +84,26 @@ def read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan
     """Read a document with the time and the sources of its values. Three round trips, four where more threads are needed."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    found = yield from verified(state, scope_key, found)
+    found = yield from with_living_sources(state, scope_key, found)
     return replace(found, timeline=(yield from _timeline(state, scope_key, found)))
 
 
-def _rows(state: MemoryState, scope_key: ScopeKey, kept: Kept) -> Plan[dict[str, Rows]]:
-    asked = commands_for(state, scope_key)
-    sources = yield from sources_in(state, scope_key, kept, asked, (yield from send(*asked)), every=True)
+def _rows(state: MemoryState, scope_key: ScopeKey, notes: KeeperNotes) -> Plan[dict[str, Rows]]:
+    asked = source_commands(state, scope_key)
+    sources = yield from read_sources(state, scope_key, notes, asked, (yield from send(*asked)), every=True)
     return sources.shown
 
 
 def _timeline(
     state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState
 ) -> Plan[Mapping[str, Sequence[WorkingMemoryValue]]]:
-    kept = Kept.read(found.kept)
+    notes = KeeperNotes.read(found.kept)
     at = to_micros(found.updated_at) if found.updated_at else 0
-    kept = noted(form_of(state, kept), found.text, kept, at)  # with what others have set since
-    shown = yield from _rows(state, scope_key, kept)
+    notes = with_changes_of_others(form_of(state, notes), found.text, notes, at)  # with what others have set since
+    shown = yield from _rows(state, scope_key, notes)
     bodies = {(thread_id, id): body for thread_id, rows in shown.items() for id, body in rows.rows.items()}
     timeline = {}
-    for path, several in candidates(kept, shown).items():
+    for path, several in said_by_path(notes, shown).items():
         timeline[path] = [
             WorkingMemoryValue(
                 path=path,
@@ -122,8 +122,8 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     for _ in range(_ATTEMPTS):
         found = yield from renew(state, scope_key)
-        kept = Kept.read(found.kept)
-        shown = candidates(kept, (yield from _rows(state, scope_key, kept)))
+        notes = KeeperNotes.read(found.kept)
+        shown = said_by_path(notes, (yield from _rows(state, scope_key, notes)))
         if path not in shown:
             raise unknown_path(path, shown)
         _, id, thread, _ = shown[path][-1]
@@ -138,16 +138,16 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
     raise ThreadConflictError(thread)
 
 
-__all__ = ["Body", "Keeping", "install", "keep", "read", "renew_later", "undo", "verified", "without_rows"]
+__all__ = ["Body", "Keeping", "install", "keep", "read", "renew_later", "undo", "with_living_sources", "without_rows"]
 
-checked = Kept.checked
+notes_from_archive = KeeperNotes.from_archive
 
 
-def without_rows(text: str, kept: str | None) -> str:
+def without_rows(text: str, notes: str | None) -> str:
     """Return a document without the values that rows have given: they come from these."""
-    return _without_rows(text, Kept.read(kept))
+    return _without_rows(text, KeeperNotes.read(notes))
 
 
-def moved(kept: str, source: str, thread_id: str) -> str:
+def notes_for_copy(notes: str, source: str, thread_id: str) -> str:
     """Return what a copy of a thread notes beside its document."""
-    return Kept.read(kept).moved(source, thread_id).write()
+    return KeeperNotes.read(notes).for_copy(source, thread_id).write()

@@ -14,7 +14,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from langchain_workingmem._text.values import LATEST, check_depth
-from langchain_workingmem.keeping.values import Leaf, changed, leaves
+from langchain_workingmem.keeping.values import Leaf, leaves, with_values
 from langchain_workingmem.options import WorkingMemoryOptions
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ _KEPT = TypeAdapter(_Archived)
 
 
 @dataclass(slots=True)
-class Kept:
+class KeeperNotes:
     """What is noted beside a document."""
 
     base: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, is_item, since: what others have set
@@ -97,23 +97,23 @@ class Kept:
     template: str | None = None  # of the document; None: along a schema
 
     @classmethod
-    def read(cls, text: str | None) -> Kept:
+    def read(cls, text: str | None) -> KeeperNotes:
         """Read what `write` has written."""
         return cls(**json.loads(text)) if text else cls()
 
     @classmethod
-    def checked(cls, text: str) -> str:
+    def from_archive(cls, text: str) -> str:
         """Return what an archive has, without the rows that it was made of: they get new ids. Raises what is wrong with it."""
         found = cls(**_KEPT.validate_json(text).model_dump(exclude={"threads"}))
         return found.write()
 
-    def moved(self, source: str, thread_id: str) -> Kept:
+    def for_copy(self, source: str, thread_id: str) -> KeeperNotes:
         """Return what a copy of a thread notes beside its document; it is made of the rows of the copy then."""
         values = {
             path: {**one, "thread": thread_id if one["thread"] == source else one["thread"]}
             for path, one in self.values.items()
         }
-        return Kept(self.base, values, template=self.template)
+        return KeeperNotes(self.base, values, template=self.template)
 
     def write(self) -> str:
         """Write it as JSON."""
@@ -129,15 +129,15 @@ class Kept:
         return WorkingMemoryOptions(schema=schema, template=self.template).format
 
 
-class Made(NamedTuple):
+class RemadeDocument(NamedTuple):
     """A document that was made of rows."""
 
     text: str
-    kept: Kept
+    notes: KeeperNotes
     loses: bool  # older revisions may hold values of rows that have gone
 
 
-def candidates(kept: Kept, shown: Mapping[str, Rows]) -> dict[str, list[tuple[int, int, str, Leaf]]]:
+def said_by_path(notes: KeeperNotes, shown: Mapping[str, Rows]) -> dict[str, list[tuple[int, int, str, Leaf]]]:
     """Return by path all that was said, what was said last at the end: since, id of the row, thread, value. "" stands for the base."""
     found: dict[str, list[tuple[int, int, str, Leaf]]] = {}
     for thread_id, rows in shown.items():
@@ -145,98 +145,98 @@ def candidates(kept: Kept, shown: Mapping[str, Rows]) -> dict[str, list[tuple[in
             if "path" in body:
                 leaf = Leaf(body["value"], body["is_item"])
                 found.setdefault(body["path"], []).append((body["at"], id, thread_id, leaf))
-    for path, one in kept.base.items():
+    for path, one in notes.base.items():
         found.setdefault(path, []).append((one["since"], 0, "", Leaf(one["value"], one["is_item"])))
     for several in found.values():
         several.sort(key=lambda one: one[:3])
     return found
 
 
-def is_noted(form: Format, text: str, kept: Kept) -> bool:
+def nobody_else_changed(form: Format, text: str, notes: KeeperNotes) -> bool:
     """Tell whether nobody else has changed a document since it was made."""
     return {path: leaf.value for path, leaf in leaves(form, text).items()} == {
-        path: one["value"] for path, one in kept.values.items()
+        path: one["value"] for path, one in notes.values.items()
     }
 
 
-def noted(form: Format, text: str, kept: Kept, at: int) -> Kept:
+def with_changes_of_others(form: Format, text: str, notes: KeeperNotes, at: int) -> KeeperNotes:
     """Note what others have changed in a document since it was made; `at`: when it was written last."""
-    now, base = leaves(form, text), dict(kept.base)
+    now, base = leaves(form, text), dict(notes.base)
     for path, leaf in now.items():
-        if (kept.values.get(path) or {}).get("value") != leaf.value:
+        if (notes.values.get(path) or {}).get("value") != leaf.value:
             base[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": at}
-    for path in kept.values.keys() - now.keys():
+    for path in notes.values.keys() - now.keys():
         base[path] = {"value": None, "is_item": False, "since": at}
-    return Kept(base, kept.values, kept.threads, getattr(form, "template", None))
+    return KeeperNotes(base, notes.values, notes.threads, getattr(form, "template", None))
 
 
-def remade(
+def remake(
     form: Format,
     text: str,
-    kept: Kept,
+    notes: KeeperNotes,
     shown: Mapping[str, Rows],
     *,
     at: int,
     expired: frozenset[str] = frozenset(),
     proposed: str | None = None,
     without: str | None = None,
-) -> Made:
+) -> RemadeDocument:
     """Make the document anew of the rows that are shown now.
 
     Values of a thread that has `expired` stay, without their sources. `proposed`: the document as the keeper has just changed it, which
     has new values in their places. `without`: a path of which what others have set goes.
     """
-    if not kept.is_in(form):  # the options have changed: what rows have given goes, and comes back where it fits
-        text, kept = without_rows(text, kept), Kept(threads=kept.threads)
-    kept = noted(form, text, kept, at)
+    if not notes.is_in(form):  # the options have changed: what rows have given goes, and comes back where it fits
+        text, notes = without_rows(text, notes), KeeperNotes(threads=notes.threads)
+    notes = with_changes_of_others(form, text, notes, at)
     if without is not None:
-        kept.base.pop(without, None)
-    for path, one in kept.values.items():  # what an expired thread has said, nobody can take back any more
-        if one["thread"] in expired and path not in kept.base:
-            kept.base[path] = {"value": one["value"], "is_item": one["is_item"], "since": one["since"]}
-    found = candidates(kept, shown)
+        notes.base.pop(without, None)
+    for path, one in notes.values.items():  # what an expired thread has said, nobody can take back any more
+        if one["thread"] in expired and path not in notes.base:
+            notes.base[path] = {"value": one["value"], "is_item": one["is_item"], "since": one["since"]}
+    found = said_by_path(notes, shown)
     held = {path: several[-1] for path, several in found.items()}  # by path what was said last
     text = text if proposed is None else proposed
     now = leaves(form, text)
     wanted = {path: leaf for path, (*_, leaf) in held.items() if now.get(path, Leaf(None)).value != leaf.value}
     wanted |= {path: Leaf(None, leaf.is_item) for path, leaf in now.items() if path not in held}
-    text = changed(form, text, wanted) if wanted else text
-    return Made(text, _notes(form, text, kept, found, shown, at), _loses(kept, shown, expired))
+    text = with_values(form, text, wanted) if wanted else text
+    return RemadeDocument(text, _notes(form, text, notes, found, shown, at), _loses(notes, shown, expired))
 
 
 def _notes(
     form: Format,
     text: str,
-    kept: Kept,
+    notes: KeeperNotes,
     found: Mapping[str, list[tuple[int, int, str, Leaf]]],
     shown: Mapping[str, Rows],
     at: int,
-) -> Kept:
-    """Return what is noted beside a document that was made of candidates and rows."""
+) -> KeeperNotes:
+    """Return what is noted beside a document that was made of said_by_path and rows."""
     values: dict[str, dict[str, Any]] = {}
     for path, leaf in leaves(form, text).items():
         since, _, thread_id, own = found[path][-1] if path in found else (at, 0, "", leaf)
         source = thread_id if own.value == leaf.value else ""  # else what was said last does not fit into the document
         values[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": since, "thread": source or None}
-    base = {path: one for path, one in kept.base.items() if one["value"] is not None or len(found[path]) > 1}
+    base = {path: one for path, one in notes.base.items() if one["value"] is not None or len(found[path]) > 1}
     threads = {
         id: {"revision": rows.revision, "ids": _ids_of_values(rows), "expires": rows.expires}
         for id, rows in shown.items()
     }
-    return Kept(base, values, threads, kept.template)
+    return KeeperNotes(base, values, threads, notes.template)
 
 
 def _ids_of_values(rows: Rows) -> list[int]:
     return [id for id, body in rows.rows.items() if "path" in body]
 
 
-def _loses(kept: Kept, shown: Mapping[str, Rows], expired: frozenset[str]) -> bool:
+def _loses(notes: KeeperNotes, shown: Mapping[str, Rows], expired: frozenset[str]) -> bool:
     """Tell whether rows have gone since a document was made, so that older revisions may hold values of deleted messages."""
-    before = ((id, one["ids"]) for id, one in kept.threads.items() if id not in expired)
+    before = ((id, one["ids"]) for id, one in notes.threads.items() if id not in expired)
     return any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)
 
 
-def without_rows(text: str, kept: Kept) -> str:
+def without_rows(text: str, notes: KeeperNotes) -> str:
     """Return a document without the values that rows have given."""
-    gone = {path: Leaf(None, one["is_item"]) for path, one in kept.values.items() if one["thread"]}
-    return changed(kept.form(), text, gone) if gone else text
+    gone = {path: Leaf(None, one["is_item"]) for path, one in notes.values.items() if one["thread"]}
+    return with_values(notes.form(), text, gone) if gone else text

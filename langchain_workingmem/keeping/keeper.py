@@ -10,10 +10,10 @@ from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.derived import NewRow
-from langchain_workingmem.keeping.document import KIND, Kept
-from langchain_workingmem.keeping.made import renew
-from langchain_workingmem.keeping.operations import Check, Checked, Operations
+from langchain_workingmem.keeping.document import KIND, KeeperNotes
+from langchain_workingmem.keeping.operations import AnswerCheck, CheckedAnswer, Operations
 from langchain_workingmem.keeping.prompts import earlier, keeper_rules, shown_document
+from langchain_workingmem.keeping.renewal import renew
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.observations.worker import (
     Unread,
@@ -72,7 +72,7 @@ class Keeper(Worker):
         if not rows:
             return False
         before = yield from renew(self.state, self.scope_key)  # without what is deleted
-        done, reference = Checked(before.text), list[StoredMessage]()
+        done, reference = CheckedAnswer(before.text), list[StoredMessage]()
         self.about = f"{rows[0].place} {len(groups)}"
         if len(groups) == 1 and unread.shown.failed == self.about:
             _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, rows[0].message.id)
@@ -102,13 +102,13 @@ class Keeper(Worker):
         reference: Sequence[StoredMessage],
         rows: Sequence[StoredMessage],
         found: WorkingMemoryState,
-    ) -> Plan[Checked]:
+    ) -> Plan[CheckedAnswer]:
         form, options, text = self.options.format, self.options, found.text
-        values = Kept.read(found.kept).values
+        values = KeeperNotes.read(found.kept).values
         document, numbers = shown_document(form, text, values, found.updated_at, self.zone)
         data = f"{document}\n{earlier(reference)}{elements(rows, BATCH, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
-        check = Check(form, text, numbers, sources)
+        check = AnswerCheck(form, text, numbers, sources)
         model = cast("BaseChatModel", options.keeper)  # `install` has looked names up
         rules = keeper_rules(form, options.scope, options.instructions, options.trust)
         return (yield from self.ask(model, unread.shown, rules, data, check, Operations, cost=_COST * len(text)))
@@ -128,7 +128,7 @@ class Keeper(Worker):
         unread: Unread,
         reference: Sequence[int],
         rows: Sequence[StoredMessage],
-        done: Checked,
+        done: CheckedAnswer,
     ) -> tuple[list[NewRow], list[int]]:
         """Return the row that says what is read, those of values, and the row before, which the first takes over.
 
@@ -160,7 +160,7 @@ def _holds(new: Leaf, old: Leaf) -> bool:
 
 def _has_lost(before: WorkingMemoryState, now: WorkingMemoryState) -> bool:
     """Tell whether rows have gone from which a document was made."""
-    made, left = Kept.read(before.kept).threads, Kept.read(now.kept).threads
+    made, left = KeeperNotes.read(before.kept).threads, KeeperNotes.read(now.kept).threads
     return any(not {*one["ids"]} <= {*left.get(id, {"ids": ()})["ids"]} for id, one in made.items())
 
 

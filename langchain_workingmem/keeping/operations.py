@@ -17,7 +17,7 @@ from langchain_workingmem._text.values import check_depth, parse_json
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.keeping.values import (
     Leaf,
-    changes,
+    differences,
     field_of,
     is_field,
     item_name,
@@ -66,7 +66,7 @@ class Operations(BaseModel):
     operations: list[Operation]
 
 
-class Change(NamedTuple):
+class AppliedOperation(NamedTuple):
     """What one operation has changed."""
 
     leaves: dict[str, Leaf]  # by path; a value None for what is gone
@@ -75,11 +75,11 @@ class Change(NamedTuple):
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedAnswer:
     """What an answer does to a document."""
 
     text: str
-    changes: list[Change] = field(default_factory=list)
+    changes: list[AppliedOperation] = field(default_factory=list)
     left_out: int = 0
 
 
@@ -128,7 +128,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 @dataclass(slots=True)
-class Check:
+class AnswerCheck:
     """Applies the operations of answers to a document."""
 
     form: Format
@@ -137,10 +137,10 @@ class Check:
     sources: Mapping[int, bool]  # by the number of each message: whether it may be a source alone
     refused: str | None = None  # what the last answer had, if it would have emptied the document
 
-    def __call__(self, answer: BaseMessage, parsed: Any) -> Checked:
+    def __call__(self, answer: BaseMessage, parsed: Any) -> CheckedAnswer:
         """Read an answer, and apply it. An answer that empties the document is refused once."""
         operations = read_operations(answer, parsed)
-        done = Checked(self.text, left_out=max(0, len(operations) - MOST))
+        done = CheckedAnswer(self.text, left_out=max(0, len(operations) - MOST))
         for one in operations[:MOST]:
             before = leaves(self.form, done.text)
             try:
@@ -149,12 +149,12 @@ class Check:
             except (WorkingMemError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
                 done.left_out += 1
                 continue
-            found = changes(before, leaves(self.form, text)) or self._ended(one)
+            found = differences(before, leaves(self.form, text)) or self._ended(one)
             if len(found) > MOST_VALUES or not _is_storable(found):
                 done.left_out += 1
             elif found:
                 replaced = {path: before[path] for path in found if path in before}
-                done.changes.append(Change(found, numbers, replaced))
+                done.changes.append(AppliedOperation(found, numbers, replaced))
                 done.text = text
         before, after = leaves(self.form, self.text), leaves(self.form, done.text)
         gone = len(before.keys() - after.keys())

@@ -92,7 +92,7 @@ def field_of(form: TextFormat, line: str, replaced: str) -> list[str]:
     return [f"/{part(field[2].strip())}"] if field and is_empty else []
 
 
-def changes(before: Mapping[str, Leaf], after: Mapping[str, Leaf]) -> dict[str, Leaf]:
+def differences(before: Mapping[str, Leaf], after: Mapping[str, Leaf]) -> dict[str, Leaf]:
     """Return what is different: a value None for what is gone."""
     found = {path: leaf for path, leaf in after.items() if before.get(path) != leaf}
     return found | {path: Leaf(None, leaf.is_item) for path, leaf in before.items() if path not in after}
@@ -114,7 +114,7 @@ def written(form: JsonFormat, document: dict[str, Any]) -> str:
     return form.apply(dump(others), own, "merge") if others else text
 
 
-def changed(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
+def with_values(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
     """Return the document with these values, None for those that go; a value that does not fit is left out."""
     if not isinstance(form, JsonFormat):
         return _changed_lines(form, text, wanted)

@@ -392,7 +392,7 @@ def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -
     """Copy the working memory of a thread, unless the copy was deleted meanwhile. Two round trips."""
     current = yield from store.read_working_memory(state, source, owner)
     if current.text:
-        kept = current.kept and wing("keeping").moved(current.kept, source, id)
+        kept = current.kept and wing("keeping").notes_for_copy(current.kept, source, id)
         beside = ["kept", kept] if kept else None
         scope_key = store.ScopeKey.of(state, id, owner)
         head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "clone"}

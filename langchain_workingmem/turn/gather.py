@@ -196,7 +196,7 @@ def gather_turn(
     if scope_key is not None:
         turn.working_memory = read_state(state, scope_key, of_memory)
         if turn.working_memory.kept and state.remembering.keeper is None:
-            turn.working_memory = yield from wing("keeping").verified(state, scope_key, turn.working_memory)
+            turn.working_memory = yield from wing("keeping").with_living_sources(state, scope_key, turn.working_memory)
     for part, asked, answers in zip(state.parts, part_calls, of_parts, strict=True):
         reads_again |= yield from part.gathered(state, turn, head, reply, asked, answers)
     if reads_again:  # without what the list has left behind

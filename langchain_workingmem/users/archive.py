@@ -418,7 +418,7 @@ class _Memory(_Revision):
     thread_id: str | None = None
     revisions: Annotated[list[_Revision], Field(max_length=50_000)] = Field(default=[])  # which one step takes
     # what a keeper has noted beside it
-    kept: Annotated[str, AfterValidator(lambda text: wing("keeping").checked(text))] | None = None
+    kept: Annotated[str, AfterValidator(lambda text: wing("keeping").notes_from_archive(text))] | None = None
 
     def model_post_init(self, _: Any, /) -> None:
         for last, number in pairwise([0, *(one.revision for one in self.revisions)]):

@@ -123,7 +123,7 @@ def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str 
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
     if found.kept is not None:
-        found = yield from wing("keeping").verified(state, scope_key, found)
+        found = yield from wing("keeping").with_living_sources(state, scope_key, found)
     return found
 
 

@@ -14,7 +14,7 @@ from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.derived import NEWEST, Rows, ThreadRows, learn, read_threads, thread_commands
 from langchain_workingmem.errors import WorkingMemError, WorkingMemoryConflictError
-from langchain_workingmem.keeping.document import KIND, Kept, Made, is_noted, remade
+from langchain_workingmem.keeping.document import KIND, KeeperNotes, RemadeDocument, nobody_else_changed, remake
 from langchain_workingmem.working_memory.store import (
     COST,
     ScopeKey,
@@ -56,30 +56,30 @@ class Sources:
     skipped: frozenset[str] = frozenset()  # threads that were not looked at
 
 
-def commands_for(state: MemoryState, scope_key: ScopeKey) -> list[Command]:
+def source_commands(state: MemoryState, scope_key: ScopeKey) -> list[Command]:
     """Return the commands that read the rows of a document, as far as this process knows where they lie."""
     if scope_key.thread_id is not None:
         return [ThreadRows(state, scope_key.thread_id, scope_key.user_id, KIND).show()]
     return thread_commands(state, scope_key.user_id or "", KIND, state.local(_Threads).of.get(scope_key.key) or ())
 
 
-def sources_in(
+def read_sources(
     state: MemoryState,
     scope_key: ScopeKey,
-    kept: Kept,
+    notes: KeeperNotes,
     asked: Sequence[Any],
     replies: Sequence[Any],
     *,
     every: bool = False,
 ) -> Plan[Sources]:
-    """Read the replies to `commands_for`: of the newest threads, and of those whose values hold, or of `every` one.
+    """Read the replies to `source_commands`: of the newest threads, and of those whose values hold, or of `every` one.
 
     One round trip where rows of more threads are needed.
     """
     if scope_key.thread_id is not None:
         rows = learn(asked[0], replies[0])
         return Sources({scope_key.thread_id: rows})
-    holding = {one["thread"] for one in kept.values.values() if one["thread"]}
+    holding = {one["thread"] for one in notes.values.values() if one["thread"]}
     skipped = frozenset[str]()
 
     def choose(ids: list[str]) -> list[str]:
@@ -92,21 +92,21 @@ def sources_in(
     found = yield from read_threads(state, scope_key.user_id or "", KIND, asked, replies, choose)
     missing = {id: rows.missing_at for id, rows in found.items() if rows.missing_at is not None}
     # a thread that was deleted is not listed any more, and usually goes before its time
-    expiries = {id: kept.threads.get(id, {}).get("expires") or inf for id in missing}
+    expiries = {id: notes.threads.get(id, {}).get("expires") or inf for id in missing}
     expired = frozenset(id for id, at in missing.items() if expiries[id] <= at)
     return Sources({id: rows for id, rows in found.items() if id not in missing}, expired, skipped)
 
 
-def is_current(form: Format, kept: Kept, sources: Sources) -> bool:
+def is_current(form: Format, notes: KeeperNotes, sources: Sources) -> bool:
     """Tell whether a document was made from these rows, in this format."""
-    shown = {id: rows.revision for id, rows in sources.shown.items() if rows.rows or id in kept.threads}
-    made = {id: one["revision"] for id, one in kept.threads.items() if id not in sources.skipped}
-    holding = {one["thread"] for one in kept.values.values()} - {None}
-    is_whole = holding <= kept.threads.keys()  # else it has come with a copy or an archive
-    return shown == made and is_whole and not sources.expired and kept.is_in(form)
+    shown = {id: rows.revision for id, rows in sources.shown.items() if rows.rows or id in notes.threads}
+    made = {id: one["revision"] for id, one in notes.threads.items() if id not in sources.skipped}
+    holding = {one["thread"] for one in notes.values.values()} - {None}
+    is_whole = holding <= notes.threads.keys()  # else it has come with a copy or an archive
+    return shown == made and is_whole and not sources.expired and notes.is_in(form)
 
 
-def verified(
+def with_living_sources(
     state: MemoryState,
     scope_key: ScopeKey,
     found: WorkingMemoryState,
@@ -117,18 +117,18 @@ def verified(
 
     One round trip, two where this process does not know the threads yet; without `replies` one more.
     """
-    kept = Kept.read(found.kept)
+    notes = KeeperNotes.read(found.kept)
     if not replies:
-        asked = commands_for(state, scope_key)
+        asked = source_commands(state, scope_key)
         replies = yield from send(*asked)
-    sources = yield from sources_in(state, scope_key, kept, asked, replies)
-    if is_current(form_of(state, kept), kept, sources):
+    sources = yield from read_sources(state, scope_key, notes, asked, replies)
+    if is_current(form_of(state, notes), notes, sources):
         return found
     if sources.skipped:
-        sources = yield from sources_in(state, scope_key, kept, asked, replies, every=True)
-    made = yield from _make(state, found, kept, sources)
+        sources = yield from read_sources(state, scope_key, notes, asked, replies, every=True)
+    made = yield from _remake(state, found, notes, sources)
     yield from renew_later(state, scope_key)
-    return _with(state, found, made)
+    return _remade_state(state, found, made)
 
 
 def renew_later(state: MemoryState, scope_key: ScopeKey) -> Plan[None]:
@@ -157,18 +157,18 @@ def renew(
     have set goes. `cuts`: where rows have gone, revisions that may hold their values go, too.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        asked = commands_for(state, scope_key)
+        asked = source_commands(state, scope_key)
         replies = yield from send(*read_commands(scope_key), *asked)
         own = len(replies) - len(asked)
         found = read_state(state, scope_key, replies[:own])
-        kept = Kept.read(found.kept)
-        sources = yield from sources_in(state, scope_key, kept, asked, replies[own:], every=True)
-        form = form_of(state, kept)
-        is_same = is_current(form, kept, sources) and is_noted(form, found.text, kept)
+        notes = KeeperNotes.read(found.kept)
+        sources = yield from read_sources(state, scope_key, notes, asked, replies[own:], every=True)
+        form = form_of(state, notes)
+        is_same = is_current(form, notes, sources) and nobody_else_changed(form, found.text, notes)
         if is_same and proposed is None and without is None:
             return found
         text = proposed[1] if proposed is not None and proposed[0].revision == found.revision else None
-        made = yield from _make(state, found, kept, sources, text, without)
+        made = yield from _remake(state, found, notes, sources, text, without)
         status, row = yield from run_memory(
             state,
             scope_key,
@@ -176,7 +176,7 @@ def renew(
             origin="keeper",
             document=made.text,
             expected=version_of(found),
-            beside=["kept", made.kept.write()],
+            beside=["kept", made.notes.write()],
             cut=(made.loses and cuts) or None,
         )
         if status == "written":
@@ -188,20 +188,20 @@ def renew(
     raise WorkingMemoryConflictError(expected=found.revision, actual=int(row.get(b"revision", 0)))
 
 
-def _make(
+def _remake(
     state: MemoryState,
     found: WorkingMemoryState,
-    kept: Kept,
+    notes: KeeperNotes,
     sources: Sources,
     proposed: str | None = None,
     without: str | None = None,
-) -> Plan[Made]:
+) -> Plan[RemadeDocument]:
     at = to_micros(found.updated_at) if found.updated_at else 0
     make = partial(
-        remade,
-        form_of(state, kept),
+        remake,
+        form_of(state, notes),
         found.text,
-        kept,
+        notes,
         sources.shown,
         at=at,
         expired=sources.expired,
@@ -211,15 +211,15 @@ def _make(
     return (yield from compute(make, COST * len(found.text)))
 
 
-def form_of(state: MemoryState, kept: Kept) -> Format:
+def form_of(state: MemoryState, notes: KeeperNotes) -> Format:
     """Return the format of a document: that of the options of a keeper, else the one that a keeper has noted."""
-    return state.remembering.format if state.remembering.keeper is not None else kept.form()
+    return state.remembering.format if state.remembering.keeper is not None else notes.form()
 
 
-def _with(state: MemoryState, found: WorkingMemoryState, made: Made) -> WorkingMemoryState:
+def _remade_state(state: MemoryState, found: WorkingMemoryState, made: RemadeDocument) -> WorkingMemoryState:
     form = state.remembering.format
-    text, kept = made.text, made.kept.write()
+    text, notes = made.text, made.notes.write()
     if text == found.text:
-        return replace(found, kept=kept)
+        return replace(found, kept=notes)
     value, is_empty, _ = form.read(text)
-    return replace(found, text=text, value=value, is_empty=is_empty, kept=kept)
+    return replace(found, text=text, value=value, is_empty=is_empty, kept=notes)
