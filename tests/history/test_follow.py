@@ -1,0 +1,56 @@
+"""What a list means for a thread, by a table: what is stored, what is sent, and what follows from that. No server."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_workingmem._redis.keys import Facts
+from langchain_workingmem._text.messages import STRIDE
+from langchain_workingmem.history.follow import Entry, Kind, Known, follow
+
+# A message is `words=id`: q a question, a an answer, t tool traffic; stored ones are superseded behind -, of a program
+# behind +. Results are the places of stored messages, and of sent ones.
+TABLE: list[tuple[str, Kind, str, str, list[int], list[int], list[int]]] = [
+    ("a new turn", "list", "q1=a a1=b", "q2", [], [], [0]),
+    ("old words are a new turn, too", "list", "q1=a a1=b q2=c a2=d", "q1", [], [], [0]),
+    ("asked again, as nobody has answered", "list", "q1=a a1=b q2=c", "q2", [], [], []),
+    ("a list without ids that goes on", "list", "q1=a a1=b q2=c a2=d", "q1 a1 q2 a2 q3", [], [], [4]),
+    ("a tail of it", "list", "q1=a a1=b q2=c a2=d", "q2 a2 q3", [], [], [2]),
+    ("a list that agrees nowhere: its last turn", "list", "q1=a a1=b", "q7 a7 q8 a8 q9", [], [], [4]),
+    ("a regenerated answer", "list", "q1=a a1=b", "q1=a a2=c", [1], [], [1]),
+    ("without ids", "list", "q1=a a1=b q2=c a2=d", "q1 a1 q2 a3", [3], [], [3]),
+    ("an edited question", "list", "q1=a a1=b q2=c a2=d", "q1=a a1=b q3=c", [2, 3], [], [2]),
+    ("an answer that a guard has changed", "list", "q1=a a1=b", "q1=a a2=b q2=c", [], [], [2]),
+    ("a branch that returns", "list", "q1=a -a1=b a2=c", "q1=a a1=b q2=d", [2], [1], [2]),
+    ("a note of a program stays", "list", "q1=a a1=b +a7=n", "q1=a a1=b q2=c", [], [], [2]),
+    ("tool traffic stays with its answer", "list", "q1=a t=x t=y a1=b", "q1=a a1=b q2=c", [], [], [2]),
+    ("and goes with it", "list", "q1=a t=x t=y a1=b", "q1=a a2=c", [1, 2, 3], [], [1]),
+    ("what a state has lost", "state", "q1=a a1=b q2=c a2=d", "q1=a q2=c a2=d q3=e", [1], [], [3]),
+    ("gaps of a part mean nothing", "part", "q1=a a1=b q2=c a2=d", "q1=a q3=e", [], [], [1]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "sent", "drop", "bring_back", "new"), [one[1:] for one in TABLE], ids=[one[0] for one in TABLE]
+)
+def test_a_list_means(
+    kind: Kind, stored: str, sent: str, drop: list[int], bring_back: list[int], new: list[int]
+) -> None:
+    facts = list[Facts]()
+    for at, text in enumerate(stored.split(), 1):
+        words, id = text.lstrip("-+").split("=")
+        writer = "" if text[0] == "+" else "s0" if kind == "state" else "l"
+        facts.append(Facts(at * STRIDE, words.strip("t"), 1, 0, writer, "", id, "", text[0] != "-"))
+    pairs = (text.partition("=") for text in sent.split())
+    entries = [Entry(id or None, words.strip("t")) for words, _, id in pairs]
+    known = Known(facts=facts, next_seq=len(facts) * STRIDE + 1, next_seq_when_read=len(facts) * STRIDE + 1)
+    found = follow(entries, kind, known)
+    assert [at // STRIDE - 1 for at in found.drop] == drop
+    assert [at // STRIDE - 1 for at in found.bring_back] == bring_back
+    assert found.new == new
+    assert found.changes_branch == bool(drop or bring_back)
+
+
+def test_a_list_that_begins_before_the_thread_is_older() -> None:
+    facts = [Facts(at * STRIDE, words, 1, 0, "l", "", words, "") for at, words in enumerate(("q2", "a2"))]
+    assert follow([Entry(None, words) for words in ("q1", "a1", "q2", "a2")], "list", Known(facts=facts)).is_older
