@@ -77,9 +77,9 @@ local function show(facts, seq)
     end
   else
     tokens = tokens + size
-    if begin and seq < begin then
+    if begin and seq < begin then -- enough is shown: only the question of the oldest answer is looked for
       enough = enough or #shown
-      if oldest_kind ~= 'a' or head.kinds ~= 'qa' or seq <= begin - GROWTH * STRIDE then return true end
+      if not (oldest_kind == 'a' and head.kinds == 'qa' and seq > begin - GROWTH * STRIDE) then return true end
     end
     if head.tokens and not head.last and has_question and tokens > head.tokens then
       found.cut = found.cut + redis.call('ZCOUNT', KEYS[2], '-inf', seq)

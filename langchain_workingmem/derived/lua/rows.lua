@@ -69,9 +69,9 @@ local function write_rows(rows, kinds)
   redis.call('HINCRBY', ROWS, 'version', 1)
   for name, view in pairs(views) do
     local shown, covered = difference(view.ids, {}), cjson.encode(difference(view.covers, {}))
-    local ids, old_ids = cjson.encode(shown), get('shown:' .. name) or '{}'
+    local ids, old_ids = cjson.encode(shown), get('shown:' .. name) or '{}' -- as cjson writes an empty list
     if ids ~= old_ids or covered ~= (get('covered:' .. name) or '{}') then
-      local epoch, last = string.match(get('revision:' .. name) or '0.0', '(%d+).(%d+)')
+      local epoch, last = string.match(get('revision:' .. name) or '0.0', '^(%d+)%.(%d+)$')
       local only_appended = ids ~= old_ids and cjson.encode(difference(shown, {last + 1, 2 ^ 50})) == old_ids
       if epoch == '0' or not only_appended then epoch = whole(math.max(now, epoch + 1)) end
       local revision = epoch .. '.' .. whole(shown[#shown] or 0)
