@@ -305,7 +305,7 @@ class RecallOptions:
     def __post_init__(self) -> None:
         check_fields(self, embedding_cache_size=0)
         checks.at_least(self.top_k, 1, "top_k", MOST_HITS)
-        object.__setattr__(self, "message_range", checks.check_range(self.message_range))
+        checks.check_range(self.message_range)
         checks.check_type(self.weights, HybridWeights, "weights")
         checks.check_type(self.index, IndexOptions, "index")
         if not (self.reranker is None or hasattr(self.reranker, "compress_documents")):

@@ -261,11 +261,9 @@ def save_turn(
         known = yield from _read(state, (thread_id, user_id), entries, known)
     else:
         raise ThreadConflictError(thread_id)
-    written = [
-        Facts(seq, words=one.words, tokens=one.weight, upto=0, writer=one.writer, vectors="", id=one.id, text="")
-        for one, seq in zip(changed, reply["seqs"], strict=False)
-        if seq >= 0
-    ]
+    pairs = zip(changed, reply["seqs"], strict=False)
+    # `upto`, vectors and text of what was written now nobody asks for
+    written = [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
     known = (known or Known()).with_written(written, followed, reply["version"])
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP], title_model)
     for start in range(STEP, len(changed), STEP):

@@ -134,7 +134,7 @@ class Query:
             top_k=top_k,
             sought=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
             reranked=reranked,
-            window=given.get("message_range", options.message_range),
+            window=given.get("message_range") or checks.check_range(options.message_range),
             threshold=given.get("threshold", options.threshold),
             max_tokens=budget,
             most_of_a_hit=max(LEAST, (budget or 0) // SHARE),

@@ -55,10 +55,7 @@ _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
 
 
 def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
-    """Find candidates and fetch the best with their windows. Two round trips; one more to look up a thread's owner.
-
-    Callers show it to callbacks and LangSmith by `traced`, unless they are a retriever themselves.
-    """
+    """Find candidates and fetch the best with their windows; callers trace it. Two round trips, three without an owner."""
     if not query.text.strip():
         return RecallResult()
     if query.user_id is None and query.scope == "user":
@@ -173,9 +170,8 @@ def _candidates(
         keys, rows, count = keys + own_keys, rows + own_rows, count + len(own_keys) * is_near
     has_more = bool(len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0))
     scores, times = np.concatenate(values), list[int]()
-    if fields == ["created_at"]:  # it stands alone in each row
-        flat = ([*row.values()] if isinstance(row, dict) else row for row in rows)
-        times = [int(row[-1]) if row else 0 for row in flat]  # 0: it was deleted during the search
+    if fields == ["created_at"]:  # it stands alone in each row; 0: it was deleted during the search
+        times = [int([0, *(row.values() if isinstance(row, dict) else row or ())][-1]) for row in rows]
     elif fields:
         work = (query.unsure.work + 1_000) * len(keys) if query.unsure else len(keys)  # what a metadata is, about
         kept, details = yield from compute(partial(_passing, query, keys, rows), work)

@@ -206,7 +206,7 @@ def gather_turn(
         turn.seqs = {one.id: turn.seqs[one.id] for one in messages if one.id in turn.seqs}
         stored = _stored_messages(turn, entries, read_reply(again, *ids), again[1])
     turn.history = yield from _with_shown_media(state, turn, options, stored)
-    if query is not None and ranking:
+    if query is not None and ranking is not None and len(ranking.order):
         turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
     return turn
 
@@ -231,8 +231,11 @@ def _follow_list(
     """Note in the turn which messages of the thread the list is, and which of it no model is shown; give missing ids."""
     known = turn.known = known_in(reply)
     turn.followed = followed = follow(entries, turn.kind, known, turn.left_out)
-    for at, message in enumerate(messages):
-        message.id = message.id or followed.aliases.get(at)
+    taken = {entry.id for entry in entries}
+    for at, id in sorted(followed.aliases.items()):
+        if entries[at].id is None and id not in taken:  # else it was sent again
+            messages[at].id = id
+            taken.add(id)
     for message in turn.messages:
         message.id = message.id or core.new_id()
     ids = [message.id or "" for message in messages]
@@ -247,9 +250,11 @@ def _follow_list(
     deleted = {ids[at] for at in range(question_at) if ids[at] in known.deleted and at not in stays}
     sent_again: set[str] = set()
     if turn.kind == "state":  # what a client has sent again stands in a state under two ids
-        seqs = [*followed.seqs.values()]
-        first = min(followed.seqs, default=0)
-        sent_again = {ids[at] for at in followed.aliases if at > first and seqs.count(followed.seqs[at]) > 1}
+        shown = {seq for at, seq in followed.seqs.items() if at not in followed.aliases}
+        for at, seq in sorted(followed.seqs.items()):
+            if at in followed.aliases and seq in shown:
+                sent_again.add(ids[at])
+            shown.add(seq)
     turn.hidden = frozenset(refused | deleted | sent_again)
 
 

@@ -48,6 +48,16 @@ def test_a_summary_in_the_state_stands_for_what_it_replaces(plain: Memory, model
     assert stored(plain) == ["one", "re: one", "two", "re: two"]
 
 
+def test_what_is_sent_again_into_a_channel_without_ids_is_shown_once(plain: Memory, invoke: Invoke) -> None:
+    stored = plain.save_turn([HumanMessage("hello"), AIMessage("yes")], thread_id="t", user_id="ann")
+    config = {"configurable": {**who()["configurable"], "__pregel_checkpointer": object()}}
+    for order in (1, -1):
+        both = [stored, [HumanMessage("hello"), AIMessage("yes")]][::order]
+        state = {"messages": [*both[0], *both[1], HumanMessage("new")]}
+        shown = invoke(plain.load_node(into="context"), state, config)["context"].messages
+        assert texts(shown) == ["hello", "yes", "new"]
+
+
 # ---------------------------------------------------------------------- what memory adds
 
 
