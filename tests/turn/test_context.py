@@ -107,7 +107,7 @@ def test_a_context_is_a_round_trip_two_with_recall_and_a_save_is_one(
     for one, count in ((memory, 2), (plain, 1)):
         assert trips.of(lambda one=one: one.context("my cat", **TURN)) == count  # type: ignore[misc]
         assert trips.of(lambda one=one: one.save_turn(turn, **TURN)) == 1  # type: ignore[misc]
-    whole = make_memory(embeddings=WordEmbeddings(), history=HistoryOptions(last_messages=None))
+    whole = make_memory(embeddings="local", history=HistoryOptions(last_messages=None))
     chat(whole, *OLD, thread="only", user="new")
     assert trips.of(lambda: whole.context("And my cat?", thread_id="only", user_id="new")) == 1  # nothing else is there
 
