@@ -99,7 +99,7 @@ def test_recall_looks_for_the_last_message_of_the_user(brief: Memory, embeddings
 
 
 def test_a_context_is_a_round_trip_two_with_recall_and_a_save_is_one(
-    memory: Memory, plain: Memory, trips: Trips, make_memory: Make
+    memory: Memory, plain: Memory, trips: Trips
 ) -> None:
     chat(memory, *OLD)
     chat(memory, *OLD, thread="other")
@@ -107,9 +107,6 @@ def test_a_context_is_a_round_trip_two_with_recall_and_a_save_is_one(
     for one, count in ((memory, 2), (plain, 1)):
         assert trips.of(lambda one=one: one.context("my cat", **TURN)) == count  # type: ignore[misc]
         assert trips.of(lambda one=one: one.save_turn(turn, **TURN)) == 1  # type: ignore[misc]
-    whole = make_memory(embeddings="local", history=HistoryOptions(last_messages=None))
-    chat(whole, *OLD, thread="only", user="new")
-    assert trips.of(lambda: whole.context("And my cat?", thread_id="only", user_id="new")) == 1  # nothing else is there
 
 
 @given(

@@ -187,6 +187,11 @@ def test_or_in_the_history_that_was_read(walks: Memory, trips: Trips) -> None:
     assert trips.of(lambda: shown(walks)) == 3  # one for both texts together
 
 
+def test_nothing_is_searched_with_it_where_nothing_was_found(walks: Memory, trips: Trips) -> None:
+    asked = [HumanMessage("Where did I go hiking?"), AIMessage("In the Alps."), HumanMessage("Who else?")]
+    assert trips.of(lambda: walks.context(asked, thread_id="chat", user_id="nobody")) == 1
+
+
 def test_it_is_found_when_it_is_asked_again(walks: Memory) -> None:
     walks.save_turn(ASKED, **CHAT)
     walks.save_turn([("user", "Who else?"), ("assistant", "With friends.")], **CHAT)
