@@ -48,7 +48,7 @@ class SemanticRecallRetriever(BaseRetriever):
     """Finds earlier messages of a user; `Memory.as_retriever` makes it.
 
     One document per hit, the best first. `page_content` is the window with its speakers. No message is in two
-    documents: a hit in the window of a better one belongs to that document, unless `top_k` needs it. The metadata holds
+    documents: a hit is in its own, another message in that of the best hit near it. The metadata holds
     thread_id, thread_title, message_id, role, similarity, score and stored_at. Two round trips, sync or async.
     Further fields are the arguments of `memory.recall.search`, such as `top_k` and `max_tokens`.
     """

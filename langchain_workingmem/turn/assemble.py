@@ -200,8 +200,9 @@ def _begun_by_user(
     past: Sequence[BaseMessage], given: Sequence[BaseMessage], gathered: Gathered
 ) -> tuple[list[BaseMessage], list[str]]:
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
-    own = {id(message) for message in given}
-    begins = (at for at, one in enumerate(past) if (is_from_user(one) and not is_blank(one)) or id(one) in own)
+    # a list of the caller's that begins otherwise stays as it is
+    first = next((id(one) for one in given if not isinstance(one, SystemMessage)), None)
+    begins = (at for at, one in enumerate(past) if (is_from_user(one) and not is_blank(one)) or id(one) == first)
     at = next(begins, len(past))
     while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
         at -= 1

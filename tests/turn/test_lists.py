@@ -85,7 +85,7 @@ def test_an_agent_never_calls_its_model_with_nothing(bench: Bench, content: Any,
     thread = f"t{bool(content)}{bool(saver)}"
     for asked in (content, "How are you?"):
         bench.run(agent, {"messages": [HumanMessage(asked)]}, configured(thread, "u"))
-    speech = "" if saver else "<said_by_assistant>\nYes?\n</said_by_assistant>\n\n"  # a state keeps the empty question
+    speech = "<said_by_assistant>\nYes?\n</said_by_assistant>\n\n"
     assert [seen[-1].text for seen in model.seen] == ["(empty message)", f"{speech}How are you?"]
     assert [one.text for one in memory.history.messages(thread)] == ["Yes?", "How are you?", "Fine."]
     assert memory.context("", thread_id="new", user_id="u").messages[-1].text == "(empty message)"
