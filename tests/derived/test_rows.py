@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -87,7 +88,8 @@ def test_a_row_about_older_words_of_an_id_stays_behind(plain: Memory) -> None:
     plain.save_turn(
         [HumanMessage("hi", id="h"), AIMessage("yes"), HumanMessage("my dog", id="q"), AIMessage("a")], **ids
     )
-    write(plain, [about("about the dog", seqs_of(plain)[2:3])])
+    seqs = seqs_of(plain)
+    write(plain, [about("cites the dog", seqs[2:3], []), about("covers the dog", seqs[:1], seqs[2:3])])
     first = plain.history.messages("t")[:2]
     plain.save_turn([*first, HumanMessage("my cat", id="q"), AIMessage("b")], **ids)
     assert plain._core.run(export_rows(plain._core.state, "t", "u")) == []
@@ -170,3 +172,23 @@ def test_a_deletion_costs_little_in_a_long_log(make_memory: Make, raw: redis.Red
         times.append(raw.info("commandstats")["cmdstat_evalsha"]["usec"] - before)
     assert len(shown(memory)) == rows - 7
     assert min(times) < 100 * rows, times  # microseconds
+
+
+def test_rows_that_were_replaced_come_back_with_those_that_replaced_them(
+    plain: Memory, told: list[int], raw: redis.Redis
+) -> None:
+    write(plain, [about("one", told[:1]), about("two", told[1:2])])
+    write(plain, [NewRow(body("both"), replaces=[1, 2])])
+    rows = plain._core.run(export_rows(plain._core.state, "t", "u"))
+    raw.delete(plain._core.state.keys.of("t").rows)
+    assert plain._core.run(restore_rows(plain._core.state, "t", "u", rows)) == 3
+    delete(plain, 0)
+    assert shown(plain) == ["two"]
+
+
+def test_rows_expire_with_their_thread(make_memory: Make, raw: redis.Redis) -> None:
+    memory = make_memory(ttl=timedelta(hours=1))
+    append(memory, "a")
+    write(memory, [about("one", seqs_of(memory))])
+    keys = memory._core.state.keys.of("t")
+    assert raw.pexpiretime(keys.rows) == raw.pexpiretime(keys.thread) > 0

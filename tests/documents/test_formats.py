@@ -126,6 +126,17 @@ def test_an_edit_changes_one_place_or_nothing(document: str, find: str, replace:
     assert edited == f"{before}{replace}{after}"
 
 
+def test_a_replacement_that_is_the_beginning_of_another_word_is_none_that_is_there_already(
+    markdown: TextFormat,
+) -> None:
+    assert markdown.edit("Ann and Monika", [("Ann", "Ann and Moni")]) == "Ann and Moni and Monika"
+    assert markdown.edit("Ann and Mona", [("Ann", "Ann and Mona")]) == "Ann and Mona"
+
+
+def test_a_bare_template_over_what_its_sender_has_not_seen_says_nothing(markdown: TextFormat) -> None:
+    assert markdown.apply(FILLED, TEMPLATE, None, seen="") == FILLED
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

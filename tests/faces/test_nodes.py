@@ -12,7 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import interrupt
 
-from langchain_workingmem import IdError, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import HistoryOptions, IdError, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
 from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, texts, who
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import CONFIG, remembered
@@ -34,6 +34,16 @@ def test_the_model_sees_the_conversation_of_earlier_runs(
         ["one", "re: one", "two", "re: two", "three"],
     ]
     assert stored(plain) == ["one", "re: one", "two", "re: two", "three", "re: three"]
+
+
+def test_what_a_narrow_window_has_taken_out_of_a_state_is_shown_in_a_wider_one(
+    make_memory: Make, model: Recording, invoke: Invoke
+) -> None:
+    saver = InMemorySaver()
+    for last, text in ((2, "one"), (2, "two"), (2, "three"), (9, "four")):
+        memory = make_memory(history=HistoryOptions(last_messages=last, step=1))
+        invoke(chat(memory, model, checkpointer=saver), say(text), who())
+    assert spoken(model.seen[-1])[::2] == ["one", "two", "three", "four"]
 
 
 def test_a_summary_in_the_state_stands_for_what_it_replaces(plain: Memory, model: Recording, invoke: Invoke) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta, timezone
 from typing import Any
 
 import pytest
 
 from langchain_workingmem import Memory, MessageNotFoundError, OptionError
+from langchain_workingmem._engine.plan import send
+from langchain_workingmem._redis.scripts import READ
 from tests.helpers.threads import all_pages, append, rows_of, texts, words_digest
 
 
@@ -103,3 +106,12 @@ def test_pages_of_a_user_skip_and_repeat_nothing_while_threads_change(plain: Mem
     gone = {text for text in expected[5:] if text[0] == "b"} | {text for text in expected[11:] if text[0] == "c"}
     assert [text for text in seen if text not in gone] == [text for text in expected if text not in gone] + ["late"]
     assert len(seen) == len(set(seen))
+
+
+def test_ranges_that_a_history_leaves_out_may_overlap(plain: Memory) -> None:
+    append(plain, *"abcdef")
+    at = [row.place for row in rows_of(plain)]
+    ranges = [[at[0], at[3]], [at[1], at[1]], [at[5], at[5]]]
+    call = READ.on(plain._core.state.keys.of("t"), user="u", kinds="qa", without=ranges)
+    ((reply, _),) = plain._core.run(send(call))
+    assert [facts[-1] for facts in json.loads(reply)["shown"]] == ["e"]

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, MessageNotFoundError
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.history.save import save_turn
 from tests.helpers.conversations import ai, result
 
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
@@ -44,6 +45,8 @@ def recalled(memory: Memory, query: str) -> set[str | None]:
 
 
 def test_nothing_shows_what_was_left_behind(talked: Memory) -> None:
+    edited = talked.context([*said("q0", "a0"), HumanMessage("is my dog Rex", id="n")], **TURN)
+    assert "Rex" not in str(edited.recalled.messages)  # also before the turn is saved
     talked.history.truncate("t", after="a0")
     assert "q1" not in recalled(talked, WORDS["q1"])
     context = talked.context("my dog is Rex", **TURN)
@@ -141,6 +144,10 @@ def test_what_a_provider_has_refused_is_not_shown_again(plain: Memory) -> None:
     plain.save_turn(said("q0", "a0", "q1"), **TURN)
     plain._core.run(change_thread(plain._core.state, "t", TURN["user_id"], "refuse", refused=["q1"]))
     assert [str(one.id) for one in plain.context("new", **TURN).messages][:-1] == ["q0", "a0"]
+    asked = plain.context(said("q0", "a0", "q1"), **TURN).messages  # once more
+    assert [one.id for one in asked] == ["q0", "a0", "q1"]
+    plain.history.update(said("q1"), thread_id="t")  # the user stands by it
+    assert [str(one.id) for one in plain.context("new", **TURN).messages][:-1] == ["q0", "a0", "q1"]
 
 
 def test_a_branch_comes_back_with_its_tool_traffic(plain: Memory) -> None:
@@ -149,3 +156,16 @@ def test_a_branch_comes_back_with_its_tool_traffic(plain: Memory) -> None:
     plain.save_turn(said("q0", "a0", "q2", "a2"), **TURN)
     plain.save_turn(said("q0", "a0", "q1", "a1", "q3", "a3"), **TURN)
     assert current(plain)[: len(whole)] == whole
+
+
+def test_a_question_that_is_edited_back_and_forth_is_shown_once(plain: Memory) -> None:
+    for words in ("dog", "cat", "dog", "cat"):
+        plain.save_turn([HumanMessage(words, id="e"), AIMessage("good")], **TURN)
+        assert [one.text for one in plain.history.messages("t")] == [words, "good"]
+
+
+def test_the_answer_of_a_subgraph_is_stored_although_its_question_was_superseded_meanwhile(plain: Memory) -> None:
+    plain.history.append(said("q0", "a0", "q1"), **TURN)
+    plain.history.truncate("t", after="a0")
+    plain._core.run(save_turn(plain._core, said("a1"), "t", "u", kind="part", question="q1"))
+    assert current(plain) == ["q0", "a0", "a1"]

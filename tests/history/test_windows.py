@@ -153,6 +153,16 @@ def test_a_prompt_that_begins_with_a_result_begins_with_its_stored_call() -> Non
     assert [message.id for message in shown] == ["call", "r", "q"]
 
 
+def test_what_lies_before_the_window_is_counted_and_no_answer_of_it_is_quoted() -> None:
+    past: list[BaseMessage] = [HumanMessage("old", id="q"), AIMessage("late", id="a")]
+    gathered = Gathered("t", kind="state", seqs={"q": 0, "a": 1}, first_seq=1)
+    found = assemble(TURN.core.state, TURN.history, gathered, [*past, HumanMessage("new", id="n")])
+    assert ([one.id for one in found.messages], found.omitted) == (["a", "n"], 1)
+    gathered = Gathered("t", history=past[1:], seqs={"a": 1}, first_seq=1)
+    shown = assemble(TURN.core.state, TURN.history, gathered, [HumanMessage("new")], Audience(for_model=True)).messages
+    assert [one.text for one in shown] == ["new"]
+
+
 @pytest.mark.parametrize("key", ["tool_calls", "function_call"])
 def test_what_a_provider_said_in_its_own_form_goes_with_the_calls(key: str) -> None:
     # ChatOpenAI sends additional_kwargs["tool_calls"] when a message has no tool_calls

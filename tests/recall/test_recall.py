@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from langchain_workingmem import IdError, IndexOptions, Memory, OptionError, Rec
 from langchain_workingmem._redis.queries import MAX_QUERY_WORDS, distinct_words
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.errors import ThreadOwnershipError
+from langchain_workingmem.recall.question import Query
+from langchain_workingmem.recall.search import search_messages
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 
@@ -244,3 +247,19 @@ def test_a_hit_has_its_share_of_words(make_memory: Make) -> None:
     assert shares["hybrid"]["plum jam"] == 1
     assert 0 < shares["hybrid"]["plum"] < 1
     assert set(shares["semantic"].values()) == {0}
+
+
+def test_messages_are_excluded_in_their_thread_alone(memory: Memory) -> None:
+    for thread in ("t", "other"):
+        memory.history.append([HumanMessage(f"cherry {thread}", id="1")], thread_id=thread, user_id="ann")
+    state = memory._core.state
+    query = Query.of(state.recalling, "cherry", user_id="ann", exclude_message_ids=["1"])
+    found = memory._core.run(search_messages(state, replace(query, exclude_thread="t")))
+    assert [hit.thread_id for hit in found.hits] == ["other"]
+
+
+def test_no_message_beside_a_hit_repeats_another_hit(memory: Memory) -> None:
+    say(memory, "cherry tart", "cherry cake", thread="a")
+    say(memory, "plum tart", "cherry cake", thread="b")
+    found = memory.recall.search("cherry", user_id="ann", top_k=3, message_range=1)
+    assert sum(message.text == "cherry cake" for message in found.messages) == 1

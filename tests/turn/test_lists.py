@@ -118,3 +118,10 @@ def test_an_edit_behind_what_began_the_first_list_hides_nothing_and_repeats_noth
     assert turn(f"{edited} B2 c2", "C2") == f"{first} B b2 B2 c2 C2"
     assert turn(f"{first[:-2]} c2 C2 d", "D") == f"{first} B b2 B2 c2 C2 d D"
     assert turn(f"{first[:-2]} b2 B2 e E f", "F").startswith(f"{first} B b2 B2 c2 C2 d D")
+
+
+def test_a_truncated_question_stays_away_although_a_list_begins_with_its_words(plain: Memory) -> None:
+    plain.save_turn(lines("one", "two", "three", "four"), **TURN)
+    plain.history.truncate("t", after=str(plain.history.messages("t")[1].id))
+    turn(plain, "six", "three", "other", "five")
+    assert texts(plain.history.messages("t")) == ["one", "two", "five", "six"]

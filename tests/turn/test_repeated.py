@@ -94,3 +94,10 @@ def test_an_edited_question_keeps_its_answer_whose_id_an_older_one_had(plain: Me
     assert [one.text for one in plain.history.messages("t")] == state
     everything = [one.text for one in plain.history.messages("t", superseded=True)]
     assert everything == ["I live in Oslo", "answer 0", *state]
+
+
+def test_a_question_that_is_saved_again_without_an_id_is_a_new_one(plain: Memory) -> None:
+    plain.context("hi", **IDS)
+    for answer in ("hello", "hello again"):
+        plain.save_turn(said("hi", answer), **IDS)
+    assert stored(plain) == ["hi", "hello", "hi", "hello again"]

@@ -105,8 +105,9 @@ def test_a_limit_holds_and_the_window_keeps_its_beginning_for_a_while(make_memor
     assert 0 < moves <= 15
 
 
-def test_the_newest_turn_is_in_sight_whatever_a_counter_says(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(max_tokens=1, token_counter=lambda some: 1_000 * len(some)))
+@pytest.mark.parametrize("counter", ["approximate", lambda some: 1_000 * len(some)])
+def test_the_newest_turn_is_in_sight_whatever_a_counter_says(make_memory: Make, counter: Any) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=None, max_tokens=1, token_counter=counter))
     talk(memory, turn(0), turn(1, 2))
     context = memory.context("new", **TURN)
     assert ids(context.messages)[:-1] == ["q1", "a1"]

@@ -210,3 +210,14 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     last = make_memory(key_prefix=f"{prefix}-c")
     last.users.load([one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"])  # taken out
     assert titles(last) == {"t": None, "copy": "Zebra", "mine": "Mine"}
+
+
+def test_of_two_versions_of_a_question_the_one_that_is_shown_counts_in_a_copy(plain: Memory) -> None:
+    for words in ("my dog", "my cat", "my dog"):
+        plain.save_turn([HumanMessage(words, id="e"), AIMessage("good")], thread_id="pets", user_id="u")
+    assert plain.history.messages("pets")[0].text == "my dog"
+    records = exported(plain)
+    plain.users.delete("u")
+    plain.users.load(records)
+    plain.history.update([HumanMessage("my hen", id="e")], thread_id="pets")
+    assert plain.history.messages("pets")[0].text == "my hen"

@@ -142,6 +142,7 @@ def test_a_merge_goes_on_wherever_it_was_interrupted(make_memory: Make) -> None:
 
 def test_what_is_refused_during_a_merge_takes_nothing_away(plain: Memory, raw: redis.Redis, prefix: str) -> None:
     tea: Any = HumanMessage("tea", id="q")
+    later = [HumanMessage("more", id="q2"), AIMessage("yes", id="a2")]
     ids: Any = {"thread_id": "t", "user_id": "guest"}
     plain.history.append([tea, AIMessage("noted", id="a")], **ids)
     records = list(plain.users.export("guest"))
@@ -149,11 +150,15 @@ def test_what_is_refused_during_a_merge_takes_nothing_away(plain: Memory, raw: r
     for write in (
         lambda: plain.history.append([tea, AIMessage("new")], **ids),
         lambda: plain.history.append([HumanMessage("milk", id="q")], **ids),
+        lambda: plain.save_turn(later, **ids),
         lambda: plain.users.load(records),
     ):
         with pytest.raises(UserDeletedError):
             write()
         assert [message.id for message in plain.history.messages("t")] == ["q", "a"]
+    plain.users.merge("guest", into="u")
+    plain.save_turn(later, thread_id="t", user_id="u")
+    assert [message.id for message in plain.history.messages("t")] == ["q", "a", "q2", "a2"]
 
 
 STAGES = range(30) if NIGHTLY else range(0, 16, 2)

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from langchain_workingmem import IdError, Memory
+from langchain_workingmem.errors import ThreadDamagedError
 from tests.helpers.types import Make
 from tests.working_memory.samples import Person, texts, with_memory
 
@@ -56,3 +57,11 @@ def test_a_clone_begins_with_the_memory_of_its_source(notes: Memory) -> None:
     assert (state.text, state.origin, state.revision) == ("Plays the cello.", "clone", 1)
     notes.working_memory.update("Moved to Lisbon.", thread_id=copy.id)
     assert notes.working_memory.get(thread_id="t").text == "Plays the cello."
+
+
+def test_a_memory_whose_thread_redis_has_evicted_is_nobodys(notes: Memory, raw: redis.Redis) -> None:
+    notes.working_memory.update("a secret", thread_id="t", user_id="ann")
+    keys = notes._core.state.keys.of("t")
+    raw.delete(*(key for key in keys[:7] if raw.exists(key)))
+    with pytest.raises(ThreadDamagedError):
+        notes.history.append(["hello"], thread_id="t", user_id="bob")

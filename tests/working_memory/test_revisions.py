@@ -75,3 +75,12 @@ def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: red
     with pytest.raises(RedisReplyError):
         shared.working_memory.update("likes milk", user_id="u", mode="replace")
     assert shared.working_memory.get(user_id="u") == before
+
+
+def test_a_memory_that_redis_has_evicted_begins_behind_the_revisions_that_are_left(
+    shared: Memory, raw: redis.Redis
+) -> None:
+    for text in ("one", "two"):
+        evicted = shared.working_memory.update(text, user_id="ann")
+    raw.delete(evicted.key)
+    assert shared.working_memory.update("three", user_id="ann").revision == 3

@@ -38,7 +38,6 @@ elseif what ~= 'sweep' and (owner or is_rest) then
   reply.working_memories, reply.revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
   reply.deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
   redis.call('ZUNIONSTORE', KEYS[7], 2, KEYS[7], KEYS[2], 'AGGREGATE', 'MAX')
-  redis.call('PERSIST', KEYS[7])
   local last_row, ids = redis.call('HGET', KEYS[9], 'next'), what == 'all' and redis.call('HGETALL', KEYS[5])
   redis.call('UNLINK', KEYS[9], unpack(KEYS, 2, 6))
   if what == 'thread' then
