@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -182,14 +181,3 @@ def test_tokens_that_cannot_protect_are_refused(run: Run, tmp_path: Path) -> Non
         assert expected in found.stderr
         assert "0123456789" not in found.stderr
         assert found.stderr.count("\n") == 1
-
-
-def test_without_the_extra_the_remedy_is_named(
-    run: Run, server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "langchain_workingmem.mcp")
-    monkeypatch.setitem(sys.modules, "mcp", None)
-    done = run("mcp", "--user", "maya", "--url", server.url)
-    assert done.exit_code == 1
-    assert "pip install 'langchain-workingmem[mcp]'" in done.stderr
-    assert done.stderr.count("\n") == 1
