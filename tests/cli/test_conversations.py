@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -37,20 +37,6 @@ def test_threads_are_listed_page_by_page(run: Run, talked: Memory) -> None:
     assert {thread["id"] for page in (first, rest) for thread in page["items"]} == {"boat", "dog", "trip"}
     assert rest["next_cursor"] is None
     assert "add --cursor" in run("threads", "--limit", "2").stderr
-
-
-def test_messages_are_shown_whole(run: Run, talked: Memory) -> None:
-    call: Any = {"name": "weather", "args": {"city": "Oslo"}, "id": "c"}
-    turn = [
-        HumanMessage("all of it " * 200 + "the end"),
-        AIMessage("", tool_calls=[call]),
-        ToolMessage("sunny", tool_call_id="c", name="weather"),
-    ]
-    talked.save_turn(turn, thread_id="dog", user_id="maya")
-    shown = run("show", "--thread", "dog").stdout
-    assert shown.index("Nougat") < shown.index("the end")
-    assert '[called weather({"city": "Oslo"})]' in shown
-    assert "tool weather" in shown
 
 
 def test_messages_by_role_by_time_and_from_the_end(run: Run, talked: Memory) -> None:

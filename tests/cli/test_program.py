@@ -76,20 +76,14 @@ def test_on_an_empty_database_every_command_says_what_helps(run: Run, tmp_path: 
     for words in ("users", "threads", "recall dog --user maya"):
         found = run(*words.split(), "--format", "json")
         assert found.exit_code == 0
-        shown = json.loads(found.stdout)
-        assert [shown.get(name) for name in ("items", "hits", "rows", "total") if shown.get(name)] == []
+        assert not any(json.loads(found.stdout).values())
         assert "Nothing is stored here yet" in found.stderr
         assert "workingmem chat" in found.stderr
-        assert found.stderr.count("\n") == 1
     found = run("export", "--user", "maya", "-o", str(tmp_path / "maya.jsonl"))
     assert (found.exit_code, found.stdout) == (1, "")
     assert "Nothing is stored here yet" in found.stderr
     assert not (tmp_path / "maya.jsonl").exists()
     assert run("forget", "--user", "maya", "--yes").stdout == "deleted: nothing\n"
-    assert "0 messages" in run("reindex").stdout
-    made = run("threads")  # reindex has made the indexes
-    assert "0 in all" in made.stdout
-    assert made.stderr == ""
 
 
 def test_a_password_is_never_shown(run: Run) -> None:
@@ -117,9 +111,6 @@ def test_what_people_wrote_is_text(run: Run, outside: Memory, words: list[str], 
     assert found.exit_code == 0
     assert "[red]" in found.stdout
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found.output)
-
-
-# ---------------------------------------------------------------------- time zones
 
 
 def test_times_are_utc_or_those_of_the_option(run: Run, talked: Memory) -> None:
