@@ -19,9 +19,6 @@ from tests.helpers.threads import row_of
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
 
-# ---------------------------------------------------------------------- records
-
-
 def thread(text: str = "trip", **fields: Any) -> Thread:
     given: dict[str, Any] = {"id": text, "user_id": text, "title": text, "metadata": {text: text}}
     return Thread(**given | fields, created_at=AT, updated_at=AT, message_count=1234)
@@ -60,9 +57,6 @@ def every_record(text: str) -> list[Any]:
         Page(items=found.rows, total=4),
         Diagnosis(findings=[Finding(check=text, level="error", message=text, remedy=text)]),
     ]
-
-
-# ---------------------------------------------------------------------- seeing
 
 
 class Seen(HTMLParser):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import unicodedata
@@ -12,38 +11,20 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import MemoryContext, Page, RecallResult
 from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.display.pictures import clean
 from langchain_workingmem.models import Diagnosis, Finding
-from tests.display.samples import Seen, every_record, in_notebook, in_terminal, recalled, state, stored, thread
+from tests.display.samples import Seen, every_record, in_notebook, in_terminal, recalled, state, thread
 
 TAGS = {"div", "span", "strong", "bdi", "pre", "table", "thead", "tbody", "tr", "th", "td"}
 Look = Callable[[Any], str]
 
 
-# ---------------------------------------------------------------------- nothing in a record acts
-
-
-def assert_harmless(record: Any, known: set[tuple[str, str | None]]) -> None:
-    html = record._repr_html_()
-    html.encode()
-    page = Seen(html)
-    assert page.elements <= TAGS
-    assert page.attributes <= known
-    for text in (page.text, in_terminal(record)):
-        for one in text:
-            assert one in "\n\t\u200c\u200d\u00ad" or unicodedata.category(one) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
-def known_attributes() -> set[tuple[str, str | None]]:
-    """Return the attributes of pictures that have nothing of the sort in them."""
-    return set().union(*(Seen(record._repr_html_()).attributes for record in every_record("harmless")))
-
-
-KNOWN = known_attributes()
+# the attributes of pictures that have nothing of the sort in them
+KNOWN = set().union(*(Seen(record._repr_html_()).attributes for record in every_record("harmless")))
 
 
 @example("<script>alert(1)</script></td></table><img src=x onerror=alert(1)>")
@@ -51,14 +32,17 @@ KNOWN = known_attributes()
 @given(st.text(st.characters() | st.sampled_from("<>&\"'[]/\\\x1b\x9b\r\n\u202e\ud800")))
 def test_any_text_is_harmless(text: str) -> None:
     for record in every_record(text):
-        assert_harmless(record, KNOWN)
+        html = record._repr_html_()
+        html.encode()
+        page = Seen(html)
+        assert page.elements <= TAGS
+        assert page.attributes <= KNOWN
+        for one in page.text + in_terminal(record):
+            assert one in "\n\t\u200c\u200d\u00ad" or unicodedata.category(one) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def test_signs_stand_for_what_would_act() -> None:
     assert clean("one\r\ntwo\tthree\n \u202e \ud800 \U000e0041") == "one\ntwo\tthree\n \\u202e \\ud800 \\ue0041"
-
-
-# ---------------------------------------------------------------------- what is there to see
 
 
 QUESTION = HumanMessage("Which hut?", id="3")
@@ -84,9 +68,7 @@ SHOWN: list[tuple[Any, list[str]]] = [
     (state('{"name": "Maya"}', 3), ["revision 3 · updated 2026-05-17 09:30 UTC · by tool", '"name": "Maya"']),
     (Diagnosis(findings=[WARNING]), ["Diagnosis: warning", "vectors", "3 messages lack vectors", "run the thing"]),
     (Page(items=[thread("Alps"), thread(title=None)], total=30, next_cursor="c"), ["2 of 30 threads", "more pass next_cursor", "Alps", "(no title)"]),
-    (Page(items=[stored(HumanMessage("Hi"), 5)], total=1), ["trip", "5", "2026-05-17 09:35", "user", "Hi"]),
     (RecallResult(), ["Nothing was recalled"]),
-    (MemoryContext(messages=[], system=[], recalled=RecallResult()), ["working memory off"]),
     (state("", 0, updated_at=None, origin=None), ["Working memory, empty"]),
     (Page(items=[], total=0), ["Nothing on this page"]),
 ]  # fmt: skip
@@ -100,29 +82,6 @@ def test_a_record_shows_what_is_in_it(look: Look, record: Any, parts: list[str])
         at = text.find(part, at)
         assert at >= 0, (part, text)
         at += len(part)
-
-
-BOOKING: Any = {"name": "book", "args": {"place": "Zürich"}, "id": "1"}
-
-
-@pytest.mark.parametrize("look", [in_notebook, in_terminal])
-@pytest.mark.parametrize(
-    ("message", "said"),
-    [
-        (HumanMessage("Hi", name="Caroline"), r"user Caroline\s*Hi"),
-        (AIMessage("", tool_calls=[BOOKING]), r'called book\({"place": "Zürich"}\)'),
-        (ToolMessage("booked", name="book", tool_call_id="1"), r"tool book\s*booked"),
-        (HumanMessage([{"type": "image", "base64": "AAAA"}, "a dog"]), r"a dog\s*\[picture\]"),
-        (HumanMessage(""), r"\[nothing\]"),
-    ],
-)
-def test_a_message_is_put_into_words(look: Look, message: BaseMessage, said: str) -> None:
-    text = look(Page(items=[stored(message)], total=1))
-    assert re.search(said, text)
-    assert "AAAA" not in text
-
-
-# ---------------------------------------------------------------------- what it costs
 
 
 def test_notebooks_need_no_rich() -> None:
