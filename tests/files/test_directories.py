@@ -20,11 +20,6 @@ ANN: dict[str, Any] = {"user_id": "ann"}
 
 
 @pytest.fixture
-def files(plain: Memory) -> Files:
-    return plain.files
-
-
-@pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, plain: Memory) -> None:
     """Round trips of three files, on a server that knows the scripts."""
     plain.files.write("/a", "a", user_id="first")
@@ -40,9 +35,6 @@ def fill(files: Files, paths: list[str]) -> None:
 
 def paths_of(files: Files) -> list[str]:
     return [info.path for info in files.glob("**", **ANN)]
-
-
-# ---------------------------------------------------------------------- list, glob, stat
 
 
 def test_listings_agree_with_each_other(files: Files, raw: Any, prefix: str) -> None:
@@ -64,9 +56,6 @@ def test_listings_agree_with_each_other(files: Files, raw: Any, prefix: str) -> 
     assert [info.path for info in files.glob("**", path="/d/z", **ANN)] == ["/d/z/deep/er/x"]
     assert files.list("/d/0000", **ANN) == files.list("/nothing", **ANN) == []
     assert (listed[0].revision, listed[-1].path) == (1, "/d/z")
-
-
-# ---------------------------------------------------------------------- grep
 
 
 def lines_of(texts: dict[str, str], wanted: str) -> list[tuple[str, int, str]]:
@@ -102,9 +91,6 @@ def test_grep_finds_each_line_once(plain: Memory) -> None:
     assert files.grep("no such", **ANN) == []
 
 
-# ---------------------------------------------------------------------- rename
-
-
 def test_what_cannot_be_renamed(files: Files) -> None:
     fill(files, ["/a", "/b/c", "/d/e"])
     for move in ("/a /a", "/b /b/c/d", "/ /x", "/a /", "/b /a", "/a /b", "/a /b/c/x"):
@@ -132,9 +118,6 @@ def test_what_stands_at_a_new_path_is_never_overwritten(files: Files) -> None:
     with pytest.raises(FilePathError, match="'/b/2' exists"):
         files.rename("/a", "/b", **ANN)
     assert paths_of(files) == ["/a/1", "/a/2", "/b/2"]
-
-
-# ---------------------------------------------------------------------- delete
 
 
 @pytest.mark.usefixtures("small")

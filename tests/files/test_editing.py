@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import FileOptions, Memory, OptionError, UserDeletedError
+from langchain_workingmem import FileOptions, OptionError, UserDeletedError
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import FileEditError, FilePathError, FileQuotaError
 from langchain_workingmem.files import Files
@@ -19,11 +19,6 @@ from tests.helpers.types import Make
 pytestmark = pytest.mark.in_turn("face")
 
 ANN: dict[str, Any] = {"user_id": "ann"}
-
-
-@pytest.fixture
-def files(plain: Memory) -> Files:
-    return plain.files
 
 
 @pytest.mark.parametrize(
@@ -72,9 +67,6 @@ def test_arguments_are_checked_before_anything_is_sent(files: Files) -> None:
     assert files.read("/a", **ANN).revision == 1
 
 
-# ---------------------------------------------------------------------- edit
-
-
 def test_an_edit_needs_its_passage_exactly_once(files: Files) -> None:
     files.write("/a", "one\ntwo\none two\nthree\n", **ANN)
     edited = files.edit("/a", "three", "3\n4", **ANN)
@@ -106,9 +98,6 @@ def test_lines_are_inserted_after_a_line(files: Files, text: str, line: int, wan
     files.write("/a", text, **ANN)
     assert files.insert("/a", line, "x", **ANN).line == (line + 1 if line >= 0 else 3)
     assert files.read("/a", **ANN).content == wanted
-
-
-# ---------------------------------------------------------------------- what is in the way, limits
 
 
 def test_an_existing_file_is_replaced_only_if_that_was_asked(files: Files) -> None:

@@ -206,8 +206,3 @@ def test_of_a_large_file_few_revisions_move_along(files: Files) -> None:
         files.write("/a", letter * MIB, **ANN)
     files.rename("/a", "/b", **ANN)
     assert [one.what for one in files.history("/b", **ANN)] == ["rename", *["write"] * 5]
-
-
-@pytest.fixture
-def files(plain: Memory) -> Files:
-    return plain.files

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import FileConflictError, FileOptions, Memory
+from langchain_workingmem import FileConflictError, FileOptions
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import FileMissingError
 from langchain_workingmem.files import Files
@@ -21,11 +21,6 @@ pytestmark = pytest.mark.in_turn("face")
 
 ANN: dict[str, Any] = {"user_id": "ann"}
 BASE = "a\nb\nc\nd\ne\nf\n"
-
-
-@pytest.fixture
-def files(plain: Memory) -> Files:
-    return plain.files
 
 
 def test_a_deleted_file_comes_back_with_its_revisions(files: Files) -> None:
@@ -92,9 +87,6 @@ def test_all_files_of_an_owner_expire_together_or_stay(make_memory: Make, raw: A
     assert expiries() == {first}
     make_memory(files=FileOptions()).files.write("/b", "newer", **ANN)
     assert expiries() == {-1}
-
-
-# ---------------------------------------------------------------------- conflicts
 
 
 def test_what_others_have_changed_since_the_base_is_not_overwritten(files: Files) -> None:
