@@ -8,7 +8,6 @@ import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,37 +29,20 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return call
 
 
-# two threads of one user, and questions whose evidence is one message each
-SAID = {"a": ("My dog Nougat likes carrots.", "Lovely!"), "b": ("We sail to Korcula in June.", "Enjoy.")}
-QUESTIONS = [
-    {"id": "q1", "question": "Where do we sail in June?", "evidence_message_ids": ["b0"], "after_thread": 2},
-    {"id": "q0", "question": "What does the dog Nougat like?", "evidence_message_ids": ["a0"], "after_thread": 1},
-    {"id": "q2", "question": "Does Jon sail?", "evidence_message_ids": ["b0"], "category": "adversarial"},
-]
-
-
-def data_set() -> dict[str, Any]:
-    threads = [
-        {
-            "id": id,
-            "messages": [
-                {"id": f"{id}0", "speaker": "Maya", "role": "user", "text": said},
-                {"id": f"{id}1", "speaker": "Jon", "role": "assistant", "text": answer},
-            ],
-        }
-        for id, (said, answer) in SAID.items()
-    ]
-    conversation = {"id": "c", "user": "maya", "threads": threads}
-    return {"causal": True, "items": [{"conversation": conversation, "questions": QUESTIONS}]}
+# what one user said, and a question whose evidence it is
+SAID = {"id": "a0", "speaker": "Maya", "role": "user", "text": "My dog Nougat likes carrots."}
+TOLD = {"id": "c", "user": "maya", "threads": [{"id": "a", "messages": [SAID]}]}
+QUESTIONS = [{"id": "q", "question": "What does Nougat like?", "evidence_message_ids": ["a0"], "after_thread": 1}]
+DATA = {"causal": True, "items": [{"conversation": TOLD, "questions": QUESTIONS}]}
 
 
 def test_recall_quality_finds_the_evidence(run: Run, tmp_path: Path) -> None:
     source = tmp_path / "tiny.json.gz"
-    source.write_bytes(gzip.compress(json.dumps(data_set()).encode()))
+    source.write_bytes(gzip.compress(json.dumps(DATA).encode()))
     lines = run("recall_quality.py", source).splitlines()
-    kinds = ("semantic", "hybrid", "gain")
-    expected = [[data, kind] for data in ("| tiny, 2", "| tiny, adversarial, 1") for kind in kinds]
-    assert [line.split(" | ")[:2] for line in lines[2:]] == expected
+    assert [line.split(" | ")[:2] for line in lines[2:]] == [
+        ["| tiny, 1", kind] for kind in ("semantic", "hybrid", "gain")
+    ]
 
 
 SMALL = ("--batches", 2, "--calls", 2)

@@ -26,11 +26,7 @@ PROMISES = {
     "chain": ["stored: 2 messages", "a new process", "assistant: Your dog is called Nougat.", "stored: 4 messages"],
     "rag": ["maya asks", "\n  Nougat.", "jonas asks", "\n  Kestrel.", "similarity 0."],
     "bound_tools": [
-        *(
-            "tool update_working_memory: Working memory is updated",
-            "user: What is my name?",
-            "assistant: You are Maya.",
-        ),
+        *("tool update_working_memory: Working memory is updated", "assistant: You are Maya."),
         *("tool search_memory: <conversation", "assistant: You are allergic to shellfish."),
     ],
     "multi_agent": [

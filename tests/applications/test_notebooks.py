@@ -51,9 +51,3 @@ def test_outputs_name_nothing_of_the_machine_that_made_them() -> None:
 def test_every_notebook_is_listed() -> None:
     listed = LINK.findall((ROOT / "notebooks/README.md").read_text(encoding="utf-8"))
     assert listed == [path.name for path in NOTEBOOKS]
-
-
-def test_links_lead_somewhere() -> None:
-    for path in NOTEBOOKS:
-        text = "\n".join("".join(cell["source"]) for cell in cells(path) if cell["cell_type"] == "markdown")
-        assert [target for target in LINK.findall(text) if not (path.parent / target).exists()] == []

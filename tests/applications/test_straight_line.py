@@ -16,15 +16,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
+from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, remembered, said
 from tests.middleware.samples import TURN, stored
 
 pytestmark = pytest.mark.in_turn("face")
 OTHER: dict[str, Any] = {"thread_id": "other", "user_id": "ann"}
 ELSEWHERE = configured("other", "ann")
-
-
-# ---------------------------------------------------------------------- odd rows
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"at":1,"number":0,"type":"ai","kind":"a","data":{"content":7}}'])
@@ -72,9 +69,6 @@ def test_a_thread_of_which_redis_has_evicted_a_part_is_damaged_and_others_go_on(
         assert stored(memory) == ["human: again", "ai: three"]
 
 
-# ---------------------------------------------------------------------- ids
-
-
 @pytest.mark.parametrize("checkpointer", [False, True])
 def test_answers_whose_ids_repeat_are_all_stored(bench: Bench, checkpointer: bool) -> None:
     memory = bench.memory()
@@ -92,9 +86,6 @@ def graph_of(model: Any, *nodes: tuple[str, Any], **options: Any) -> Any:
     return graph.compile(**options)
 
 
-# ---------------------------------------------------------------------- the assistant speaks first
-
-
 @pytest.mark.parametrize("checkpointer", [False, True])
 def test_what_the_assistant_said_first_is_shown_to_the_model(bench: Bench, checkpointer: bool) -> None:
     memory = bench.memory()
@@ -104,9 +95,6 @@ def test_what_the_assistant_said_first_is_shown_to_the_model(bench: Bench, check
     assert "Shall I book the hut for Friday?" in remembered(model.seen[0])
     assert said(model.seen[0]) == ["human: yes"]
     assert stored(memory) == ["ai: Shall I book the hut for Friday?", "human: yes", "ai: Done."]
-
-
-# ---------------------------------------------------------------------- deletions beside a run
 
 
 @pytest.mark.parametrize("what", ["question", "thread", "history", "user"])
@@ -193,9 +181,6 @@ def test_a_mark_of_a_client_counts_for_nothing_in_nodes(bench: Bench, forged: di
     assert stored(memory) == ["human: harmless", "ai: fine"]
 
 
-# ---------------------------------------------------------------------- two memories, media, streams, steps
-
-
 @pytest.mark.parametrize("checkpointer", [False, True])
 def test_a_stream_of_messages_shows_what_the_model_says_and_nothing_of_memory(bench: Bench, checkpointer: bool) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
@@ -210,16 +195,6 @@ def test_a_stream_of_messages_shows_what_the_model_says_and_nothing_of_memory(be
         assert "".join(str(message.text) for message, _ in parts).split() == ["It", "is", "Nougat."]
 
 
-def test_memory_uses_two_steps_of_a_run_however_long_it_is(bench: Bench) -> None:
-    memory = bench.memory()
-    lines = [calling(("weather", {"city": f"{at}"}), id=f"{at}") for at in range(12)]
-    bare = create_agent(Scripted.says(*lines, "done"), [weather])
-    agent = agent_of(Scripted.says(*lines, "done"), memory, tools=[weather])
-    steps = [len(bench.stream(one, ask("go"), stream_mode="updates")) for one in (bare, agent)]
-    assert steps[1] == steps[0] + 2
-    assert len(stored(memory)) == 26
-
-
 def spoken(memory: Memory) -> list[str]:
     return [str(message.text) for message in memory.history.messages("t")]
 
@@ -228,9 +203,6 @@ class RefusedError(Exception):
     """What a provider answers to a request that it will never take."""
 
     status_code = 400
-
-
-# ---------------------------------------------------------------------- a provider that refuses
 
 
 @pytest.mark.parametrize("checkpointer", [False, True])
@@ -250,9 +222,6 @@ def test_a_question_that_the_provider_refuses_is_not_sent_again(bench: Bench, ch
     assert refused == ["a bad one"]
 
 
-# ---------------------------------------------------------------------- clients
-
-
 def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
     memory = bench.memory()
     x, y = HumanMessage("x", id="x"), HumanMessage("y", id="y")
@@ -267,9 +236,6 @@ def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
     assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y again"]
 
 
-# ---------------------------------------------------------------------- the copy with memory's text
-
-
 @pytest.mark.parametrize("checkpointer", [False, True])
 def test_a_context_that_is_the_input_of_an_agent_shows_memory_once(bench: Bench, checkpointer: bool) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions())
@@ -279,9 +245,6 @@ def test_a_context_that_is_the_input_of_an_agent_shows_memory_once(bench: Bench,
     bench.run(agent, {"messages": memory.context("q2", **TURN).messages})
     assert str(model.seen[-1]).count("<working_memory>") == 1
     assert spoken(memory) == ["q1", "a1", "q2", "fine"]
-
-
-# ---------------------------------------------------------------------- graphs
 
 
 def say(memory: Memory, lines: list[str], text: str, *, has_ids: bool) -> list[str]:
