@@ -23,14 +23,7 @@ ROOT = HERE.parents[1]
 ENVIRONMENTS = ROOT / ".peers"
 HOW = f"""\
 make peer-tests CHECKOUT=path needs a folder that holds checkouts of the peers, or a checkout of one of them:
-{", ".join(sorted({suite.repository for suite in SUITES}))}. For example:
-
-    git clone --depth 1 https://github.com/langchain-ai/langgraph checkouts/langgraph
-    git clone --depth 1 https://github.com/langchain-ai/deepagents checkouts/deepagents
-    git clone --depth 1 https://github.com/anthropics/anthropic-sdk-python checkouts/anthropic-sdk-python
-    make peer-tests CHECKOUT=checkouts
-
-Nothing of them is committed here, and CI fetches nothing. {HERE.relative_to(ROOT)}/README.md says more."""
+{", ".join(sorted({suite.repository for suite in SUITES}))}. {HERE.relative_to(ROOT)}/README.md says how."""
 
 
 def place_of(suite: Suite, checkout: Path) -> Path | None:
