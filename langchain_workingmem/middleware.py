@@ -364,7 +364,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _make_room(self, call: HookCall, run: Run) -> Plan[bool]:
         """Let those who take part in turns shorten a prompt that is too long; tell whether another try makes sense."""
-        if run.gathered is None or not call.saves:
+        if run.gathered is None or run.is_failed or not call.saves:
             return False
         made = False
         try:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+import redis
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -83,3 +84,12 @@ def test_while_the_observer_is_down_prompts_stay_bounded_and_valid(bench: Bench,
     for seen in model.seen:
         assert weight_of(seen) <= 1_500 + 200
         assert "zq0x" in shown_words(seen)[0]
+
+
+def test_a_prompt_that_is_too_long_is_refused_as_it_was_where_memory_cannot_be_read(
+    bench: Bench, raw: redis.Redis
+) -> None:
+    memory = bench.memory(observations=observing(Observer()), on_error="log")
+    raw.set(memory._turn.core.state.keys.of("t").rows, "no hash")
+    with pytest.raises(WindowError):
+        bench.run(agent_of(Windowed(window=1, script=["x"]), memory), ask(words(0)), CONFIGURED)
