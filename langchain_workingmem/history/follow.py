@@ -187,19 +187,18 @@ class _Comparison:
 
     def match_words(self) -> None:
         """Match by their words the entries that have other ids than what is stored, or none."""
-        entries, matched, start = self.entries, self.matched, len(self.entries) if self.located else 0
+        entries, matched, begin = self.entries, self.matched, 0
         if matched:
             matched |= self.agreement(min(matched), matched[min(matched)])
-        if self.kind == "state" and self.located:  # a client has sent its list to it: what stands in front is stored
-            last_with = {one.spoken: one for one in (*self.superseded, *self.current)}
-            for at in range(self.located[-1]):
-                if at not in matched and entries[at].words in last_with:
-                    matched[at] = last_with[entries[at].words]
-            start = self.located[-1] + 1
-        settled = self.deleted | matched.keys()
-        rest = [at for at in range(start, len(entries)) if entries[at].words and at not in settled]
+        if self.located and self.kind == "state":  # a client has sent its list to it
+            self.match_front()
+            begin = self.located[-1] + 1
+        elif self.located:  # ids tell what the whole list is
+            return
         if self.kind == "list" and self.current and [*entries] == [Entry(None, self.current[-1].spoken)]:
             matched[0] = self.current[-1]  # asked again, as nobody has answered
+        settled = self.deleted | matched.keys()
+        rest = [at for at in range(begin, len(entries)) if entries[at].words and at not in settled]
         if self.edited_question or is_one_turn([entries[at] for at in rest]):
             return
         # a list agrees from its beginning on, or is new; but for one that begins before the thread, which is refused
@@ -212,6 +211,13 @@ class _Comparison:
         is_in_front = bool(best) and all(one.writer == IN_FRONT for one in best.values())
         if is_in_front and not is_one_turn([entries[at] for at in rest]):
             matched |= self.longest_agreement(rest[0], is_window=True)  # behind what begins each list of a program
+
+    def match_front(self) -> None:
+        """Match what stands in a state before the last entry with a stored id: it is stored, too."""
+        last_with = {one.spoken: one for one in (*self.superseded, *self.current)}
+        for at in range(self.located[-1]):
+            if at not in self.matched and self.entries[at].words in last_with:
+                self.matched[at] = last_with[self.entries[at].words]
 
     def longest_agreement(self, at: int, *, is_window: bool = False) -> dict[int, Facts]:
         """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last.
@@ -286,17 +292,18 @@ class _Comparison:
         includes_programs = first is not None and first.is_from_program
         # clients leave out tool traffic: it stays with the message that it led to, as t t in q t t a
         omits_traffic = is_list or len(held) < len(self.matched)
-        behind, led_to_held = list[int](), False  # whether tool traffic has led to a message that the list holds
+        # backwards: tool traffic is kept while what was said next after it is held by the list
+        behind, keeps_traffic = list[int](), False
         for one in reversed(self.facts):
             if not one.is_current or one.seq < start:
                 continue
             if one.seq in held:
-                led_to_held = omits_traffic if one.spoken else led_to_held
+                keeps_traffic = omits_traffic if one.spoken else keeps_traffic
                 continue
             is_own = (includes_programs or not one.is_from_program) if is_list else one.writer == writer
             if is_own and (self.known.could_see(one) or asked < one.seq < asked_next):
-                led_to_held = led_to_held and not one.spoken
-                if not led_to_held:
+                keeps_traffic = keeps_traffic and not one.spoken
+                if not keeps_traffic:
                     behind.append(one.seq)
         return behind[::-1]
 
