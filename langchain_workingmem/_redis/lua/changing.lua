@@ -61,13 +61,13 @@ local function forget_title(seq)
   end
 end
 
--- Writes the sign in front of a body.
-local function sign(seq, mark)
+-- Writes in front of a body that it is superseded (-), refused (!) or neither.
+local function set_prefix(seq, prefix)
   local body = redis.call('HGET', KEYS[4], seq)
-  if body then redis.call('HSET', KEYS[4], seq, mark .. string.match(body, '^[-!]?(.*)$')) end
+  if body then redis.call('HSET', KEYS[4], seq, prefix .. string.match(body, '^[-!]?(.*)$')) end
 end
 
--- Takes from view what shows a message: its vectors are dropped, so recall finds it no more, and its title goes.
+-- Removes what makes a message visible: its vectors are dropped, so recall finds it no more, and its title goes.
 local function hide(message)
   if message.vectors ~= '' then redis.call('ZADD', KEYS[7], message.seq, message.facts) end
   if message.is_current then count = count - 1 end
@@ -78,7 +78,7 @@ local function supersede(message)
   hide(message)
   message.vectors = ''
   write_facts(message, false)
-  sign(message.seq, '-')
+  set_prefix(message.seq, '-')
   moved[#moved + 1] = message.seq
 end
 
@@ -95,7 +95,7 @@ local function bring_back(message)
     if other ~= tonumber(message.seq) then seqs[#seqs + 1] = other end
   end
   redis.call('HSET', KEYS[5], message.id, table.concat(seqs, ' '))
-  sign(message.seq, string.sub(message.words, -1) == '!' and '!' or '')
+  set_prefix(message.seq, string.sub(message.words, -1) == '!' and '!' or '')
   moved[#moved + 1] = message.seq
   count = count + 1
 end

@@ -41,4 +41,4 @@ for name, value in pairs({vector = ARGV[8], ttl = ttl ~= '' and ttl or nil}) do
 end
 set(KEYS[1], unpack(fields))
 if created_at and vectors == 0 then redis.call('HDEL', KEYS[1], 'vector') end
-for at = 1, vectors - 1 do set(KEYS[2] .. at, 'within', ARGV[6], 'labels', ARGV[7], 'vector', ARGV[8 + at]) end
+for n = 1, vectors - 1 do set(KEYS[2] .. n, 'within', ARGV[6], 'labels', ARGV[7], 'vector', ARGV[8 + n]) end

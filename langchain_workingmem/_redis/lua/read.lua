@@ -13,7 +13,7 @@ local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'crea
 local reason = refusal(head.user, thread[1])
 if reason or not thread[1] then return {cjson.encode({refused = reason}), {}} end
 local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4], cut = 0}
-local below, has = nil, {} -- the seq of the message `question`; seqs that the caller has
+local question_seq, has = nil, {} -- of the message `question`; seqs that the caller has
 
 -- Adds the facts of the newest 200 questions and answers of a set; returns whether these are all.
 local function add_said(rows, key)
@@ -31,7 +31,7 @@ if head.ids then
     local seqs, words = locate(values[at])
     located[at] = seqs
     if words then deleted[id] = words end
-    if id == head.question then below = seqs[1] end
+    if id == head.question then question_seq = seqs[1] end
     for _, seq in ipairs(seqs) do
       has[seq], first = true, math.min(first or seq, seq)
       add(others, redis.call('ZRANGE', KEYS[3], seq, seq, 'BYSCORE'))
@@ -57,14 +57,15 @@ if head.uncovered then
   found.rows_revision = rows[2] or ''
 end
 
-local GROWTH = 20 -- questions and answers among which the question of the oldest answer is looked for
+local REACH = 20 -- questions and answers among which the question of the oldest answer is looked for
 table.sort(without, function(one, other) return one[1] < other[1] end)
 for at = 2, #without do without[at][2] = math.max(without[at][2], without[at - 1][2]) end -- they may overlap
 local shown, said, tokens, traffic = {}, 0, 0, 0 -- `shown`: facts, the newest first
-local begin, enough = nil, nil -- the seq of a boundary, from which on enough is shown; the number shown there
+local cut_seq, shown_at_cut = nil, nil -- a boundary, from which on enough is shown; the number shown there
 local oldest, oldest_kind, has_question = 0, '', false -- place in `shown` of the oldest question or answer
 
 -- Shows a message, which is older than those before, or leaves it out; returns true if the history ends here.
+-- It collects until enough is shown, and goes on while the oldest answer lacks its question.
 local function show(facts, seq)
   local words, size = string.match(facts, '^%d+:([^:]*):(%d+)')
   local kind = string.sub(words, 1, 1)
@@ -77,9 +78,9 @@ local function show(facts, seq)
     end
   else
     tokens = tokens + size
-    if begin and seq < begin then -- enough is shown: only the question of the oldest answer is looked for
-      enough = enough or #shown
-      if not (oldest_kind == 'a' and head.kinds == 'qa' and seq > begin - GROWTH * STRIDE) then return true end
+    if cut_seq and seq < cut_seq then
+      shown_at_cut = shown_at_cut or #shown
+      if not (oldest_kind == 'a' and head.kinds == 'qa' and seq > cut_seq - REACH * STRIDE) then return true end
     end
     if head.tokens and not head.last and has_question and tokens > head.tokens then
       found.cut = found.cut + redis.call('ZCOUNT', KEYS[2], '-inf', seq)
@@ -87,7 +88,7 @@ local function show(facts, seq)
     end
     oldest, oldest_kind, has_question = #shown + 1, kind, has_question or kind == 'q'
     if string.find(head.kinds, kind, 1, true) then said = said + 1 end
-    if said == head.last then begin = begin or seq - seq % (head.step * STRIDE) end
+    if said == head.last then cut_seq = cut_seq or seq - seq % (head.step * STRIDE) end
   end
   shown[#shown + 1] = facts
   return false
@@ -95,7 +96,7 @@ end
 
 -- Walks from the question back, and jumps over what is left out. Returns whether the history ends before the thread.
 local function walk()
-  local top, last = below and '(' .. whole(below) or '+inf', #without
+  local top, last = question_seq and '(' .. whole(question_seq) or '+inf', #without
   local some_at_once = head.last and math.min(head.last + head.step + 2, 50) or 50 -- most have no tool traffic
   while true do
     local some = redis.call('ZRANGE', KEYS[2], top, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, some_at_once)
@@ -112,9 +113,9 @@ local function walk()
 end
 
 if head.kinds and (head.last == 0 or walk()) then
-  local length = oldest_kind == 'q' and oldest or enough or #shown -- without tool traffic of the turn before
+  local length = oldest_kind == 'q' and oldest or shown_at_cut or #shown -- without tool traffic of the turn before
   for at = #shown, length + 1, -1 do shown[at] = nil end
-  found.begins = tonumber(shown[1] and string.match(shown[#shown], '^%d+') or below or found.next_seq)
+  found.begins = tonumber(shown[1] and string.match(shown[#shown], '^%d+') or question_seq or found.next_seq)
 end
 -- so that a thread is known not to be empty, also where no id of the list is
 found.newest = redis.call('ZRANGE', KEYS[2], -1, -1)[1]

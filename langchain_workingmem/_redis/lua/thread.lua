@@ -2,7 +2,7 @@
 -- ARGV  1 {user, what, set, unset, ttl, to, facts, title, refused, after, most, is_own, until}
 --   what   'create' (with the fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`),
 --          'update' (sets the fields `set`, and deletes those of `unset`),
---          'title' (unless it has one; made from the message of these `facts`),
+--          'title' (unless it has one, though the version rises; made from the message of these `facts`),
 --          'vectors' (notes only `until`, in ms, which its vectors live),
 --          'refuse' (the ids `refused`, which no model is shown any more),
 --          'transfer' (to the owner `to`; vectors of `most` messages from the seq `after` on)
@@ -38,7 +38,7 @@ for _, id in ipairs(head.refused or {}) do
   if message and message.is_current and string.sub(message.words, -1) ~= '!' then
     message.words = message.words .. '!'
     write_facts(message, true)
-    sign(message.seq, '!')
+    set_prefix(message.seq, '!')
     forget_title(message.seq)
   end
 end

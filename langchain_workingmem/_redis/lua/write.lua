@@ -13,7 +13,7 @@
 --   again      ids that may be stored a second time: deleted ones, and those of edited questions
 --   upsert     messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
--- Reply {new (indexes), count, version, seqs, superseded, is_new, without_vectors (seqs), is_left, renew, is_titled}
+-- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left, renew, is_titled}
 --       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
 local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
   'ttl'}
@@ -84,7 +84,7 @@ local function write_parts(message, seq, id, at, is_current)
   return is_current and head.settings ~= '' and head.settings .. '/' .. message.size .. '/' .. message.chunks or ''
 end
 
-local function body_of(mark, at, index, body) return mark .. '{"at":' .. at .. ',"number":' .. index .. ',' .. body end
+local function body_of(prefix, at, index, body) return prefix .. '{"at":' .. at .. ',"number":' .. index .. ',' .. body end
 
 -- Replaces a stored message where it differs, or only its vectors. It keeps its seq and its time.
 local function replace(message, body)
@@ -126,8 +126,8 @@ local function store(message, body)
   message.seq, message.upto = whole(seq), whole(upto)
   message.vectors = write_parts(message, message.seq, message.id, whole(last_at), is_current)
   write_facts(message, is_current)
-  local mark = is_current and (string.sub(message.words, -1) == '!' and '!' or '') or '-'
-  bodies[#bodies + 1], bodies[#bodies + 2] = message.seq, body_of(mark, whole(last_at), whole(next_number), body)
+  local prefix = is_current and (string.sub(message.words, -1) == '!' and '!' or '') or '-'
+  bodies[#bodies + 1], bodies[#bodies + 2] = message.seq, body_of(prefix, whole(last_at), whole(next_number), body)
   local of_id = {message.seq, message.older} -- the one that counts first
   if message.older and not is_current then of_id = {message.older, message.seq} end
   names[#names + 1], names[#names + 2] = message.id, table.concat(of_id, ' ')
