@@ -340,7 +340,8 @@ def _update_text(
 
     def change(text: str, seen: str | None) -> str:
         if edits:
-            return form.edit(text, (_as_shown(edit, text) for edit in edits))
+            # as it is stored: the prompt escapes some characters
+            return form.edit(text, ((unescape(edit.find), unescape(edit.replace)) for edit in edits))
         after = form.apply(text, whole, None, seen=seen)
         if not is_repeated and (lost := form.lost(text, after)):
             refused.put(ids, whole)
@@ -355,14 +356,6 @@ def _loses(lost: list[str]) -> errors.WorkingMemoryValidationError:
     remedy = "send only what is new by `edits`, or all that still holds; if these are to go, send the same text again"
     reason = f"this text would take away more than half of working memory; {remedy}:"
     return refusal("\n    ".join([reason, *lines]), remedy)
-
-
-def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
-    """Return find and replace as the text is stored: the prompt escapes some characters."""
-    quoted = unescape(edit.find)
-    if quoted != edit.find and edit.find in text:
-        return edit.find, edit.replace
-    return quoted, unescape(edit.replace)
 
 
 def _changed(
