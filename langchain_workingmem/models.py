@@ -374,9 +374,6 @@ class Diagnosis(Shown):
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
 
-    def __len__(self) -> int:
-        return len(self.findings)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionReport:
