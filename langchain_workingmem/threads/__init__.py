@@ -60,7 +60,8 @@ class Threads(Operations):
         """Create a thread; without `thread_id` it gets a random id. One round trip, two with `working_memory`.
 
         `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread
-        or of its user (see `scope`); existing content stays. `ThreadExistsError` if any user has a thread with this id.
+        or of its user (see `scope`); existing content stays. After a lost connection the thread may exist without it:
+        `working_memory.update` sets it. `ThreadExistsError` if any user has a thread with this id.
         """
         state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
         check_id(user_id, "user_id")
@@ -69,13 +70,9 @@ class Threads(Operations):
             return (yield from changed(state, thread_id, user_id, "create", set=fields))
         document = state.remembering.format.apply("", working_memory, "replace")
         scope_key = store.ScopeKey.of(state, thread_id, user_id)
-        try:
-            thread = yield from changed(state, thread_id, user_id, "create", set=fields)
-            head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
-            yield from store.run_memory(state, scope_key, **head, document=document)
-        except errors.RedisConnectionError as error:
-            error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
-            raise
+        thread = yield from changed(state, thread_id, user_id, "create", set=fields)
+        head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
+        yield from store.run_memory(state, scope_key, **head, document=document)
         return thread
 
     acreate = twin(create)
@@ -349,7 +346,7 @@ def _read(thread_id: str, row: Mapping[bytes, Any]) -> Thread:
 def get_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread | None]:
     """Read a thread, None if it does not exist. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    scripts.owner_tag(user_id)
+    scripts.owner_tag(user_id)  # refuses what is no id
     (reply,) = yield from send(("HGETALL", keys.thread))
     scripts.check_owner(as_dict(reply).get(b"user"), thread_id, user_id)
     return read_thread(thread_id, reply)
@@ -444,7 +441,7 @@ def _give(
 
 
 def find_threads(state: MemoryState, user_id: str, wanted: filters.Filter) -> Plan[list[str]]:
-    """Find the threads of a user that pass a filter. One round trip, at once right when metadata changes."""
+    """Find the threads of a user that pass a filter. One round trip, correct immediately after metadata changes."""
     rows = yield from _matching(state, user_id, wanted, "created_at")
     return [state.keys.thread_of(row[b"__key"]) for row in rows]
 
