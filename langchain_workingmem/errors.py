@@ -136,10 +136,7 @@ class ThreadDamagedError(WorkingMemError, RuntimeError):
 
 
 class UserDeletedError(WorkingMemError, RuntimeError):
-    """The user is being deleted, or its deletion was interrupted; the write is refused.
-
-    Every write for the user is refused until `memory.users.delete` has returned.
-    """
+    """The user is being deleted or merged, until `users.delete` or `users.merge` has returned; the write is refused."""
 
     def __init__(self, user_id: str) -> None:
         seen = f"user {user_id!r} is being deleted or merged into another one, nothing of this write is kept"
@@ -264,7 +261,7 @@ class RedisCapabilityError(WorkingMemError, RuntimeError):
 
 
 class FilePathError(WorkingMemError, ValueError):
-    """A path is none, or something is in its way; nothing was written."""
+    """A path is not valid, or something is in its way; nothing was written."""
 
     def __init__(self, path: object, problem: str, *, remedy: str) -> None:
         super().__init__(f"path {path!r} {problem}", remedy=remedy)

@@ -252,7 +252,7 @@ class Memory(SetUpOnEntry):
         recalling: Any = arguments if recall is None else recall
         asked = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
         given = [HumanMessage(messages)] if isinstance(messages, str) else messages
-        new = yield from turn.opened(given, thread_id, user_id)
+        new = yield from turn.read_unmarked(given, thread_id, user_id)
         gathered = yield from turn.gather(new, (thread_id, user_id), asked)
         if not read_only and gathered.known is not None:
             branch = gathered.followed if gathered.followed.changes_branch else None
@@ -275,7 +275,7 @@ class Memory(SetUpOnEntry):
 
         One round trip; one more for several turns that `context` has not read, two more where ids are stored already.
         """
-        given = yield from self._turn.opened(messages, thread_id, user_id)
+        given = yield from self._turn.read_unmarked(messages, thread_id, user_id)
         core, asked = self._core, question(given)
         known = (notes := core.state.local(Notes)).take(thread_id, asked)
         # if the context has found the question stored, an answer is stored only as long as that is there

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 MOST_RUNS = 256  # that are kept; one that is dropped is read again
+SAVED = "saved"  # instead of the id of the call that saves a failed run
 MOST_SECONDS, PAUSE_SECONDS = 1.0, 0.002  # that a call of a tool waits for those which the model wrote before it
 
 
@@ -144,7 +145,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self.tools = memory_tools(core, self._find_ids, include=chosen, name=name, read_only=read_only)
         self._memory_name = name
         self._runs: Recent[tuple[Any, str | None], Run] = Recent(MOST_RUNS)  # by question; and the last of a key
-        self._done: Recent[str, str] = Recent()  # calls of tools
+        self._finished_calls: Recent[str, bool] = Recent()  # of tools
+        self._failed_steps: Recent[str, str] = Recent()  # which of a step's calls saves the run; then SAVED
 
     @property
     def name(self) -> str:
@@ -169,17 +171,17 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(request.state, request.runtime)
         run = self._run_of(call)
         run.model = request.model
-        yield from self._core.ready(self._prepare(call, run), "prepare")
+        gathered = yield from self._core.ready(self._prepare(call, run), "prepare")
 
         def ask() -> Plan[Any]:
-            asked = partial(handler, self._with_memory(request, call, run))
+            asked = partial(handler, self._with_memory(request, call, gathered))
             return (yield from Call(asked, asked))
 
         try:
             try:
                 answer = yield from ask()
             except Exception as error:
-                if not is_overflow(error) or not (yield from self._make_room(call, run)):
+                if not is_overflow(error) or not (yield from self._make_room(call, run, gathered)):
                     raise
                 answer = yield from ask()
         except Exception as error:
@@ -200,7 +202,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         thread_id = config.get("configurable", {}).get("thread_id")
         own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
         until = monotonic() + MOST_SECONDS
-        while monotonic() < until and not all(map(self._done.get, earlier)):  # LangGraph runs them side by side
+        while monotonic() < until and not all(
+            map(self._finished_calls.get, earlier)
+        ):  # LangGraph runs them side by side
             yield Sleep(PAUSE_SECONDS)
         try:
             with faces.outer_run_of(config, trust_client_ids=self._trust):
@@ -210,16 +214,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         except Exception:
             step = own.rpartition("\0")[0]
             # of tools side by side the first that fails saves the run, and ends it
-            if self._done.change(step, lambda first: first or own) == own:
+            if self._failed_steps.change(step, lambda first: first or own) == own:
                 try:
                     yield from self._fail(call, None)
                 finally:
-                    self._done.put(step, step)
-            while self._done.get(step) not in (None, step):  # LangGraph cancels the others when one has raised
+                    self._failed_steps.put(step, SAVED)
+            while self._failed_steps.get(step) not in (None, SAVED):  # LangGraph cancels the others when one has raised
                 yield Sleep(PAUSE_SECONDS)
             raise
         finally:
-            self._done.put(own, own)
+            self._finished_calls.put(own, value=True)
 
     awrap_tool_call = twin(wrap_tool_call)
 
@@ -279,7 +283,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------------ before the model
 
-    def _prepare(self, call: HookCall, run: Run) -> Plan[None]:
+    def _prepare(self, call: HookCall, run: Run) -> Plan[Gathered]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
         run.seen, core = _all_messages(call, run), self._core
         gathered = yield from core.with_fallback(self._read(call, run), None, "the agent answers without memory")
@@ -287,6 +291,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if not run.saved and call.saves and not run.is_failed:  # now, as the run may be abandoned
             saving = self._save(call, run, only_question=True)
             yield from core.with_fallback(saving, None, "the question is saved after the answer")
+        return run.gathered
 
     def _read(self, call: HookCall, run: Run) -> Plan[Gathered | None]:
         state, ids, gathered = self._core.state, call.ids, run.gathered
@@ -294,7 +299,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             # as other middleware has redacted them by now; those that it has trimmed away count, too
             present = {one.id: one for one in call.messages}
             messages = [present.get(one.id, one) for one in run.begun]
-            new = yield from self._turn.opened(messages, *ids, call.kind)
+            new = yield from self._turn.read_unmarked(messages, *ids, call.kind)
             asked = question(new)
             run.question = asked.id if asked else None
             gathered = yield from self._turn.gather(new, ids, faces.within(call.limits, self._turn), kind=call.kind)
@@ -318,7 +323,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             yield from self._save(call, run)
             gathered.seqs |= run.stored
 
-    def _with_memory(self, request: ModelRequest[Any], call: HookCall, run: Run) -> ModelRequest[Any]:
+    def _with_memory(self, request: ModelRequest[Any], call: HookCall, gathered: Gathered) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}
         names = [(str(tool.get("name") if isinstance(tool, dict) else tool.name), tool) for tool in request.tools]
         for name, tool in names:
@@ -337,7 +342,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
         )
-        gathered = run.gathered or Gathered(*call.ids)
         context = assemble(self._core.state, self._turn.history, gathered, messages, audience)
         prompt = request.system_message
         if context.system:  # behind the unchanged blocks of the agent's own prompt
@@ -362,15 +366,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 result[at] = one.model_copy(update={"id": self._core.new_id()}) if one.id in known else one
                 run.answers.append((result[at], result[at].model_copy(deep=True)))
 
-    def _make_room(self, call: HookCall, run: Run) -> Plan[bool]:
+    def _make_room(self, call: HookCall, run: Run, gathered: Gathered) -> Plan[bool]:
         """Let those who take part in turns shorten a prompt that is too long; tell whether another try makes sense."""
-        if run.gathered is None or run.is_failed or not call.saves:
+        if run.is_failed or not call.saves:
             return False
         made = False
         try:
-            yield from self._core.with_breaker(self._save_for_parts(call, run, run.gathered))
+            yield from self._core.with_breaker(self._save_for_parts(call, run, gathered))
             for part in self._core.state.parts:
-                made |= yield from self._core.with_breaker(part.overflowed(self._core.state, run.gathered))
+                made |= yield from self._core.with_breaker(part.overflowed(self._core.state, gathered))
         except WorkingMemError as error:
             _log.warning("no room is made in a prompt that is too long: %s", error)
             return False
@@ -395,7 +399,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
         begun = {one.id for one in run.begun}
         appeared = [one.id for one in call.messages if one.id not in begun]
-        messages = yield from self._turn.opened(_all_messages(call, run), *call.ids, call.kind, appeared)
+        messages = yield from self._turn.read_unmarked(_all_messages(call, run), *call.ids, call.kind, appeared)
         storable = [one for one in messages if is_storable(one)]
         structured = structured_answers(storable, is_over=is_over)
         if only_question:  # with what stands in front of it

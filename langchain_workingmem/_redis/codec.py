@@ -206,7 +206,7 @@ def _filterable(message: BaseMessage, keys: Iterable[str]) -> tuple[str, str]:
 
 # ---------------------------------------------------------------------- bodies
 
-LONG = 65_536  # characters of a string within content blocks that lies beside the body
+LONG_TEXT = 65_536  # characters of a string within content blocks that lies beside the body
 PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
 _WHOLE = {"content", "artifact", "name"}  # fields that are stored, or refused, if they are empty
 _BOXES = (dict, list)  # a union takes longer to make than to ask
@@ -265,7 +265,7 @@ def _take_media(value: Any, path: list[Any], media: list[str], paths: list[list[
             _take_media(one, [*path, key], media, paths)
             continue
         value[key] = text = b64encode(one).decode() if isinstance(one, bytes) else one
-        if isinstance(text, str) and len(text) >= LONG and key != "text":
+        if isinstance(text, str) and len(text) >= LONG_TEXT and key != "text":
             value[key] = ""
             paths.append([*path, key])
             media.append(text)

@@ -81,7 +81,9 @@ def check_layout(state: HasLayout) -> Plan[None]:
     stored, settings = yield from Send((read, WHEN_FULL), in_order=True)
     if isinstance(stored, RedisReplyError):
         raise stored
-    if hides_when_full(settings):
+    # over RESP3, which replies with a dict, each answer says so itself; who may not read the settings is believed
+    known = as_dict(settings) if isinstance(settings, list) else {}
+    if known.get(b"search-on-oom") == b"return" and known.get(b"maxmemory", b"0") != b"0":  # of Search 8.4 and later
         seen = "search-on-oom is 'return' and maxmemory is set: when memory is full, searches would find nothing"
         raise RedisCapabilityError(seen, remedy=ANSWER_WHEN_FULL)
     if None in stored:
@@ -95,13 +97,6 @@ def check_layout(state: HasLayout) -> Plan[None]:
     state.layout_known, state.secret = True, stored[1]
     if state.secret:
         SECRETS[state.secret] = None
-
-
-def hides_when_full(settings: Any) -> bool:
-    """Tell from the reply to `WHEN_FULL` whether Search (8.4 and later) answers with nothing when memory is full."""
-    # over RESP3, which replies with a dict, each answer says so itself; who may not read the settings is believed
-    known = as_dict(settings) if isinstance(settings, list) else {}
-    return known.get(b"search-on-oom") == b"return" and known.get(b"maxmemory", b"0") != b"0"
 
 
 def compare_layout(keys: Keys, stored: bytes) -> None:

@@ -3,7 +3,8 @@
 A key is `<prefix>:<kind>:{<id>}`. Keys of a thread, and those of a user, share a hash tag: they live in one cluster
 slot, and one script may touch them all. Ids are percent-encoded in keys and tag fields: no brace ends the hash tag, and
 no separator, blank or wildcard matches another tenant's data. A `key_prefix` may begin as another one does, so keys are
-compared whole, or up to their brace. No two prefixes share a key: no kind below ends with a colon and another kind.
+compared whole, or up to their brace. No kind below ends with a colon and another kind, as
+`x:thread` would: so no two prefixes share a key.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Keys:
         return decode(hash_tag(key))
 
 
-def merge_mark(into: str) -> str:
+def merge_tombstone(into: str) -> str:
     """Return how the tombstone of a user begins that is being merged into another one; an id of the merge follows."""
     return f"merge/{encode(into)}/"
 

@@ -1,6 +1,6 @@
 """The Lua scripts, each one atomic step within one hash tag, and their calls over a thread.
 
-A script's file names KEYS, ARGV and reply; it runs only for the thread's owner, whose tombstone lies in another slot:
+A script's file names KEYS, ARGV and reply; a script runs only for the thread's owner, whose tombstone lies in another slot:
 what was written while the owner is being deleted, the caller takes back (`guarded_write`, `undone`).
 """
 

@@ -80,7 +80,7 @@ class Marks:
         noted = ((self._read(one) or {}).get("left_out") or () for one in messages if MARK in one.additional_kwargs)
         return frozenset(seq for seqs in noted for seq in seqs)
 
-    def opened(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    def unmarked(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
         read = [(one, self._read(one) if MARK in one.additional_kwargs else {}) for one in messages]
         return [_former(one, kept) for one, kept in read if "inserted" not in (kept or ())]

@@ -164,7 +164,7 @@ def load_node(
         ids, kind = required_ids(find_ids(config)), kind_of(config)
         if now is not None and limits.recall is not False:
             limits = replace(limits, recall={**(limits.recall or {}), "now": now})
-        messages = yield from turn.opened(given, *ids, kind)
+        messages = yield from turn.read_unmarked(given, *ids, kind)
         left_out = core.state.marks(*ids).left_out(given)
         gathering = turn.gather(messages, ids, limits, kind=kind, left_out=left_out)
         found = yield from core.with_fallback(gathering, Gathered(*ids, kind=kind), "the graph goes on without memory")
@@ -211,7 +211,7 @@ def save_node(turn: Turn, find_ids: Callable[..., Ids]) -> RunnableLambda[Any, d
     core = turn.core
 
     def save(given: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind) -> Plan[None]:
-        messages = [*filter(is_storable, (yield from turn.opened(given, *ids, kind)))]
+        messages = [*filter(is_storable, (yield from turn.read_unmarked(given, *ids, kind)))]
         notes, asked = core.state.local(Notes), question(messages)
         yield from save_turn(
             core,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.keys import merge_mark
+from langchain_workingmem._redis.keys import merge_tombstone
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import LARGEST
@@ -226,7 +226,7 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     for paths in (yield from grouped(here)):
         for file in (yield from _read(here, paths)):
             yield from move(file, file.path)
-    (was_ours,) = yield from send(LEAVE.call(here.keys, merge_mark(into)))
+    (was_ours,) = yield from send(LEAVE.call(here.keys, merge_tombstone(into)))
     if not was_ours:
         raise UserDeletedError(source)
     return moved

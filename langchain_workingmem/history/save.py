@@ -121,7 +121,7 @@ def append(
     times, listed = _times(said_at, len(given)), given
     if not must_exist:
         check_id(user_id, "user_id")
-    given = yield from opened(state, given, thread_id, user_id or "")
+    given = yield from unmarked(state, given, thread_id, user_id or "")
     given = [one for one in given if MARK not in one.additional_kwargs]  # of a marked copy the original is stored
     answers = structured_answers(given, is_over=False)
     prepare = partial(drafts, given, state.recall, core.new_id, answers)
@@ -138,11 +138,11 @@ def append(
     return [draft.message for draft in ready]
 
 
-def opened(state: MemoryState, given: Sequence[BaseMessage], thread_id: str, user_id: str) -> Plan[list[BaseMessage]]:
+def unmarked(state: MemoryState, given: Sequence[BaseMessage], thread_id: str, user_id: str) -> Plan[list[BaseMessage]]:
     """Return messages as they were before memory changed them; a process that never asked Redis reads the secret."""
     if state.secret is None and any(MARK in one.additional_kwargs for one in given):
         yield from check_layout(state)
-    return state.marks(check_id(thread_id, "thread_id"), user_id).opened(given)
+    return state.marks(check_id(thread_id, "thread_id"), user_id).unmarked(given)
 
 
 def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[int | None]:
@@ -262,7 +262,7 @@ def save_turn(
     else:
         raise ThreadConflictError(thread_id)
     pairs = zip(changed, reply["seqs"], strict=False)
-    # `upto`, vectors and text of what was written now nobody asks for
+    # nobody asks for `upto`, vectors or text of what was just written
     written = [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
     known = (known or Known()).with_written(written, followed, reply["version"])
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP], title_model)

@@ -145,12 +145,12 @@ class Keeper(Worker):
                 body = {"at": at, "path": path, "value": leaf.value, "is_item": leaf.is_item, "ids": ids}
                 drawn = [id for one, old in change.replaced.items() if _holds(leaf, old) for id in by_path.get(one, ())]
                 found.append(NewRow(body, [*reference, *(row.place for row in cited)], draws=drawn))
-        full = [(id, body) for id, body in unread.shown.rows.items() if "path" not in body and body["read"] < MOST_READ]
-        last = full[-1:]
-        number = len(rows) + sum(body["read"] for _, body in last)
+        counts = {id: body["read"] for id, body in unread.shown.rows.items() if "path" not in body}
+        last = [id for id, read in counts.items() if read < MOST_READ][-1:]
+        number = len(rows) + sum(counts[id] for id in last)
         seqs = [row.place for row in rows]
-        read = NewRow({"at": 0, "read": number}, covers=seqs, replaces=[id for id, _ in last])
-        return [read, *found], [id for id, _ in last]
+        read = NewRow({"at": 0, "read": number}, covers=seqs, replaces=last)
+        return [read, *found], last
 
 
 def _holds(new: Leaf, old: Leaf) -> bool:

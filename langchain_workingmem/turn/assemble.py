@@ -64,7 +64,7 @@ class Gathered:
     # what the list is
     known: Known | None = None  # what the thread knows of it
     followed: Followed = field(default_factory=Followed)
-    hidden: frozenset[str] = frozenset()  # ids in it that no model is shown: sent again, refused by a provider, deleted
+    hidden_ids: frozenset[str] = frozenset()  # in it, no model is shown them: sent again, refused or deleted
     abandoned: list[list[int]] = field(default_factory=list)  # ranges of seqs that it has left behind
     question_seq: float = inf  # where the question is stored: later messages are not its history
     # the history
@@ -113,7 +113,7 @@ def assemble(
     Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
     """
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
-    past, present, omitted = chosen(gathered, options, messages)
+    past, present, omitted = choose_shown(gathered, options, messages)
     speech: list[str] = []
     if audience.for_model:
         past, speech = _begun_by_user(past, messages, gathered)
@@ -163,11 +163,11 @@ def assemble(
     return context
 
 
-def chosen(
+def choose_shown(
     gathered: Gathered, options: HistoryOptions, messages: Sequence[BaseMessage]
 ) -> tuple[list[BaseMessage], list[BaseMessage], int]:
     """Return what is shown of the past and of the present turn, and how many messages are left out."""
-    given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
+    given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden_ids]
     present = turn_of(given)
     earlier = given[: len(given) - len(present)]
     begin = gathered.first_seq if gathered.kind == "state" else -inf  # what lies before it is stored
@@ -190,7 +190,7 @@ def chosen(
     is_light = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
     if not is_light or options.token_counter != "approximate":
         past, omitted = fit(past, present, gathered.totals, options, gathered.cut)
-    if options.max_tokens not in (None, DEFAULT_LIMIT):
+    if options.max_tokens not in (None, DEFAULT_LIMIT):  # only a limit that somebody chose cuts the running turn
         present, more = _fit_present(present, options)
         omitted += more
     return past, present, too_old + omitted

@@ -24,12 +24,12 @@ from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
 from langchain_workingmem.history.follow import Entry, Known, follow, last_question
 from langchain_workingmem.history.read import with_media
-from langchain_workingmem.history.save import entry_of, known_in, list_head, opened
+from langchain_workingmem.history.save import entry_of, known_in, list_head, unmarked
 from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.search import recall_for_turn, search
 from langchain_workingmem.turn.assemble import (
     Gathered,
-    chosen,
+    choose_shown,
     fit,
     in_order,
     is_users,
@@ -87,7 +87,7 @@ class Turn:
     core: Core
     history: HistoryOptions
 
-    def opened(
+    def read_unmarked(
         self,
         messages: Iterable[MessageLikeRepresentation],
         thread_id: str,
@@ -97,7 +97,7 @@ class Turn:
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
         given = as_messages(messages)
-        found = yield from opened(self.core.state, given, thread_id, check_id(user_id, "user_id"))
+        found = yield from unmarked(self.core.state, given, thread_id, check_id(user_id, "user_id"))
         ids = Counter(one.id for one in found if one.type == "ai" and one.id)
         if len(ids) < ids.total():  # caches and fakes repeat ids, which tell nothing then
             found = [one.model_copy(update={"id": None}) if ids[one.id or ""] > 1 else one for one in found]
@@ -212,7 +212,7 @@ def gather_turn(
 
 
 def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) -> dict[str, Any]:
-    """Return what `read.lua` is told: the limits of the history, and of a list of several messages what they are."""
+    """Return what `read.lua` is told: the limits of the history and, for a list of several messages, their ids."""
     last, roles = options.last_messages, options.roles
     kinds = "qa" if roles is None else "".join(kind for role, kind in (("human", "q"), ("ai", "a")) if role in roles)
     # the store knows what messages weigh with all of their media
@@ -255,14 +255,14 @@ def _follow_list(
             if at in followed.aliases and seq in shown:
                 sent_again.add(ids[at])
             shown.add(seq)
-    turn.hidden = frozenset(refused | deleted | sent_again)
+    turn.hidden_ids = frozenset(refused | deleted | sent_again)
 
 
 def _stored_messages(
     turn: Gathered, entries: Sequence[Entry], reply: dict[str, Any], bodies: Sequence[bytes | None]
 ) -> list[StoredMessage]:
     """Return the messages of the history, and note what it is: without those that the list holds or has left behind."""
-    followed, waiting, chosen = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
+    followed, waiting, kept = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
     listed = {seq for seqs in reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
     in_list = {*turn.seqs.values()}
     own_writer = followed.writer if turn.kind == "state" else None
@@ -281,14 +281,14 @@ def _stored_messages(
         is_trimmed = facts.writer == own_writer and facts.seq not in turn.left_out  # the state has had it
         if is_in_list or is_behind or is_trimmed:
             continue
-        chosen.append((facts.seq, facts.upto if facts.words else 0, body))
+        kept.append((facts.seq, facts.upto if facts.words else 0, body))
         turn.seqs[facts.id], turn.tokens = facts.seq, turn.tokens + facts.tokens
         if facts.words:
             turn.totals[facts.id] = facts.upto
     turn.first_seq = reply.get("begins", -inf)
     turn.cut = reply.get("cut", 0)
-    turn.size = sum([len(body or b"") for *_, body in chosen])
-    return read_rows(chosen, turn.thread_id, make=turn.size <= LONG)
+    turn.size = sum([len(body or b"") for *_, body in kept])
+    return read_rows(kept, turn.thread_id, make=turn.size <= LONG)
 
 
 def _with_shown_media(
@@ -312,21 +312,20 @@ def _recalled(
     core: Core, turn: Gathered, options: HistoryOptions, query: Query, ranking: Ranking, extra: int
 ) -> Plan[RecallResult]:
     """Fetch the best hits and their windows, without what the model is shown anyway. Messages are compared by seq."""
-    past, present, _ = chosen(turn, options, turn.messages)
-    ids = turn.hidden.union([one.id or "" for one in (*past, *present)])
-    shown = {*turn.followed.drop, *(turn.seqs[id] for id in ids if id in turn.seqs)}
+    past, present, _ = choose_shown(turn, options, turn.messages)
+    ids = turn.hidden_ids.union([one.id or "" for one in (*past, *present)])
+    not_again = {*turn.followed.drop, *(turn.seqs[id] for id in ids if id in turn.seqs)}
 
-    def followed_up() -> (
-        str
-    ):  # what the user said before; a question that was asked twice follows up what stood before it
+    def followed_up() -> str:
+        """Return what the user said before; a question that was asked twice follows up what stood before it."""
         words = [str(one.text) for one in (*turn.history, *turn.messages) if is_users(one)]
         return next((text for text in reversed(words) if text.strip() and text != query.text), "")
 
-    hidden = encode(turn.thread_id).encode(), shown, turn.question_seq
+    hidden = encode(turn.thread_id).encode(), not_again, turn.question_seq
     about: Any = {"hidden": hidden, "followed_up": followed_up, "extra": extra, "on_error": core.on_error}
     plan = recall_for_turn(core.state, query, ranking, **about)
     result = yield from traced(plan, query.text)
-    repeated = {row.place for row in result.rows if row.place in shown or row.place >= turn.question_seq}
+    repeated = {row.place for row in result.rows if row.place in not_again or row.place >= turn.question_seq}
     rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in repeated]
     return replace(result, rows=rows)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, decode, encode, merge_mark
+from langchain_workingmem._redis.keys import check_id, decode, encode, merge_tombstone
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import Script, delete_from
 from langchain_workingmem._redis.state import Operations, operation, twin, wing
@@ -259,7 +259,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
     """Give the working memory, threads and files of a user to another one; each step can be repeated."""
     if check_id(source, "source") == check_id(into, "into"):
         raise errors.IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")
-    keys, mark = state.keys, merge_mark(into)
+    keys, mark = state.keys, merge_tombstone(into)
     claiming = _tombstone(state, source, "claim", mark, token)
     earlier, deleting = yield from send(claiming, ("GET", keys.of_user(into).tombstone), in_order=True)
     if earlier is not None and not earlier.startswith(mark.encode()):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 MEMORY = scripts.Script("memory", *scripts.READING)
-Change: TypeAlias = "Callable[[str], str]"  # from the present document to the next
+ChangeText: TypeAlias = "Callable[[str], str]"  # from the present document to the next
 Row: TypeAlias = "Mapping[bytes, bytes]"
 NOTHING = "0@"  # the version of a memory that was never written
 ATTEMPTS = 100  # of a writer that always loses, then it gives up; 8 processes that write at once need a handful
@@ -141,7 +141,7 @@ def revisions_of(
 
 
 def change_document(
-    state: MemoryState, scope_key: ScopeKey, make: Change, origin: str, *, expected: int | None = None
+    state: MemoryState, scope_key: ScopeKey, make: ChangeText, origin: str, *, expected: int | None = None
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Change working memory, and return the states before and after.
 
@@ -166,7 +166,7 @@ def change_document(
             continue
         after = state_of(state, scope_key, row)
         if status == "written":
-            if after.kept is not None:  # so that what was set now has its own time
+            if after.kept is not None:  # so that the keeper notes when it was set
                 yield from wing("keeping").renew_later(state, scope_key)
             return before, after
         seen, before = before.revision, after

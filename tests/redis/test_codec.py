@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._redis.codec import LONG, body_of, put_media
+from langchain_workingmem._redis.codec import LONG_TEXT, body_of, put_media
 from langchain_workingmem._redis.filters import canonical_json, label
 from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.models import StoredMessage
@@ -85,11 +85,11 @@ def test_each_form_comes_back(form: str) -> None:
 
 @given(st.text(min_size=1), st.sampled_from(["base64", "data", "url", ',"media":["', "\0", "7"]))
 def test_any_text_comes_back_as_it_was(text: str, key: str) -> None:
-    long = (text * (LONG // len(text) + 1))[:LONG]
+    long = (text * (LONG_TEXT // len(text) + 1))[:LONG_TEXT]
     for value, count in ((long, 1), (long[:-1], 0)):
         message = HumanMessage([{"type": "image", key: value, "mime_type": "image/png"}], id="1")
         body, found, back = round_trip(message)
         assert (found, back) == (count, message)
-        assert (len(body) < LONG) is bool(count)
+        assert (len(body) < LONG_TEXT) is bool(count)
         artifact = ToolMessage("x", id="1", tool_call_id="c", artifact={"a": [1, {key: value}, None]})
         assert round_trip(artifact)[1:] == (count, artifact)

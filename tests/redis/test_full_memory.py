@@ -11,7 +11,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, RedisCapabilityError
 from langchain_workingmem._engine.plan import attempt
-from langchain_workingmem._redis.indexes import hides_when_full
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.store import RedisMemoryStore
@@ -94,19 +93,6 @@ def test_a_server_that_would_hide_what_it_holds_is_refused(
         assert make_memory(f"{server.url}?protocol=3").threads.get("t") is None  # whose answers say it themselves
     finally:
         raw.config_set("maxmemory", "0")
-
-
-@pytest.mark.parametrize(
-    ("reply", "hides"),
-    [
-        ([b"search-on-oom", b"return", b"maxmemory", b"100"], True),
-        ({b"search-on-oom": b"return", b"maxmemory": b"100"}, False),
-        ([b"search-on-oom", b"return", b"maxmemory", b"0"], False),
-        (RedisReplyError("NOPERM User u has no permissions"), False),
-    ],
-)
-def test_what_a_server_says_of_the_setting(reply: Any, hides: bool) -> None:
-    assert hides_when_full(reply) == hides
 
 
 OOM = b"One or more shards failed to execute the query due to insufficient memory"

@@ -69,7 +69,7 @@ CONTENTS: list[Any] = [
 def test_a_copy_with_memory_opens_to_what_was_said(content: Any) -> None:
     copy = MARKS.with_memory(HumanMessage(content, id="1"), ["block"])
     assert copy.content != content
-    assert [one.content for one in MARKS.opened([copy])] == [content]
+    assert [one.content for one in MARKS.unmarked([copy])] == [content]
 
 
 def test_what_cannot_be_signed_is_a_mark_of_nobody() -> None:
@@ -79,4 +79,4 @@ def test_what_cannot_be_signed_is_a_mark_of_nobody() -> None:
     copy = MARKS.with_memory(HumanMessage([{"type": "x", "d": deep}], id="1"), ["block"])
     mark = {**copy.additional_kwargs[MARK], "content": "harmless", "user": "v", "d": deep}
     forged = HumanMessage("bad", id="1", additional_kwargs={MARK: mark})
-    assert [one.content for one in Marks(b"s" * 32, "other", "v").opened([forged])] == ["bad"]
+    assert [one.content for one in Marks(b"s" * 32, "other", "v").unmarked([forged])] == ["bad"]
