@@ -80,7 +80,7 @@ _CHAT = _Kind(ModelError, "the chat model", "timeout=...")
 _RERANKER = _Kind(ModelError, "the reranker", "RecallOptions(embedding_timeout=...)")
 
 
-MANY = 500  # texts whose vectors are read beside the event loop
+MANY_TEXTS = 500  # texts whose vectors are read beside the event loop
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
 _TOLERANCE = 1e-6  # between the numbers of two equal vectors
 
@@ -137,7 +137,7 @@ class Embedder:
             seconds = self._timeout + SECONDS_A_TEXT * len(missing)
             found = await _EMBEDDING.answer(ask, seconds) if missing else ()
             read = partial(self._read, texts, known, missing, found, query=query)
-            if len(missing) <= MANY:
+            if len(missing) <= MANY_TEXTS:
                 return read()
             import asyncio
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEFAULT_URL = "redis://localhost:6379"
-FEW = 2  # repeats for agents
+FEW_REPEATS = 2  # repeats for agents
 COOL_DOWN = 5.0  # seconds without calls of Redis after a failure
 _log = logging.getLogger("langchain_workingmem")
 
@@ -72,7 +72,7 @@ def _with_few_repeats(effect: Effect[Any]) -> Plan[Any]:
     try:
         return (yield effect)
     except RedisConnectionError as error:
-        error.repeats = 0 if error.timed_out else min(error.repeats, FEW)
+        error.repeats = 0 if error.timed_out else min(error.repeats, FEW_REPEATS)
         raise
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Level
 
-MOST = 100  # the newest threads, and of each the newest messages, that are looked at
+MOST_LOOKED_AT = 100  # the newest threads, and of each the newest messages, that are looked at
 NEARLY_FULL = 0.9  # of maxmemory
 _REINDEX = "run memory.recall.reindex()"
 
@@ -150,7 +150,7 @@ def _index(check: str, name: str) -> Plan[Finding]:
 def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
     """Look at the newest messages of the newest threads: which lack vectors, cannot be read, or lack a key."""
     (stored,) = yield from send(("GET", state.keys.vectors_settings))
-    newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST)
+    newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST_LOOKED_AT)
     (reply,) = yield from attempt(newest)
     if isinstance(reply, errors.RedisReplyError):
         return [] if is_stale(reply) else [_found("threads", "unknown", reply)]  # a missing index was said
@@ -160,7 +160,7 @@ def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
         keys = state.keys.of(id)
         there = ("EXISTS", keys.order, keys.messages, keys.ids)
         count, number, members = yield from send(
-            ("HGET", keys.thread, "count"), there, ("ZRANGE", keys.order, -MOST, -1)
+            ("HGET", keys.thread, "count"), there, ("ZRANGE", keys.order, -MOST_LOOKED_AT, -1)
         )
         if int(count or 0) and number < len(there) - 1:
             why = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"

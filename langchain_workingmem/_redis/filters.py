@@ -32,7 +32,7 @@ Condition: TypeAlias = tuple[str, bool]
 # Returns labels, of which a document has one if its value at these names equals this one, None if labels do not tell.
 Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
 
-MOST, MOST_PARTS = 50_000, 5_000  # characters of a filter as JSON; its values, keys and brackets
+MOST_CHARACTERS, MOST_PARTS = 50_000, 5_000  # characters of a filter as JSON; its values, keys and brackets
 EVERYTHING = "*"
 _ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _JSON = "use strings, numbers, booleans, None, lists and dicts with str keys"
@@ -67,13 +67,13 @@ class Filter:
 
     @classmethod
     def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter", *, finite: bool = True) -> Self:
-        """Check a filter; `OptionError` for an unknown operator, a wrong operand, no JSON, and beyond `MOST`."""
+        """Check a filter; `OptionError` for an unknown operator, a wrong operand, no JSON, and beyond `MOST_CHARACTERS`."""
         text, writer = "", json.JSONEncoder(allow_nan=not finite, default=_as_dict)
         try:
             for number, part in enumerate(writer.iterencode({} if wanted is None else wanted)):
                 text += part
-                if len(text) > MOST or number > MOST_PARTS:
-                    seen = f"{name} has more than {MOST:,} characters as JSON, or {MOST_PARTS:,} parts"
+                if len(text) > MOST_CHARACTERS or number > MOST_PARTS:
+                    seen = f"{name} has more than {MOST_CHARACTERS:,} characters as JSON, or {MOST_PARTS:,} parts"
                     raise OptionError(seen, remedy="name fewer values, or use several calls")
             check_nesting(wanted)
             copy = json.loads(text)

@@ -34,13 +34,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
 
-MOST = 1000  # entries
+MOST_ENTRIES = 1000  # entries
 
 
 class Recent(Generic[K, V]):
     """A mapping of at most `most` entries, safe between threads: the least recently used entry is dropped first."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_ENTRIES) -> None:
         self._entries: OrderedDict[K, V] = OrderedDict()
         self._lock = Lock()
         self._most = most

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CALL = Script("derived/call", *READING, "derived/rows")
 ROW_KINDS = ("observations", "keeping")  # of rows, and the wings that make them
 NEWEST = 50  # threads of a user that a turn looks at
-STEP = 200  # rows of one commit, when rows are restored
+ROWS_OF_A_COMMIT = 200  # rows of one commit, when rows are restored
 ATTEMPTS = 5  # of a commit that meets others
 FIRST_PAUSE, LONGEST_PAUSE = 15_000, 900_000  # ms after a failure, doubled for each further one
 
@@ -433,7 +433,7 @@ def restore_rows(
         for level in True, False:
             left = [row for row in of_kind if (row["id"] in replaced) is level]
             while left:
-                written = yield from own.commit(read, [*map(restored, left[:STEP])])
+                written = yield from own.commit(read, [*map(restored, left[:ROWS_OF_A_COMMIT])])
                 if written is None:  # messages were deleted meanwhile
                     return len(made)
                 made |= {row["id"]: id for row, id in zip(left, written, strict=False) if id}

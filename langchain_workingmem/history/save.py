@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.history.follow import Kind
 
-MOST = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks of one step: they keep the server busy for 1 to 3 s
-STEP = 500  # messages of a list that is new to memory, saved in one step
+MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
+STEP_SIZE = 500  # messages of a list that is new to memory, saved in one step
 MINUTE = 60 * 1_000_000  # microseconds, by which clocks may differ
 ATTEMPTS = 5  # of a write that supersedes, or that meets ids of stored messages
 
@@ -60,7 +60,7 @@ def write(
     keys, indexes = state.keys.of(check_id(thread_id, "thread_id")), state.indexes
     texts = [text for draft in ready for text in draft.chunks if not draft.is_superseded]
     algorithm = state.recalling.index.algorithm if state.recall else "flat"
-    if (count := len(ready) + len(texts)) > (most := MOST[algorithm]):
+    if (count := len(ready) + len(texts)) > (most := MOST_AT_ONCE[algorithm]):
         seen = f"{count:,} messages and chunks in one atomic step, of at most {most:,} (with {algorithm})"
         raise OptionError(seen, remedy="save them in several calls")
     if not indexes.threads_ready:
@@ -249,7 +249,7 @@ def save_turn(
             "compared": bool(read or attempt) or None,
             "bring_back": followed.bring_back if read else None,
         }
-        reply, failure = yield from write(state, changed[:STEP], thread_id, check_id(user_id, "user_id"), **head)
+        reply, failure = yield from write(state, changed[:STEP_SIZE], thread_id, check_id(user_id, "user_id"), **head)
         if reply.get("is_deleted"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
@@ -265,9 +265,9 @@ def save_turn(
     # nobody asks for `upto`, vectors or text of what was just written
     written = [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
     known = (known or Known()).with_written(written, followed, reply["version"])
-    yield from after_write(state, thread_id, user_id, reply, changed[:STEP], title_model)
-    for start in range(STEP, len(changed), STEP):
-        some = changed[start : start + STEP]
+    yield from after_write(state, thread_id, user_id, reply, changed[:STEP_SIZE], title_model)
+    for start in range(STEP_SIZE, len(changed), STEP_SIZE):
+        some = changed[start : start + STEP_SIZE]
         reply, more = yield from write(state, some, thread_id, user_id, upsert=True, exists=True)
         yield from after_write(state, thread_id, user_id, reply, some)
         failure = failure or more

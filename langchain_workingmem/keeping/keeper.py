@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.working_memory.store import ScopeKey
 
-BATCH = 10_000  # tokens of messages in one call of the model
+BATCH_TOKENS = 10_000  # tokens of messages in one call of the model
 MOST_READ = 500  # messages: a row that says that so many are read is full
-SECONDS = 120.0  # for each call of the model
+CALL_SECONDS = 120.0  # for each call of the model
 _EARLIER = 2  # messages that are shown as reference
 _COST = 50  # characters of a message that take as long to read as one of a document, which is read for each operation
 # Tools of memory beside those that `is_memory_tool` knows: files of deep agents, Claude's memory, the MCP server
@@ -54,7 +54,7 @@ class Keeper(Worker):
     kind, name, title = KIND, "keep", "the keeper"
 
     def __init__(self, state: MemoryState, scope_key: ScopeKey, thread_id: str, user_id: str) -> None:
-        super().__init__(state, thread_id, user_id, SECONDS)
+        super().__init__(state, thread_id, user_id, CALL_SECONDS)
         self.scope_key, self.options = scope_key, state.remembering
         self.operations = self.left_out = 0
 
@@ -64,7 +64,7 @@ class Keeper(Worker):
         facts = self._ready(unread.waiting())
         if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
             return False
-        size = max(1, BATCH >> unread.shown.failures)
+        size = max(1, BATCH_TOKENS >> unread.shown.failures)
         groups = yield from read_batch(self.rows, facts, unread.shown, tokens=size, most=MOST_READ)
         if groups is None:
             return True  # the thread has changed meanwhile
@@ -106,7 +106,7 @@ class Keeper(Worker):
         form, options, text = self.options.format, self.options, found.text
         values = KeeperNotes.read(found.kept).values
         document, numbers = shown_document(form, text, values, found.updated_at, self.zone)
-        data = f"{document}\n{earlier(reference)}{elements(rows, BATCH, zone=self.zone)}"
+        data = f"{document}\n{earlier(reference)}{elements(rows, BATCH_TOKENS, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
         check = AnswerCheck(form, text, numbers, sources)
         model = cast("BaseChatModel", options.keeper)  # `install` has looked names up

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.working_memory.document import Format
 
-MOST = 100  # operations of an answer
+MOST_OPERATIONS = 100  # operations of an answer
 MOST_VALUES = 200  # that one operation changes
 _MOST_BROKEN = 50  # places of an answer that look like JSON and are none
 _FEW = 4  # values of a document that may go at once without another question
@@ -140,8 +140,8 @@ class AnswerCheck:
     def __call__(self, answer: BaseMessage, parsed: Any) -> CheckedAnswer:
         """Read an answer, and apply it. An answer that empties the document is refused once."""
         operations = read_operations(answer, parsed)
-        done = CheckedAnswer(self.text, left_out=max(0, len(operations) - MOST))
-        for one in operations[:MOST]:
+        done = CheckedAnswer(self.text, left_out=max(0, len(operations) - MOST_OPERATIONS))
+        for one in operations[:MOST_OPERATIONS]:
             before = leaves(self.form, done.text)
             try:
                 numbers = self._cited(one)

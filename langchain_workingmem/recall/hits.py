@@ -20,7 +20,7 @@ from langchain_workingmem._text.sending import as_shown, with_calls
 from langchain_workingmem._text.unicode import count_tokens, excerpt, spans
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.recall.question import LEAST, TIMES
+from langchain_workingmem.recall.question import LEAST_TOKENS, TIMES
 from langchain_workingmem.recall.ranking import Position, Ranked
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
     """Take the best candidates that give enough hits within the budget; and possible copies: same vector and length."""
     taken, different = list[Ranked](), set[object]()
     room = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
-    most = LEAST if query.turn else query.most_of_a_hit
+    most = LEAST_TOKENS if query.turn else query.most_of_a_hit
     for one in ranked:
         if len(different) >= max(query.sought, at_least):
             break
@@ -266,7 +266,7 @@ def sized(query: Query, hits: Sequence[Ranked], windows: Windows) -> tuple[dict[
             parts = 1 if at in shares else 2
             lengths[at] = count_tokens(row_text(windows.messages[at]))
             wanted = min(lengths[at], query.most_of_a_hit // parts)
-            size = min(wanted, LEAST // parts) if query.turn else wanted
+            size = min(wanted, LEAST_TOKENS // parts) if query.turn else wanted
             if size > room:
                 break
             sizes[at], room = size, room - size

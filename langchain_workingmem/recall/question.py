@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 TIMES = 4  # a reranker is given so many times the hits, or the tokens of a budget, that come back
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
-LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
-SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
+LEAST_TOKENS = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
+SHARE_OF_A_HIT = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 
 
 def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> Filter:
@@ -137,7 +137,7 @@ class Query:
             window=given.get("message_range") or checks.check_range(options.message_range),
             threshold=given.get("threshold", options.threshold),
             max_tokens=budget,
-            most_of_a_hit=max(LEAST, (budget or 0) // SHARE),
+            most_of_a_hit=max(LEAST_TOKENS, (budget or 0) // SHARE_OF_A_HIT),
             turn=turn,
             now=now if zone is None else in_zone(now, zone),
             exclude=given.get("exclude_message_ids", frozenset()),

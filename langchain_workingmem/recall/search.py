@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 NEAREST = 100  # candidates of a search by vectors alone; 200 cost it another fifth of its time
 CHECKED = 1_000  # candidates of each search whose metadata is checked here
-FEW = 10  # different messages that a search should rank at least
+LEAST_RANKED = 10  # different messages that a search should rank at least
 DEEPER = 20  # times as many candidates in a second search
 DEEPEST = 1_000_000  # candidates: Search returns no more at once
 GUARANTEED = 2  # hits of a text with a question mark that are shown, however far they are
@@ -122,7 +122,7 @@ def search(
     )
     ranking = ranked(found)
     different = min(len(ranking.order), np.unique(ranking.similarities).size)  # copies of a text have the same
-    is_crowded = len(ranking.order) < query.sought + extra or different < max(FEW, query.sought)
+    is_crowded = len(ranking.order) < query.sought + extra or different < max(LEAST_RANKED, query.sought)
     if found.has_more and is_crowded and depth < DEEPEST:
         depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
         found, _ = yield from _candidates(state, query, terms, vector, depth)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BATCH = 200  # messages of one step
 STEP_BYTES = 4 * 2**20  # of one step; a larger message goes alone
 CHANNEL = "messages"  # of the states of a checkpointer
-MOST = 1_000_000  # checkpoints that are listed; RedisSaver lists 10,000 unless it is asked for more
+MOST_LISTED = 1_000_000  # checkpoints that are listed; RedisSaver lists 10,000 unless it is asked for more
 
 
 class Held(NamedTuple):
@@ -254,9 +254,9 @@ def each_checkpoint(saver: Any, take: Callable[[CheckpointTuple], None], config:
 def threads_in(saver: Any) -> Plan[list[Any]]:
     """Return the ids of the threads of all checkpoints, without those of subgraphs; the last used first."""
     found: list[Any] = []
-    yield from each_checkpoint(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST)
-    if len(found) >= MOST:
-        raise errors.OptionError(f"the checkpointer has at least {MOST:,} checkpoints", remedy="pass thread_ids")
+    yield from each_checkpoint(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST_LISTED)
+    if len(found) >= MOST_LISTED:
+        raise errors.OptionError(f"the checkpointer has at least {MOST_LISTED:,} checkpoints", remedy="pass thread_ids")
     return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 TOMBSTONE = Script("tombstone")
 
-MOST = 10_000  # users of a page
+MOST_USERS = 10_000  # users of a page
 LOOKS = 100  # at all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between looks
 
@@ -58,7 +58,7 @@ class Users(Operations):
         `users.export` and `threads.list` take any id. A user whose thread changes while you page moves to the front.
         For each page the server groups all threads, 0.15 s for 100,000.
         """
-        at_least(limit, 1, "limit", MOST)
+        at_least(limit, 1, "limit", MOST_USERS)
         state = self._core.state
         # a thread that has just expired would be of no user
         load = ("LOAD", 3, "@__key", "@user", "@count")

@@ -61,8 +61,8 @@ def test_a_huge_message_comes_back_as_it_was(make_memory: Make, message: BaseMes
 def test_too_many_messages_for_one_step_are_refused(
     make_memory: Make, algorithm: Any, most: int, commands: list[Command], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert save.MOST[algorithm] == most
-    monkeypatch.setitem(save.MOST, algorithm, 10)
+    assert save.MOST_AT_ONCE[algorithm] == most
+    monkeypatch.setitem(save.MOST_AT_ONCE, algorithm, 10)
     memory = make_memory(embeddings=Constant(), recall=RecallOptions(index=IndexOptions(algorithm=algorithm)))
     with pytest.raises(OptionError, match=r"messages and chunks in one atomic step.*save them in several calls"):
         memory.history.append([HumanMessage("hi") for _ in range(6)], **IDS)

@@ -14,7 +14,7 @@ import redis.connection
 from langchain_core.tools import tool
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem._engine.run import COOL_DOWN, FEW
+from langchain_workingmem._engine.run import COOL_DOWN, FEW_REPEATS
 from tests.helpers.embedded import free_port
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
 from tests.tools.samples import looping
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.in_turn("face")
 
 WAIT = timedelta(milliseconds=300)  # for a server that is silent
 PATIENT = timedelta(seconds=5)  # with one that answers
-REFUSED = 1 + FEW  # attempts of the one call that is made: it may have met a connection that had been closed
+REFUSED = 1 + FEW_REPEATS  # attempts of the one call that is made: it may have met a connection that had been closed
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_a_conversation_that_is_new_to_memory_has_no_hole_after_a_failure(
             raise RedisReplyError("OOM command not allowed", remedy="raise maxmemory")
         return write(*arguments, **more)
 
-    monkeypatch.setattr(save, "STEP", 100)
+    monkeypatch.setattr(save, "STEP_SIZE", 100)
     monkeypatch.setattr(save, "write", failing)
     agent = agent_of(Scripted.says("one"), memory)
     bench.run(agent, {"messages": [*older, *ask("now")["messages"]]})

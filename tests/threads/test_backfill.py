@@ -136,7 +136,7 @@ def test_what_is_no_use_is_refused(plain: Memory, loop_runner: Any, monkeypatch:
         fill(plain, OnlyAsync())
     assert loop_runner.run(plain.threads.abackfill(OnlyAsync(), user_id="ann")) == BackfillReport()
     assert "user_id is of type int" in fill(plain, saver).left["t"]
-    monkeypatch.setattr(copies, "MOST", 1)
+    monkeypatch.setattr(copies, "MOST_LISTED", 1)
     with pytest.raises(OptionError, match="pass thread_ids"):
         fill(plain, saver)
     assert plain.threads.get("t") is None
