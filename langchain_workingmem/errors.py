@@ -78,8 +78,9 @@ class ThreadNotFoundError(WorkingMemError, LookupError):
     """No thread has this id."""
 
     def __init__(self, thread_id: str) -> None:
-        remedy = "create it with threads.create(), or append a message to it"
-        super().__init__(f"no thread {thread_id!r}", remedy=remedy)
+        super().__init__(
+            f"no thread {thread_id!r}", remedy="create it with threads.create(), or append a message to it"
+        )
         self.thread_id = thread_id
 
 
@@ -95,8 +96,8 @@ class ThreadExistsError(WorkingMemError, ValueError):
     """A thread with this id exists; nothing was written."""
 
     def __init__(self, thread_id: str) -> None:
-        seen = f"thread {thread_id!r} exists"
-        super().__init__(seen, remedy="read it with threads.get(), change it with threads.update()")
+        remedy = "read it with threads.get(), change it with threads.update()"
+        super().__init__(f"thread {thread_id!r} exists", remedy=remedy)
         self.thread_id = thread_id
 
 
@@ -110,10 +111,7 @@ class ThreadConflictError(WorkingMemError, RuntimeError):
 
 
 class ThreadOwnershipError(WorkingMemError, PermissionError):
-    """The thread belongs to another user; nothing was read or written.
-
-    The error does not name the owner, because the caller may have no right to know it.
-    """
+    """The thread belongs to another user, whom the error does not name; nothing was read or written."""
 
     def __init__(self, thread_id: str, user_id: str, *, owns_itself: bool = False) -> None:
         remedy = "use a thread of that user, or hand the thread over with threads.transfer()"
@@ -181,8 +179,7 @@ class ObservationNotFoundError(WorkingMemError, LookupError):
     """No observation has this id."""
 
     def __init__(self, observation_id: str) -> None:
-        remedy = "use an id from memory.observations.get()"
-        super().__init__(f"no observation has the id {observation_id!r}", remedy=remedy)
+        super().__init__(f"no observation has the id {observation_id!r}", remedy="take one from observations.get()")
         self.observation_id = observation_id
 
 
@@ -231,8 +228,7 @@ _CODES_BY_WORDS = {
     "not enough memory available to execute the query": "OOM",  # of Search since 8.4
     "unknown command 'ft.": "NOSEARCH",
     "index on db != 0": "NOTDB0",
-    # of the coordinator of a cluster
-    "could not send query to cluster": "NOSHARD",
+    "could not send query to cluster": "NOSHARD",  # these three: of the coordinator of a cluster
     "uninitialized cluster state": "NOSHARD",
     "query requires unavailable slots": "NOSHARD",
 }

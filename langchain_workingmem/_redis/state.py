@@ -54,11 +54,7 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set an entry."""
-        with self._lock:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
-            if len(self._entries) > self._most:
-                self._entries.popitem(last=False)
+        self.change(key, lambda _: value)
 
     def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
         """Replace an entry by what `make` returns for it, and return that; None removes the entry. Atomic."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem._engine.plan import Command, Plan
     from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import RecallResult, StoredMessage
@@ -169,36 +169,30 @@ def gather_turn(
     memory_calls = read_commands(scope_key) if scope_key else []
     part_calls = [part.commands(state, *ids) for part in state.parts]
     calls = [*history_calls, *memory_calls, *chain(*part_calls)]
+
     # more hits than are wanted, as the history shows some of them anyway
     last = options.last_messages or 0
     extra = min(last + (options.step or last) + len(turn.messages), MOST_EXTRA)
     shows_whole_thread = options.last_messages is None and options.max_tokens is None and options.roles is None
     if query is not None and shows_whole_thread and "uncovered" not in head and turn.kind != "state":
         query = replace(query, where={**query.where, "not_thread_ids": [turn.thread_id]})
-    ranking: Ranking | None = None
-    if query is not None:
-        try:
-            ranking, replies = yield from search(state, query, calls, extra=extra)
-        except EMBEDDING_ERRORS as error:
-            if core.on_error == "raise":
-                raise
-            _log.warning("%s; this turn goes without recall", error)
-    if ranking is None:
-        replies = yield from send(*calls)
-    waiting = iter(replies)
-    groups = (history_calls, memory_calls, *part_calls)
+    ranking, replies = yield from _searched(core, query, calls, extra)
+    waiting, groups = iter(replies), (history_calls, memory_calls, *part_calls)
     (history,), of_memory, *of_parts = ([*islice(waiting, len(some))] for some in groups)
+
     reply = read_reply(history, *ids)
     _follow_list(core, turn, messages, entries, reply)
     stored = _stored_messages(turn, entries, reply, history[1])
     # a window that was limited has to reach further back, and behind an edited question others may have written
     reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
+
     if scope_key is not None:
         turn.working_memory = read_state(state, scope_key, of_memory)
         if turn.working_memory.kept and state.remembering.keeper is None:
             turn.working_memory = yield from wing("keeping").with_living_sources(state, scope_key, turn.working_memory)
     for part, asked, answers in zip(state.parts, part_calls, of_parts, strict=True):
         reads_again |= yield from part.gathered(state, turn, head, reply, asked, answers)
+
     if reads_again:  # without what the list has left behind
         head |= {"without": [*turn.abandoned, *head.get("without", ())] or None, "said": 0, "spoken": None}
         head |= {"question": None} if turn.followed.again else {}
@@ -209,6 +203,20 @@ def gather_turn(
     if query is not None and ranking is not None and len(ranking.order):
         turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
     return turn
+
+
+def _searched(
+    core: Core, query: Query | None, calls: Sequence[Command], extra: int
+) -> Plan[tuple[Ranking | None, list[Any]]]:
+    """Search in one round trip with the calls; without a query, or where embedding fails, only send these."""
+    if query is not None:
+        try:
+            return (yield from search(core.state, query, calls, extra=extra))
+        except EMBEDDING_ERRORS as error:
+            if core.on_error == "raise":
+                raise
+            _log.warning("%s; this turn goes without recall", error)
+    return None, (yield from send(*calls))
 
 
 def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) -> dict[str, Any]:
