@@ -270,8 +270,7 @@ class FileMissingError(WorkingMemError, LookupError):
     def __init__(self, path: str, revision: int | None = None) -> None:
         seen, remedy = f"there is no file {path!r}", "look for its path in a list of the files"
         if revision is not None:
-            seen = f"revision {revision} of {path!r} is not kept"
-            remedy = "the history of the file lists those that are"
+            seen, remedy = f"revision {revision} of {path!r} is not kept", "history() lists the revisions that are"
         super().__init__(seen, remedy=remedy)
         self.path, self.revision = path, revision
 
@@ -288,10 +287,7 @@ class FileEditError(WorkingMemError, ValueError):
 
 
 class FileConflictError(WorkingMemError, RuntimeError):
-    """Others have changed a file since `base_revision`; nothing was written.
-
-    `stored` is the text as it is now, at `revision`.
-    """
+    """Others have changed a file since `base_revision`; `stored` is its text at `revision`. Nothing was written."""
 
     def __init__(self, path: str, revision: int, stored: str) -> None:
         now = f"is at revision {revision} now" if revision else "does not exist"
