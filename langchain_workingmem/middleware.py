@@ -202,9 +202,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         thread_id = config.get("configurable", {}).get("thread_id")
         own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
         until = monotonic() + MOST_SECONDS
-        while monotonic() < until and not all(
-            map(self._finished_calls.get, earlier)
-        ):  # LangGraph runs them side by side
+        # LangGraph runs them side by side
+        while monotonic() < until and not all(map(self._finished_calls.get, earlier)):
             yield Sleep(PAUSE_SECONDS)
         try:
             with faces.outer_run_of(config, trust_client_ids=self._trust):

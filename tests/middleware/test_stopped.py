@@ -1,4 +1,4 @@
-"""What a user said is kept when nobody waits for the answer: a closed stream, a cancelled task, an approval to come."""
+"""What was said is kept when nobody waits for the answer: a closed stream, a cancelled task, tools that fail at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from langchain_core.tools import tool
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import wait_until
-from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling
 
 pytestmark = pytest.mark.both_faces
 
@@ -61,4 +63,26 @@ async def test_a_cancelled_call_keeps_what_the_user_said(server: EmbeddedRedis, 
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [message.text for message in await memory.history.amessages("t")] == ["I am allergic to nuts"]
+    await memory.aclose()
+
+
+@tool
+async def breaks(number: int) -> str:
+    """Break."""
+    raise LookupError(number)
+
+
+async def test_tools_that_fail_side_by_side_leave_what_led_to_them(server: EmbeddedRedis, prefix: str) -> None:
+    """LangGraph cancels the others when the first one has raised: also the one that is saving."""
+
+    class Slow(WordEmbeddings):
+        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+            await asyncio.sleep(0.1)
+            return self.embed_documents(texts)
+
+    memory = Memory(server.url, key_prefix=prefix, embeddings=Slow(), recall=RecallOptions())
+    calls = calling(*(("breaks", {"number": number}) for number in range(8)), id="a", text="I will look")
+    with pytest.raises(LookupError):
+        await agent_of(Scripted(script=[calls]), memory, tools=[breaks]).ainvoke(ask("Look"), CONFIG)
+    assert [one.text for one in await memory.history.amessages("t")] == ["Look", "I will look"]
     await memory.aclose()
