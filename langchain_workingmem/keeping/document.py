@@ -90,9 +90,7 @@ class KeeperNotes:
     """What is noted beside a document."""
 
     base: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> value, is_item, since: what others have set
-    values: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # path -> value, is_item, since, thread (None: others)
+    values: dict[str, dict[str, Any]] = field(default_factory=dict)  # the same, and thread (None: others)
     threads: dict[str, dict[str, Any]] = field(default_factory=dict)  # thread -> revision, ids, expires
     template: str | None = None  # of the document; None: along a schema
 
