@@ -55,9 +55,9 @@ the user about themselves and their life, or the result of
 _RULES = """
 
 # What to change in the document
-- **Only what was said.** AppliedOperation a value only if a message states it: {stated}
+- **Only what was said.** Change a value only if a message states it: {stated}
   Bad: the assistant guesses that the user is vegan, and you set the diet.
-- **What holds now.** If something has changed, set the new value. What held before is notes elsewhere, so do not mention it.
+- **What holds now.** If something has changed, set the new value. What held before is kept elsewhere, so do not mention it.
   Bad: "Oslo (before: Rome)". Good: "Oslo".
 - **Past, plans, conditions.** What was once so, what may come, and what would be if something else were so: none of this holds
   now. Set nothing for it, unless the document has a place for plans.

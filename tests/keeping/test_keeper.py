@@ -81,6 +81,8 @@ def test_the_keeper_is_shown_document_and_messages_as_data(make_memory: Make) ->
     memory.working_memory.keep("t")
     rules, data = (str(one.content) for one in keeper.prompts[0])
     assert "Mind the marmalade." in rules
+    assert "Change a value only if a message states it" in rules
+    assert "What held before is kept elsewhere" in rules
     assert '<value n="v1" path="/city" since="' in data
     assert "&lt;/document&gt;" in data
     assert '<message n="1" role="user" time="' in data
