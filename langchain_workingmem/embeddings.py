@@ -35,7 +35,7 @@ _DIGESTS = {  # SHA-256: the vectors of other numbers could not be compared with
     "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
 }
 # wordllama has no wheels for ARM Linux, musl and Python 3.14
-_WITHOUT_WHEEL = "; where it has no wheel, 'local' is the multilingual model; docs/quickstart.md tells where it is"
+_WITHOUT_WHEEL = "; where it has no wheel, 'local' is the multilingual model: docs/quickstart.md says how to get it"
 
 
 class LocalEmbeddings(Embeddings):

@@ -78,9 +78,8 @@ class ThreadNotFoundError(WorkingMemError, LookupError):
     """No thread has this id."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            f"no thread {thread_id!r}", remedy="create it with threads.create(), or append a message to it"
-        )
+        remedy = "create it with threads.create(), or append a message to it"
+        super().__init__(f"no thread {thread_id!r}", remedy=remedy)
         self.thread_id = thread_id
 
 
@@ -270,7 +269,8 @@ class FileMissingError(WorkingMemError, LookupError):
     def __init__(self, path: str, revision: int | None = None) -> None:
         seen, remedy = f"there is no file {path!r}", "look for its path in a list of the files"
         if revision is not None:
-            seen, remedy = f"revision {revision} of {path!r} is not kept", "history() lists the revisions that are"
+            seen = f"revision {revision} of {path!r} is not kept"
+            remedy = "the history of the file lists those that are"
         super().__init__(seen, remedy=remedy)
         self.path, self.revision = path, revision
 

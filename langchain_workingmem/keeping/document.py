@@ -210,7 +210,7 @@ def _notes(
     shown: Mapping[str, Rows],
     at: int,
 ) -> KeeperNotes:
-    """Return what is noted beside a document that was made of said_by_path and rows."""
+    """Return what is noted beside a document that was made of what was said, by path, and of rows."""
     values: dict[str, dict[str, Any]] = {}
     for path, leaf in leaves(form, text).items():
         since, _, thread_id, own = found[path][-1] if path in found else (at, 0, "", leaf)
