@@ -107,6 +107,10 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))
 	$(BIN)/python benchmarks/plots.py
 
+# uv takes a fifth of pip's time; pip where uv finds no index, as it does not read pip's settings
+install = { $(1)/bin/python -m pip install --quiet uv && $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2); } \
+	|| $(1)/bin/python -m pip install --quiet --no-compile $(2)
+
 $(VENV)/.pip: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
@@ -119,7 +123,7 @@ $(VENV)/.ready: $(VENV)/.pip
 
 # what is used is compiled then: most of the modules of the group dev are not
 $(VENV)/.dev: $(VENV)/.pip
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[all]" --group dev
+	$(call install,$(VENV),--editable ".[all]" --group dev)
 	touch $(VENV)/.ready $@
 
 $(LOWEST)/.ready: pyproject.toml
@@ -127,7 +131,7 @@ $(LOWEST)/.ready: pyproject.toml
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1" uv
 	$(LOWEST)/bin/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --extra all \
 		--output-file $(LOWEST)/versions.txt pyproject.toml
-	$(LOWEST)/bin/python -m pip install --quiet --no-compile --constraint $(LOWEST)/versions.txt --editable ".[all]" --group pytest
+	$(call install,$(LOWEST),--constraint $(LOWEST)/versions.txt --editable ".[all]" --group pytest)
 	touch $@
 
 $(VENV)/.chat: $(VENV)/.ready
