@@ -33,16 +33,15 @@ _METHODS = {
     "create_memory_store": "setup",
     "search_memory": (
         "context search get sources messages page list for_user lineage history at revisions read "
-        "stat glob grep usage download_files export search_messages prepare load_memory search_memory "
+        "glob grep usage download_files export search_messages prepare load_memory search_memory "
         "get_working_memory"
     ),
     "create_memory": "save_turn append add_messages create clone load backfill write upload_files after_agent save_memory",
     "update_memory": (
-        "update transfer merge edit insert rename revert undo keep observe reindex reindex_messages recover update_working_memory title "
-        "ttl vectors sweep"
+        "update transfer merge edit insert rename revert undo keep observe reindex reindex_messages update_working_memory"
     ),
     "upsert_memory": "put",
-    "delete_memory": "delete truncate clear _deletion clear_working_memory",
+    "delete_memory": "delete truncate clear clear_working_memory",
 }
 OPERATIONS = {method: name for name, methods in _METHODS.items() for method in methods.split()}
 _PUBLIC = {  # plans that run under the name of their own function, and the method that users know
@@ -267,7 +266,7 @@ class _Telemetry:
     def _in_background(self, effect: Spawn, run: _Run) -> Effect[None]:
         """Give the plan a trace of its own, which refers to the span that started it: it may outlive that span."""
         store = run.attributes["gen_ai.memory.store.id"]
-        began = _Run(_attributes(OPERATIONS[effect.task], f"background.{effect.task}", store), run.span)
+        began = _Run(_attributes("update_memory", f"background.{effect.task}", store), run.span)
         return replace(effect, plan=self._spanned(effect.plan, began))
 
 

@@ -80,9 +80,9 @@ class Spawn(Effect[None]):
     """Run a plan in the background; only `settled` and `close` wait for it. `lost` is called if its loop ends first."""
 
     plan: Plan[Any]
+    task: str  # its name for telemetry
     slow: bool = False  # it calls a chat model for long: others do not wait for it, nor does the process at its end
     lost: Callable[[], object] = lambda: None
-    task: str = "upkeep"  # its name for telemetry
 
 
 PAUSES = (0.05, 0.25, 1.0)  # seconds before each repeat: a Redis server restarts within their sum

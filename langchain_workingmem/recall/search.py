@@ -219,7 +219,7 @@ def recall_for_turn(
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
         if floor is None and len(ranking.order) >= FEWEST and state.claim("floor"):
             # slow: nobody waits for a paid model at the end of a process
-            yield Spawn(learn_scale(state, anew=False), slow=True)
+            yield Spawn(learn_scale(state, anew=False), slow=True, task="scale")
     ranking.hide(*hidden)
     nearest = ranking.similarities[ranking.order[: query.sought]]
     gate = Gate(query, ranking, floor)

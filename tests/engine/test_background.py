@@ -98,12 +98,12 @@ def noting(log: list[str], *notes: str, then: Plan[None] | None = None, slow: bo
         yield Sleep(0.001)
         log.append(note)
     if then is not None:
-        yield Spawn(then, slow)
+        yield Spawn(then, "test", slow)
 
 
 def starting(*plans: Plan[None], slow: bool) -> Plan[None]:
     for plan in plans:
-        yield Spawn(plan, slow)
+        yield Spawn(plan, "test", slow)
 
 
 def test_plans_that_hang_do_not_keep_short_plans_from_running(hanging: Model) -> None:
