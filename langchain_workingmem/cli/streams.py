@@ -94,8 +94,8 @@ def reading(name: str) -> Iterator[TextIO]:
             yield file
     except UnicodeDecodeError as error:
         raise OptionError(f"{name} is not UTF-8 ({error.reason} at byte {error.start})") from error
-    except FileNotFoundError as error:
-        raise OptionError(f"{name} cannot be used: {error.strerror}") from error
+    except OSError as error:
+        raise OptionError(f"{name} cannot be used: {error.strerror or error}") from error
 
 
 @contextmanager

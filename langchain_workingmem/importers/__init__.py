@@ -253,7 +253,7 @@ class _Conversation:
         asked = self.log.get("input") or []
         asked = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
         chosen = (choice["message"] for choice in (self.log.get("choices") or [])[:1])
-        return [*self.log.get("messages", ()), *asked, *chosen, *(self.log.get("output") or [])]
+        return [*(self.log.get("messages") or []), *asked, *chosen, *(self.log.get("output") or [])]
 
     def _messages(self, items: list[Any]) -> list[tuple[int, dict[str, Any]]]:
         """Return messages with their positions; items of Responses between two inputs are one answer."""
@@ -335,7 +335,7 @@ def _content(message: Mapping[str, Any]) -> Any:
     for part in content:
         match part["type"]:
             case "input_text" | "output_text" | "refusal":
-                parts.append({"type": "text", "text": part.get("text") or part["refusal"]})
+                parts.append({"type": "text", "text": part["refusal" if part["type"] == "refusal" else "text"]})
             case "input_image" if part.get("image_url"):
                 parts.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
             case "input_image" | "input_file":

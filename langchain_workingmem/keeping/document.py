@@ -122,9 +122,9 @@ class KeeperNotes:
         return not self.values or self.template == getattr(form, "template", None)
 
     def form(self) -> Format:
-        """Return the format for a process that may have other options than the keeper."""
+        """Return the format for a process that may have other options than the keeper; nothing is too large for it."""
         schema = {"type": "object"} if self.template is None else None
-        return WorkingMemoryOptions(schema=schema, template=self.template).format
+        return WorkingMemoryOptions(schema=schema, template=self.template, max_bytes=2**30).format
 
 
 class RemadeDocument(NamedTuple):

@@ -18,7 +18,7 @@ from langchain_workingmem.errors import WorkingMemError, WorkingMemoryValidation
 from langchain_workingmem.keeping.values import (
     Leaf,
     differences,
-    field_of,
+    emptied_field,
     is_field,
     item_name,
     leaves,
@@ -169,7 +169,9 @@ class AnswerCheck:
             path = self._path(one)
             is_end = one["op"] == "remove" and parts(path)[0] in self.form.schema.fields
             return {path: Leaf(None)} if is_end else {}
-        return {path: Leaf(None) for path in field_of(self.form, str(one["find"]), str(one.get("replace") or ""))}
+        find = unescape(str(one["find"]))
+        found = emptied_field(self.form, self.numbers.get(find, find), unescape(str(one.get("replace") or "")))
+        return {path: Leaf(None) for path in found}
 
     def _path(self, one: dict[str, Any]) -> str:
         path = unescape(str(one["path"]))

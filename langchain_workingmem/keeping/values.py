@@ -85,10 +85,10 @@ def _fields(form: TextFormat) -> dict[str, str]:
     return {field[2].strip(): line for field, line in found if field}
 
 
-def field_of(form: TextFormat, line: str, replaced: str) -> list[str]:
+def emptied_field(form: TextFormat, find: str, replace: str) -> list[str]:
     """Return the path of a field of a template whose line an edit leaves empty."""
-    field, names = _FIELD.match(replaced.strip()), _fields(form)
-    is_empty = field and field[2].strip() in names and not field[3].strip() and line.strip() == replaced.strip()
+    field, names = _FIELD.match(replace.strip()), _fields(form)
+    is_empty = field and field[2].strip() in names and not field[3].strip() and find.strip() == replace.strip()
     return [f"/{part(field[2].strip())}"] if field and is_empty else []
 
 

@@ -61,7 +61,7 @@ _ITEM = re.compile(
 )
 _NUMBER = re.compile(r"(?:#|n=)?\"?(\d{1,9})\"?(?: ?(?:-|\u2013|\u2014|\.\.|to) ?(\d{1,9}))?")
 _BULLET = re.compile(r"[ \t]{0,16}(?:\d{1,3}[.)]|[-!~*+\u2022])\s")
-_HEADING = re.compile(r"#|```|~~~|</?[a-z][^<>]*>$|.*:$", re.IGNORECASE)
+_MARKUP = re.compile(r"#|```|~~~|</?[a-z][^<>]*>$", re.IGNORECASE)
 _DATE = re.compile(r"[^\[]{0,20}\d{4}[^\[]{0,20}$")
 _WORDY = re.compile(r"[^\W_]")
 _LOOPING = 1000  # bytes from which on texts that compress to a twentieth are a loop
@@ -98,10 +98,12 @@ def _plain(text: str, count: int) -> list[Line]:
             priority = "high" if "!" in item[1] else "low" if "~" in item[1] else "normal"
             words = item[4].lstrip("*: \t")
             lines.append(Line(words, priority, _checked(numbers, words, count)))
-        elif not _WORDY.search(row) or _HEADING.match(row.strip()) or _DATE.match(row):
+        elif not _WORDY.search(row) or _MARKUP.match(row.strip()):
             continue
         elif lines and row[:1] in " \t" and not _BULLET.match(row):
             lines[-1] = lines[-1]._replace(text=f"{lines[-1].text} {row}")
+        elif row.rstrip().endswith(":") or (_DATE.match(row) and not _BULLET.match(row)):
+            continue
         elif lines or _BULLET.match(row):
             raise BadAnswer(_UNCITED.format(excerpt(row, 20, 0, 0)))
     return lines

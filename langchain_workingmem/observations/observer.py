@@ -86,9 +86,12 @@ class Observer(Worker):
             if (yield from self.run_once()):
                 return
             yield Sleep(min(WAIT, left))
-            unread = yield from read_unread(self.rows)
-            if self._note(unread) <= self.options.limit:
+            if (yield from self.look()) <= self.options.limit:
                 return
+
+    def look(self) -> Plan[int]:
+        """Return the tokens of messages without lines. Two round trips."""
+        return self._note((yield from read_unread(self.rows)))
 
     def _note(self, unread: Unread) -> int:
         """Note how much there is to read; return the tokens of messages without lines."""

@@ -26,8 +26,8 @@ class ObservationOptions:
         keep_tokens: Of the newest messages; these, and the question of the running turn, are shown as they are.
         batch_tokens: Of messages in one call of the model, at most.
         observation_tokens: Of the log of a thread; from this number on its oldest half is condensed.
-        block_after: Tokens of messages without observations above which the next step of an agent waits for the observer, at most
-            `timeout`; what is still above it is left out, oldest finished tool calls first. None: 1.5 times `message_tokens`.
+        block_after: Tokens of messages without observations above which the next step of an agent waits for the observer, each
+            call for `timeout`; what is still above it is left out, oldest finished calls first. None: 1.5 times `message_tokens`.
         reflector: The model that condenses, or its name; None: `model`.
         instructions: Added to the prompts of both, such as what matters in your domain.
         background: It observes after messages are saved; False: only when `observe` is called.

@@ -108,17 +108,23 @@ class Observing(Part):
         turn.parts["observations"] = log_of(state, turn.user_id, shown, tokens, of_user=self._is_of_user(turn))
 
     def renewed(self, state: MemoryState, turn: Gathered, *, waits: bool) -> Plan[None]:
-        """Read the log again in the run of an agent; wait for the observer, where the prompt would be too long. One round trip."""
+        """Read the log again in the run of an agent; wait for the observer, where the prompt would be too long.
+
+        One round trip; in a process that does not observe, two more once a thread.
+        """
         thread_id, user_id, options = turn.thread_id, turn.user_id, self.options
-        tokens = state.local(Pending).tokens.get(thread_id)
+        pending = state.local(Pending).tokens
+        tokens = pending.get(thread_id)
         if waits and options.background and (tokens is None or tokens > options.limit):
             yield from Observer(state, options, thread_id, user_id).wait()
             yield from Observer(state, options, thread_id, user_id).start()
-            tokens = state.local(Pending).tokens.get(thread_id)
+            tokens = pending.get(thread_id)
+        if tokens is None:  # nobody in this process observes the thread; from now on its writes are counted
+            tokens = yield from Observer(state, options, thread_id, user_id).look()
         asked = self.commands(state, thread_id, user_id)
         shown = yield from self._read(state, turn, asked, (yield from send(*asked)))
         own = yield from _on_branch(state, turn, shown[thread_id])
-        self._show(state, turn, {**shown, thread_id: own}, tokens or 0)
+        self._show(state, turn, {**shown, thread_id: own}, tokens)
 
     def overflowed(self, state: MemoryState, turn: Gathered) -> Plan[bool]:
         """Observe all that can be, for at most `timeout`; tell whether the log has changed."""
@@ -160,7 +166,7 @@ def log_of(
 ) -> ObservationLog:
     """Return the log of threads; the same lines as long as nothing changes."""
     key = "" if of_user else next(iter(shown))
-    state_of = tuple((id, rows.revision, len(rows.rows)) for id, rows in shown.items())
+    state_of = tuple((id, rows.revision, *rows.rows) for id, rows in shown.items())
     before = state.local(_Logs).logs.get((user_id, key))
     if before is None or before[0] != state_of:
         lines = lines_of(shown)

@@ -229,9 +229,9 @@ def check_end(answer: BaseMessage) -> None:
 
 # ---------------------------------------------------------------------- working
 
-# The workers of this process: prefix of the keys, kind and thread; and whether there may be more to do. They share one token, so that what
+# The workers of a process: it, the database by its secret, kind and thread; and whether there may be more to do. They share one token, so that what
 # an event loop has left unfinished does not keep its lease from the next worker.
-_WORKING: dict[tuple[str, str, str], bool] = {}
+_WORKING: dict[tuple[int, str | bytes, str, str], bool] = {}
 _TOKENS: dict[int, str] = {}  # by process: a fork is another one
 
 
@@ -251,7 +251,7 @@ class Worker:
         self.error: str | None = None  # why the model has failed
         self.about = ""  # what the model is asked about
         self._token = _TOKENS.setdefault(os.getpid(), uuid4().hex)
-        self._mine = state.keys.prefix, self.kind, thread_id
+        self._mine = os.getpid(), state.secret or state.keys.prefix, self.kind, thread_id
 
     @property
     def zone(self) -> ZoneInfo | None:

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 MOST_HITS = 50
 LONGEST = 10_000  # characters of a question
-COUNTED = ("history", "recall", "working_memory", "observations", "question")  # parts of a context
+COUNTED = (
+    "history",
+    "recall",
+    "working_memory",
+    "question",
+)  # parts of a context; the log of observations counts as recall
 _BLOCK = re.compile(r"<(\w+)[ >]")  # how a block of memory begins
 _NAMES = {"recalled_messages": "recalled from other conversations", "working_memory": "working memory"}
 
@@ -50,7 +55,7 @@ def context(studio: Studio, request: Request) -> Response:
         "history": items[:history],
         "items": items[history:],
         "usage": usage,
-        "counted": {name.replace("_", " "): getattr(usage, name, 0) for name in COUNTED} if usage else {},
+        "counted": {name.replace("_", " "): getattr(usage, name) for name in COUNTED} if usage else {},
         "question": message_text(asked.message)[:LONGEST] if asked else question,
         "asked": asked,
     }

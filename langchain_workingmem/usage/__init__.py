@@ -24,7 +24,7 @@ class ContextUsage:
     """The tokens of a context by its parts, which add up to `total`. An estimate, unless `token_counter` counts exactly."""
 
     history: int  # messages of earlier turns, and the calls and results of tools in them
-    recall: int  # recalled messages
+    recall: int  # recalled messages, and the log of observations
     working_memory: int
     # the present turn: the user's words, what has followed them, and system messages in the caller's list
     question: int

@@ -94,7 +94,8 @@ def test_a_file_that_cannot_be_read_says_why(run: Run, tmp_path: Path) -> None:
         found = run("import", str(path), *(["--from", format, "--user", "maya"] if format else []))
         assert (found.exit_code, found.stdout) == (1, "")
         assert reason in found.stderr
-    assert "No such file" in run("import", str(tmp_path / "missing")).stderr
+    for path, seen in ((tmp_path / "missing", "No such file"), (tmp_path, "Is a directory")):
+        assert f"{path} cannot be used: {seen}" in run("import", str(path)).stderr
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("", 3, 2), ("y", 0, 0)])

@@ -59,6 +59,16 @@ def test_fields_that_the_schema_has_no_more_stay(make_memory: Make) -> None:
     assert json.loads(memory.working_memory.get(user_id="u").text) == {"tags": ["a"], "job": "cook", "city": "Oslo"}
 
 
+def test_a_field_that_is_named_by_its_number_holds_no_longer(make_memory: Make) -> None:
+    """Nothing stands there, but something older may be read later."""
+    keeper = Saying(answers=[json.dumps([{"find": "v2", "replace": "- **city**:", "messages": [1]}])])
+    memory = make_memory(**kept_by(keeper, template=TEMPLATE))
+    say(memory, "I have left my city", "m1")
+    report = memory.working_memory.keep("t")
+    assert "[v2] - **city**:" in str(keeper.prompts[0][1].content)
+    assert report.operations == 1
+
+
 def test_a_failure_costs_nothing_and_a_bad_answer_is_asked_for_again(make_memory: Make) -> None:
     good = json.dumps([operation("/city", "Oslo", 1)])
     keeper = Saying(answers=["no idea", good], failure=ConnectionError("away"))

@@ -105,3 +105,17 @@ def test_a_process_without_a_keeper_hides_what_is_gone(make_memory: Make) -> Non
     assert json.loads(plain.working_memory.get(user_id="u").text) == {"city": "Oslo", "job": "baker"}
     plain.threads.delete("t")
     assert shown(plain, "other") == ""
+
+
+def test_a_process_without_the_options_keeps_a_document_that_is_large(make_memory: Make) -> None:
+    fields: Any = {name: {"type": "string"} for name in ("city", "notes")}
+    schema = {"type": "object", "properties": fields}
+    memory = make_memory(**kept_by(Setting(), schema=schema, max_bytes=200_000))
+    plain = make_memory(working_memory=WorkingMemoryOptions(template=""))
+    say(memory, "city is Oslo", "m1")
+    memory.working_memory.keep("t")
+    memory.working_memory.update({"notes": "x" * 70_000}, user_id="u")
+    plain.history.delete(["m1"], thread_id="t")
+    assert json.loads(shown(plain)) == {"notes": "x" * 70_000}
+    plain.settled()
+    assert json.loads(memory.working_memory.get(user_id="u").text) == {"notes": "x" * 70_000}

@@ -73,10 +73,13 @@ def test_a_prompt_that_is_too_long_is_observed_and_sent_again(bench: Bench, save
 
 
 @pytest.mark.in_turn("face")
-def test_while_the_observer_is_down_prompts_stay_bounded_and_valid(bench: Bench, saver: InMemorySaver | None) -> None:
+@pytest.mark.parametrize("background", [True, False])
+def test_while_nobody_observes_prompts_stay_bounded_and_valid(
+    bench: Bench, saver: InMemorySaver | None, background: bool
+) -> None:
     """What is above `block_after` is left out, oldest finished calls first, never the question; no step waits in a pause."""
     limits = {"message_tokens": 1_000, "keep_tokens": 200, "batch_tokens": 500, "block_after": 1_500}
-    memory = bench.memory(observations=observing(Observer(part="raising"), background=True, **limits))
+    memory = bench.memory(observations=observing(Observer(part="raising"), background=background, **limits))
     model = Windowed(window=100_000, script=steps(30))
     began = time.monotonic()
     bench.run(agent_of(model, memory, tools=[look], checkpointer=saver), ask(words(0)), CONFIGURED)

@@ -10,8 +10,11 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory, ThreadOwnershipError
+from langchain_workingmem.derived import Rows
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ObservationNotFoundError
+from langchain_workingmem.observations.log import body_of
+from langchain_workingmem.observations.part import log_of
 from tests.helpers.canaries import keys_with
 from tests.helpers.programs import Forked
 from tests.helpers.types import Make
@@ -76,6 +79,30 @@ def test_a_log_of_a_user_has_all_threads_and_no_other_user(make_memory: Make) ->
     memory.threads.delete("a")
     assert not memory.observations.get(user_id="ann")
     assert {*log_words(memory, user_id="bob")} == {*canaries(12, 22), *canaries(24, 34)}
+
+
+def test_a_log_shows_the_lines_that_it_is_given(make_memory: Make) -> None:
+    """Two branches may leave out different lines of one thread, as many."""
+    state = make_memory()._core.state
+    bodies = {id: body_of(f"line {id}", 1, "normal", [], 1) for id in (1, 2, 3)}
+    shown = [Rows("1.3 without some", rows={id: bodies[id] for id in ids}) for ids in ((1, 3), (2, 3))]
+    logs = [log_of(state, "u", {"t": rows}) for rows in shown]
+    assert [[one.text for one in log] for log in logs] == [["line 1", "line 3"], ["line 2", "line 3"]]
+
+
+def test_servers_with_threads_of_one_name_do_not_wait_for_each_other(make_memory: Make, prefix: str) -> None:
+    def elsewhere(_: object) -> None:
+        model.during = None
+        with Memory.embedded(observations=observing(Observer()), key_prefix=prefix) as other:
+            talk(other, 0, 6)
+            other.observations.observe("t")
+            assert log_words(other) == canaries(0, 10)
+
+    model = Observer(during=elsewhere)
+    memory = make_memory(observations=observing(model))
+    talk(memory, 0, 6)
+    memory.observations.observe("t")
+    assert log_words(memory) == canaries(0, 10)
 
 
 def test_a_deleted_user_leaves_no_line(observed: Memory, raw: redis.Redis, prefix: str) -> None:

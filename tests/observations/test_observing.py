@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
+from langchain_workingmem.observations.answers import read_lines
+from langchain_workingmem.observations.worker import BadAnswer
 from tests.helpers.canaries import keys_with
 from tests.helpers.types import Make
 from tests.observations.observers import BAD, CANARY, WRONG, Observer, front_of, observing, turn
@@ -78,6 +80,14 @@ def test_what_is_read_ahead_is_shown_at_the_limit_all_at_once(make_memory: Make)
         before, ahead = text, ahead or (len(observer.calls) if not shown.observations else 0)
     assert ahead >= 2
     assert breaks == 1
+
+
+def test_the_rows_of_a_plain_line_go_on_whatever_they_say() -> None:
+    text = "2026-11-20\nPlans:\n- [1] The draft is:\n  item one costs 1500 EUR\n  def f():\n  the end\n* [2] b\n</log>"
+    found = [(one.text, one.numbers) for one in read_lines(2, 1000, AIMessage(text), None)]
+    assert found == [("The draft is: item one costs 1500 EUR def f(): the end", (1,)), ("b", (2,))]
+    with pytest.raises(BadAnswer, match="owes 1500 EUR"):
+        read_lines(2, 1000, AIMessage("- [1] a\n- The user owes 1500 EUR"), None)
 
 
 @pytest.mark.parametrize("part", [*BAD])

@@ -227,6 +227,7 @@ def test_items_of_responses_become_a_thread(plain: Memory) -> None:
     log = {
         "id": "t",
         "created_at": 1715594000,
+        "messages": None,
         "input": [
             {"role": "developer", "content": "Be brief."},
             {"role": "user", "content": [{"type": "input_text", "text": "Is it warm?"}, picture]},
@@ -237,7 +238,7 @@ def test_items_of_responses_become_a_thread(plain: Memory) -> None:
                 "type": "message",
                 "id": "msg_1",
                 "role": "assistant",
-                "content": [{"type": "output_text", "text": "I look."}],
+                "content": [{"type": "output_text", "text": ""}, {"type": "output_text", "text": "I look."}],
             },
             {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "heat", "arguments": "{}"},
             {"type": "custom_tool_call", "id": "ct_1", "call_id": "c2", "name": "note", "input": "heat"},
@@ -256,7 +257,7 @@ def test_items_of_responses_become_a_thread(plain: Memory) -> None:
         HumanMessage(
             [{"type": "text", "text": "Is it warm?"}, {"type": "image_url", "image_url": {"url": picture["image_url"]}}]
         ),
-        AIMessage([{"type": "text", "text": "I look."}], tool_calls=[heat, note]),
+        AIMessage([{"type": "text", "text": one} for one in ("", "I look.")], tool_calls=[heat, note]),
         ToolMessage("30", tool_call_id="c1"),
         ToolMessage("kept", tool_call_id="c2"),
         AIMessage("No."),
