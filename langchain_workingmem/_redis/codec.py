@@ -271,15 +271,6 @@ def _take_media(value: Any, path: list[Any], media: list[str], paths: list[list[
             media.append(text)
 
 
-def put_media(record: dict[str, Any], texts: list[bytes]) -> None:
-    """Put long strings back into a record that was read."""
-    for (*way, last), text in zip(record.pop("media"), texts, strict=True):
-        data = record["data"]
-        for key in way:
-            data = data[key]
-        data[last] = text.decode("utf-8", "surrogatepass")
-
-
 def _as_json(value: object) -> Any:
     if isinstance(value, BaseModel):  # with_structured_output puts a parsed answer into additional_kwargs
         return value.model_dump(mode="json")

@@ -120,7 +120,7 @@ def _densest(text: str, start: int, end: int, room: int, words: Collection[str])
     """Return where an excerpt of `room` characters with the most words begins, with some text in front of these."""
     if not words:
         return start
-    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})", re.IGNORECASE)
+    pattern = re.compile(rf"(?<![^\W{UNSPACED}])(?:{'|'.join(map(re.escape, words))})", re.IGNORECASE)
     found = [word.start() for word in pattern.finditer(text, start, end)] or [start]
     best = max(range(len(found)), key=lambda at: bisect_left(found, found[at] + room * 3 // 4) - at)
     return max(start, min(found[best] - room // 4, end - room))

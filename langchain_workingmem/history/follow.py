@@ -119,6 +119,9 @@ def follow(
         followed.writer = next((one.writer for one in common if one.writer[:1] == "s"), f"s{known.next_seq}")
     if kind != "part":
         followed.bring_back = sorted({one.seq for one in held if not one.is_current})
+        if edit:  # also of a question that the list has lost, the older words go, with what was said to them
+            end = next((one.seq for one in comparison.current if one.seq > edit.seq and one.spoken[:1] == "q"), inf)
+            left_out = [seq for seq in left_out if not edit.seq <= seq < end]
         followed.drop = [seq for seq in comparison.left_behind(common, followed.writer) if seq not in left_out]
     if known.branch is not None:  # its context may have held more of the list
         followed.drop = sorted({*followed.drop, *known.branch.drop} - {*followed.seqs.values()})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import reduce
 from math import inf
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import compute, send
-from langchain_workingmem._redis.codec import is_readable, put_media, read_rows
+from langchain_workingmem._redis.codec import is_readable, read_rows
 from langchain_workingmem._redis.keys import Facts, check_id
 from langchain_workingmem._redis.scripts import PAGE, owner_tag, read_reply
 from langchain_workingmem._text.values import to_micros
@@ -114,7 +116,8 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
     ]
     for row, texts in zip(waiting, (yield from send(*commands)), strict=True):
         if None not in texts:
-            put_media(row.record, texts)
+            for (*way, last), text in zip(row.record.pop("media"), texts, strict=True):
+                reduce(getitem, way, row.record["data"])[last] = text.decode("utf-8", "surrogatepass")
             vars(row).pop("message", None)  # it is made again
         elif not keep_lost:
             row.record["type"] = "gone"

@@ -214,6 +214,7 @@ def save_turn(
     state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
     answers = structured_answers(given, is_over=True) if structured is None else structured
     ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
+    ready = [*{one.id: one for one in ready}.values()]  # of an id that comes twice, the last one counts
     entries = [entry_of(one.message, None if one.has_new_id else one.id, one.words) for one in ready]
     followed = Followed(new=[*range(len(ready))])
     created_at = known.created_at if known else None
@@ -253,8 +254,8 @@ def save_turn(
         if reply.get("is_deleted"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
-        if any(changed[at].has_new_id for at in reply.get("known") or ()):
-            return stored, known  # this turn was written, and the reply was lost
+        if any(changed[at].has_new_id for at in reply.get("known") or ()):  # this was written, and the reply was lost
+            reply, failure = yield from write(state, changed[:STEP_SIZE], thread_id, user_id, upsert=True, exists=True)
         if "seqs" in reply:  # it is written; else others have stored some of it, or changed the thread
             break
         yield jittered(0.01 * attempt)

@@ -170,19 +170,12 @@ def _candidates(
         keys, rows, count = keys + own_keys, rows + own_rows, count + len(own_keys) * is_near
     has_more = bool(len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0))
     scores, times = np.concatenate(values), list[int]()
-    if fields == ["created_at"]:
-        times = [*map(_only_number, rows)]
-    elif fields:
+    if fields:
         work = (query.unsure.work + 1_000) * len(keys) if query.unsure else len(keys)  # what a metadata is, about
         kept, details = yield from compute(partial(_passing, query, keys, rows), work)
         times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
         keys, scores, count = [*compress(keys, kept)], scores[kept], sum(kept[:count])
     return Candidates.read(keys, scores, count, times, has_more=has_more), replies[searches:]
-
-
-def _only_number(row: Any) -> int:
-    """Return what stands alone in a row, 0 if its message was deleted during the search."""
-    return int([0, *(row.values() if isinstance(row, dict) else row or ())][-1])
 
 
 def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[list[bool], list[dict[bytes, Any]]]:

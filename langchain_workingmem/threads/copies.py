@@ -148,6 +148,8 @@ class Writer:
                 seqs |= {one.id: seq for one, seq in zip(ready, found["seqs"], strict=True)}
                 messages += len(ready)
                 break
+        if deleted and not seen:
+            yield from write(self.state, [], thread_id, owner, deleted=deleted, **guard)
         return Written(seqs, messages, is_new)
 
     def end(self) -> None:

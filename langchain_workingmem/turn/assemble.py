@@ -138,7 +138,7 @@ def assemble(
             conversation[at] = marks.put(message, {}, content=original.content, name=original.name)
     first, at_question, system = _blocks(state, gathered, audience)
     if question_at is None:
-        system = [*first, *at_question, *system]
+        system = [*first, *at_question, *speech, *system]
     else:
         if question_at == 0 or not first:
             at_question = [*first, *at_question]

@@ -22,6 +22,7 @@ from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
+from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.history.follow import Entry, Known, follow, last_question
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head, unmarked
@@ -310,7 +311,9 @@ def _with_shown_media(
         fresh = [one for one in turn.messages if not isinstance(one, SystemMessage)]
         together = in_order([one.message for one in stored if is_readable(one)], turn.seqs, fresh)
         shown = {one.id for one in together[media_begin(together, options.media) :]}
-        yield from with_media(state, [one for one in with_parts if one.message.id in shown], keep_lost=True)
+        yield from with_media(
+            state, [one for one in with_parts if is_readable(one) and one.message.id in shown], keep_lost=True
+        )
     readable = yield from compute(lambda: [one for one in stored if is_readable(one)], turn.size)
     marks = state.marks(turn.thread_id, turn.user_id)
     return [marks.put(named(one.message), {}) if "media" in one.record else one.message for one in readable]
@@ -348,4 +351,4 @@ def read_history(
     stored = _stored_messages(turn, (), read_reply(reply, thread_id, user_id), reply[1])
     messages = yield from _with_shown_media(state, turn, options, stored)
     history = without_excluded(messages, options, (), turn.totals)
-    return fit(history, (), turn.totals, options, turn.cut)[0]
+    return provider_valid(fit(history, (), turn.totals, options, turn.cut)[0])

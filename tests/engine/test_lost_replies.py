@@ -52,6 +52,13 @@ def test_a_turn_without_ids_whose_reply_was_lost_is_stored_once(plain: Memory) -
     assert len(plain.history.messages("t")) == 4
 
 
+def test_a_long_list_without_ids_whose_reply_was_lost_is_stored_whole(plain: Memory) -> None:
+    """It is written in several steps."""
+    said = [(("user", "ai")[at % 2], f"words {at}") for at in range(1_100)]
+    plain._core.run(twice(plan_of(Memory.save_turn, plain, said, thread_id="t", user_id="u")))
+    assert [one.text for one in plain.history.messages("t")] == [text for _, text in said]
+
+
 class Losing:
     """Updates a working memory in free text; the reply to the write is lost, whereupon something happens."""
 

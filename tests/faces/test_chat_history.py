@@ -43,6 +43,12 @@ def test_a_history_is_read_added_to_and_cleared(plain: Memory, runner: asyncio.R
     assert [thread.user_id for thread in plain.threads.list()] == ["ann"]
 
 
+def test_what_is_read_providers_accept(plain: Memory) -> None:
+    plain.history.append([HumanMessage("half \ud83d", name="Ann Müller")], thread_id="t", user_id="ann")
+    (read,) = plain.chat_history("t", "ann").messages
+    assert (read.text, read.name) == ("half ?", "Ann_Muller")
+
+
 def test_a_session_alone_owns_itself_or_writes_for_its_owner(plain: Memory) -> None:
     plain.threads.create(user_id="ann", thread_id="hers")
     for session, user in (("t", "t"), ("hers", "ann")):

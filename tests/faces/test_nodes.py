@@ -46,6 +46,17 @@ def test_what_a_narrow_window_has_taken_out_of_a_state_is_shown_in_a_wider_one(
     assert spoken(model.seen[-1])[::2] == ["one", "two", "three", "four"]
 
 
+def test_a_question_that_the_state_has_lost_moves_when_it_is_sent_again(
+    make_memory: Make, model: Recording, invoke: Invoke
+) -> None:
+    """With its id and other words; the older words go, with their answer."""
+    memory = make_memory(history=HistoryOptions(last_messages=2, step=1))
+    graph = chat(memory, model, checkpointer=InMemorySaver())
+    for text, id in (("one", "1"), ("two", "2"), ("three", "3"), ("four", "4"), ("TWO", "2")):
+        invoke(graph, {"messages": [HumanMessage(text, id=id)]}, who())
+    assert stored(memory)[::2] == ["one", "three", "four", "TWO"]
+
+
 def test_a_summary_in_the_state_stands_for_what_it_replaces(plain: Memory, model: Recording, invoke: Invoke) -> None:
     """Right in front of the question it would be new input, whose marks count for nothing."""
     graph = chat(plain, model, checkpointer=InMemorySaver())

@@ -48,6 +48,14 @@ def test_append_again_after_a_lost_reply_stores_once(
     assert [row.seq for row in rows_of(plain)] == [0, 1, 2]
 
 
+def test_of_an_id_that_comes_twice_the_last_message_is_stored(plain: Memory) -> None:
+    turn = [HumanMessage("one", id="q"), HumanMessage("two", id="q"), AIMessage("yes", id="a")]
+    plain.save_turn(turn, thread_id="t", user_id="u")
+    assert plain.history.messages("t") == turn[1:]
+    plain.history.delete(["q"], thread_id="t")
+    assert plain.history.messages("t") == turn[2:]
+
+
 def test_the_same_messages_appended_by_many_threads_at_once_are_stored_once(
     server: EmbeddedRedis, plain: Memory, prefix: str, embeddings: WordEmbeddings, raw: redis.Redis
 ) -> None:

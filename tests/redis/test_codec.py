@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._redis.codec import LONG_TEXT, body_of, put_media
+from langchain_workingmem._redis.codec import LONG_TEXT, body_of
 from langchain_workingmem._redis.filters import canonical_json, label
+from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._text.values import from_micros, to_micros
+from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import StoredMessage
 from tests.helpers.media import forms
 
@@ -66,6 +70,7 @@ def test_labels_of_different_values_differ(one: str, other: str) -> None:
 
 
 FORMS = forms()
+STATE: Any = SimpleNamespace(keys=Keys("wm"))
 
 
 def round_trip(message: Any) -> tuple[bytes, int, BaseMessage]:
@@ -74,7 +79,10 @@ def round_trip(message: Any) -> tuple[bytes, int, BaseMessage]:
     row = StoredMessage.of(b'{"at":1,"number":0,' + body, "t", 0)
     assert len(row.record.get("media", ())) == len(media)
     if media:
-        put_media(row.record, [one.encode("utf-8", "surrogatepass") for one in media])
+        plan = with_media(STATE, [row])
+        next(plan)
+        with suppress(StopIteration):
+            plan.send([[one.encode("utf-8", "surrogatepass") for one in media]])
     return body, len(media), row.message
 
 

@@ -58,6 +58,12 @@ def test_an_excerpt_says_where_it_was_cut_and_keeps_words_whole() -> None:
     assert excerpt(words, 13, 500, 500) == "[...] four five six seven eight nine ten"
 
 
+def test_an_excerpt_finds_words_of_scripts_without_spaces() -> None:
+    text = "今天天气很好。" * 60 + "我的猫叫豆豆。" + "我们去公园。" * 60
+    assert "豆豆" in excerpt(text, 40, 0, len(text), ["豆豆"])
+    assert "cat" in excerpt("dog " * 100 + "concat cat " + "dog " * 100, 10, 0, 811, ["cat"])
+
+
 @given(st.text(max_size=300) | texts, st.integers(4, 50), st.integers(0, 300), st.integers(0, 300), st.text(max_size=3))
 def test_an_excerpt_is_a_part_of_the_text_and_not_too_long(text: str, size: int, at: int, to: int, word: str) -> None:
     start, end = sorted((min(at, len(text)), min(to, len(text))))

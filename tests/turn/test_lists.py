@@ -91,6 +91,13 @@ def test_an_agent_never_calls_its_model_with_nothing(bench: Bench, content: Any,
     assert memory.context("", thread_id="new", user_id="u").messages[-1].text == "(empty message)"
 
 
+def test_a_model_that_nobody_asks_is_told_what_it_has_said(bench: Bench) -> None:
+    memory, model = bench.memory(), Scripted.says("And?")
+    memory.history.append([AIMessage("Welcome!", id="w")], thread_id="t", user_id="u")
+    bench.run(agent_of(model, memory), {"messages": [AIMessage("Go on.", id="g")]}, configured("t", "u"))
+    assert "<said_by_assistant>\nWelcome!" in model.seen[0][0].text
+
+
 def test_what_a_program_appended_stays_visible_behind_an_edited_question(plain: Memory) -> None:
     said = [HumanMessage("one", id="q1"), AIMessage("eins", id="a1"), HumanMessage("two", id="q2")]
     for turn in (said[:2], [*said, AIMessage("zwei", id="a2")]):

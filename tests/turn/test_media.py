@@ -47,6 +47,19 @@ def test_older_media_are_named(make_memory: Make, media: Any, wanted: str) -> No
     assert memory.history.messages("t") == conversation()
 
 
+def test_media_of_a_message_that_cannot_be_read_cost_that_message(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=None))
+    long = HumanMessage("x" * 200_000, id="long")  # so the messages are made behind the others' media
+    memory.history.append([asks("look", 1, id="0", size=70_000), AIMessage("a map", id="1"), long], **TURN)
+    key = f"{prefix}:messages:{{t}}"
+    bodies: Any = raw.hgetall(key)
+    (seq,) = (seq for seq, body in bodies.items() if b"look" in body)
+    raw.hset(key, seq, bodies[seq].replace(b'"content":[', b'"content":7,"x":['))
+    assert [one.id for one in memory.context("and?", **TURN).messages[:-1]] == ["1", "long"]
+
+
 def test_the_picture_of_the_question_is_always_shown(make_memory: Make) -> None:
     memory = make_memory(history=HistoryOptions(media="last"))
     memory.history.append(conversation(), **TURN)

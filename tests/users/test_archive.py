@@ -164,6 +164,18 @@ def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
         assert left == {"{a} | b"}
 
 
+def test_a_copy_of_a_thread_without_messages_knows_what_was_deleted_from_it(plain: Memory) -> None:
+    turn = [HumanMessage("secret", id="q"), AIMessage("I see", id="a")]
+    plain.save_turn(turn, thread_id="t", user_id="u")
+    plain.history.delete(["q", "a"], thread_id="t")
+    records = [*plain.users.export("u")]
+    plain.users.delete("u")
+    for _ in range(2):
+        plain.users.load(records)
+    plain.save_turn([*turn, HumanMessage("new", id="q2")], thread_id="t", user_id="u")
+    assert [one.id for one in plain.history.messages("t")] == ["q2"]
+
+
 async def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: str) -> None:
     async def records() -> AsyncIterator[Record]:
         for record in (HEADER, THREAD, message("1"), message("2")):

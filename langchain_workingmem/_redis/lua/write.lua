@@ -148,7 +148,7 @@ for first = 1, #bodies, 1000 do
   redis.call('HSET', KEYS[4], unpack(bodies, first, math.min(first + 999, #bodies)))
   redis.call('HSET', KEYS[5], unpack(names, first, math.min(first + 999, #names)))
 end
-if not (has_changed or head.aliases) then return {cjson.encode({is_same = true, version = version, seqs = seqs})} end
+if not (has_changed or head.aliases or head.deleted) then return {cjson.encode({is_same = true, version = version, seqs = seqs})} end
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
 
