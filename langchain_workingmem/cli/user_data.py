@@ -106,6 +106,8 @@ def backfill(
             progress=sys.stderr.isatty(),
         )
     printed(form, report, _counts("stored", report))
+    if report.skipped:
+        base.tell(f"skipped {report.skipped}: without messages, or their metadata says no {owner or 'owner'!r}")
     for id, why in report.left.items():
         base.tell(f"left {id}: {why}")
 

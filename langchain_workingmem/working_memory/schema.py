@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _VALUES = {"enum", "const", "examples"}  # hold no schemas
+_LISTS = {"items", "prefixItems", "contains"}  # which an update replaces as a whole
 _LEFT_OUT = {"required", "default", "title", "discriminator", "$defs", "definitions"}
 
 
@@ -123,23 +124,25 @@ def update_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return dict(_shaped(whole))
 
 
-def _shaped(schema: Any) -> Any:
-    """Return a part of the schema of an update: nothing is required of it, and titles and defaults are noise."""
+def _shaped(schema: Any, *, is_item: bool = False) -> Any:
+    """Return a part of the schema of an update: without titles and defaults; only items of lists must be whole."""
     if isinstance(schema, list):
-        return [_shaped(part) for part in schema]
+        return [_shaped(part, is_item=is_item) for part in schema]
     if not isinstance(schema, dict):
         return schema
     found: dict[str, Any] = {}
     if schema.get("type") == "object" and "properties" not in schema:
         # stated, so that LangChain's strict mode makes it false: it must be {} then, but OpenAI accepts the schema
         found["additionalProperties"] = True
+    needed = schema.get("required", ()) if is_item else ()
     for key, value in schema.items():
-        if key in _VALUES:
+        if key in _VALUES or (is_item and key == "required"):
             found[key] = value
         elif key == "properties":
-            found[key] = {name: _or_null(_shaped(part)) for name, part in value.items()}
+            parts = {name: _shaped(part, is_item=is_item) for name, part in value.items()}
+            found[key] = {name: one if name in needed else _or_null(one) for name, one in parts.items()}
         elif key not in _LEFT_OUT:  # an update may fit more than one of several
-            found["anyOf" if key == "oneOf" else key] = _shaped(value)
+            found["anyOf" if key == "oneOf" else key] = _shaped(value, is_item=is_item or key in _LISTS)
     return found
 
 

@@ -81,6 +81,18 @@ def test_nothing_is_required_of_a_patch(make_memory: Make) -> None:
     assert {"type": "null"} in patch["properties"]["home"]["anyOf"]
 
 
+def test_items_of_lists_are_whole_in_a_patch(make_memory: Make) -> None:
+    leg = {
+        "type": "object",
+        "properties": {"to": {"type": "string"}, "nights": {"type": "integer"}},
+        "required": ["to"],
+    }
+    schema = {"type": "object", "properties": {"legs": {"type": "array", "items": leg}}, "required": ["legs"]}
+    items = shown(with_memory(make_memory, schema=schema))["properties"]["legs"]["anyOf"][0]["items"]
+    assert (items["required"], items["properties"]["to"]) == (["to"], {"type": "string"})
+    assert {"type": "null"} in items["properties"]["nights"]["anyOf"]
+
+
 ODD = ["config", "runtime", "self", "memory", "clear", "schema", "callbacks", "tool_call_id", "user_id", "args"]
 
 
