@@ -231,6 +231,7 @@ class _Telemetry:
     def _asked(self, effect: Effect[Any], asked: AskedModel) -> Plan[Any]:
         """Pass on a call of a chat model, in a span of its own, and count its tokens."""
         asked_of: Any = asked.model  # or what `with_structured_output` has made of it
+        # steps of a sequence, what a binding binds, and the model that stands as "raw" in a parallel step
         while inner := next(filter(None, (getattr(asked_of, name, 0) for name in ("first", "bound", "steps__"))), None):
             asked_of = inner.get("raw") if isinstance(inner, dict) else inner
         model = name_of(asked_of)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,7 +60,7 @@ class Tree:
 
     state: MemoryState
     user_id: str
-    new_id: Callable[[], str] = str  # of a call that changes something
+    new_id: Callable[[], str] = str  # of a call that changes something; "" where none does
 
     @classmethod
     def of(cls, core: Core, user_id: str | None) -> Tree:
@@ -216,15 +215,15 @@ def find(tree: Tree, directory: str, matches: Pattern | None = None) -> Plan[lis
     """Return the files below a directory that match, by name. One round trip per 2,000 files that are there."""
     start, found = below(directory), list[FileInfo]()
     low: Argument | None = f"[{start}"
-    check = [READ.call(tree.keys, "/", "")]
+    probe = [READ.call(tree.keys, "/", "")]  # no file has this path: it only tells whether Redis has evicted a part
     while low is not None:
-        page = ("ZRANGE", tree.keys[1], low, f"({start[:-1]}0", "BYLEX", "LIMIT", 0, PAGE)
-        members, *damage = yield from run_scripts(tree.user_id, page, *check)
+        page = ("ZRANGE", tree.keys[1], low, f"({start[:-1]}0", "BYLEX", "LIMIT", 0, PAGE)  # 0 follows /
+        members, *damage = yield from run_scripts(tree.user_id, page, *probe)
         if damage == [[1]]:
             raise damaged(directory)
         size = sum(map(len, members)) * (1 if matches is None else matches.size)
         found += yield from compute(partial(_infos, members, matches), size)
-        low, check = b"(" + members[-1] if len(members) == PAGE else None, []
+        low, probe = b"(" + members[-1] if len(members) == PAGE else None, []
     return found
 
 
@@ -341,15 +340,14 @@ def inserting(line: int, text: str) -> Maker:
     new = text.encode()
 
     def make(_: Tree, path: str, raw: bytes) -> tuple[bytes, int, int]:
-        count = raw.count(b"\n") + (raw[-1:] not in (b"", b"\n"))
+        raw += b"\n" * (raw[-1:] not in (b"", b"\n"))  # whole lines
+        count = raw.count(b"\n")
         after = count if line == -1 else line
         if after > count:
             problem = f"it has {count} lines, and line {line} was asked for"
             raise errors.FileEditError(path, problem, remedy=f"use a line from 0 to {count}", lines=(count,))
-        end = bisect_left(range(len(raw)), after, key=lambda at: raw.count(b"\n", 0, at + 1)) + 1 if after else 0
-        head, tail = raw[:end], raw[end:]
-        parts = (head, b"\n" * (head[-1:] not in (b"", b"\n")), new, tail, b"\n" * (tail[-1:] not in (b"", b"\n")))
-        return b"".join(parts), 1, after + 1
+        tail = raw.split(b"\n", after)[after]
+        return raw[: len(raw) - len(tail)] + new + tail, 1, after + 1
 
     return make
 

@@ -129,8 +129,8 @@ def follow(
     followed.changes_branch = bool(followed.drop or followed.bring_back)
     followed.new = comparison.new(keeps_all=keeps_all)
     in_front = {entry.words[:1] for entry in comparison.entries[: min(matched, default=0)]}
-    is_behind = len(held) > 1 and held[0] is comparison.first and not comparison.deleted
-    followed.is_older = kind == "list" and {"q", "a"} <= in_front and is_behind
+    holds_first = len(held) > 1 and held[0] is comparison.first and not comparison.deleted
+    followed.is_older = kind == "list" and {"q", "a"} <= in_front and holds_first
     return followed
 
 
@@ -296,17 +296,17 @@ class _Comparison:
         # clients leave out tool traffic: it stays with the message that it led to, as t t in q t t a
         omits_traffic = is_list or len(held) < len(self.matched)
         # backwards: tool traffic is kept while what was said next after it is held by the list
-        behind, keeps_traffic = list[int](), False
+        behind, next_is_held = list[int](), False
         for one in reversed(self.facts):
             if not one.is_current or one.seq < start:
                 continue
             if one.seq in held:
-                keeps_traffic = omits_traffic if one.spoken else keeps_traffic
+                next_is_held = omits_traffic if one.spoken else next_is_held
                 continue
             is_own = (includes_programs or not one.is_from_program) if is_list else one.writer == writer
             if is_own and (self.known.could_see(one) or asked < one.seq < asked_next):
-                keeps_traffic = keeps_traffic and not one.spoken
-                if not keeps_traffic:
+                next_is_held = next_is_held and not one.spoken
+                if not next_is_held:
                     behind.append(one.seq)
         return behind[::-1]
 

@@ -239,16 +239,16 @@ def save_turn(
         aliases = {entries[at].id: id for at, id in followed.aliases.items() if entries[at].id and kind == "state"}
         if not (changed or aliases or followed.changes_branch):
             return stored, known
-        read = known if followed.changes_branch else None
+        basis = known if followed.changes_branch else None  # a change of branch is decided on a version
         head: dict[str, Any] = {
             "question": question,
             "created_at": created_at,
             "aliases": aliases or None,
             "again": dict.fromkeys([*followed.again, *(known.deleted if known else ())], True),
-            "version": read and read.version,
-            "drop": read and read.ranges(followed.drop),
-            "compared": bool(read or attempt) or None,
-            "bring_back": followed.bring_back if read else None,
+            "version": basis and basis.version,
+            "drop": basis and basis.ranges(followed.drop),
+            "compared": bool(basis or attempt) or None,  # so a superseded question is no surprise
+            "bring_back": followed.bring_back if basis else None,
         }
         reply, failure = yield from write(state, changed[:STEP_SIZE], thread_id, check_id(user_id, "user_id"), **head)
         if reply.get("is_deleted"):

@@ -54,10 +54,10 @@ class Pending:
         self.tokens.change(thread_id, lambda before: None if before is None else before + tokens)
 
 
-def due_later(options: ObservationOptions, tokens: int, unread: int) -> int:
-    """Return from how many tokens on there is something to read: half of the limit on, whenever a batch is full."""
-    ahead = tokens + max(1, options.keep_tokens + options.batch_tokens - unread)
-    return min(options.message_tokens, max(options.message_tokens // 2, ahead))
+def due_from(options: ObservationOptions, tokens: int, unread: int) -> int:
+    """Return from how many tokens on a worker is started again: for a full batch, never before half of `message_tokens`."""
+    full_batch = tokens + max(1, options.keep_tokens + options.batch_tokens - unread)
+    return min(options.message_tokens, max(options.message_tokens // 2, full_batch))
 
 
 class Observer(Worker):
@@ -68,7 +68,7 @@ class Observer(Worker):
     def __init__(self, state: MemoryState, options: ObservationOptions, thread_id: str, user_id: str) -> None:
         super().__init__(state, thread_id, user_id, options.timeout.total_seconds())
         self.options = options
-        self.is_hasty = False  # somebody waits: no more than a prompt needs
+        self.stops_at_limit = False  # somebody waits for the prompt
 
     def start(self) -> Plan[None]:
         """Work in the background, if there is something to do as far as this process knows."""
@@ -80,7 +80,7 @@ class Observer(Worker):
     def wait(self) -> Plan[None]:
         """Work, or let another worker work, until few enough messages are left for a prompt: for `seconds`, and not in a pause."""
         self.until = monotonic() + self.seconds
-        self.is_hasty = True
+        self.stops_at_limit = True
         while (left := self.until - monotonic()) > 0:
             self.seconds = left
             if (yield from self.run_once()):
@@ -98,13 +98,13 @@ class Observer(Worker):
         tokens, pending = sum(one.tokens for one in unread.facts), self.state.local(Pending)
         pending.tokens.put(self.thread_id, tokens)
         left = sum(one.tokens for one in unread.waiting())
-        pending.due.put(self.thread_id, due_later(self.options, tokens, left))
+        pending.due.put(self.thread_id, due_from(self.options, tokens, left))
         return tokens
 
     def step(self) -> Plan[bool]:
         """Read one batch, or activate what was read ahead, or condense the log."""
         unread = yield from read_unread(self.rows)
-        if self._note(unread) <= self.options.limit and self.is_hasty:
+        if self._note(unread) <= self.options.limit and self.stops_at_limit:
             return False
         return (yield from self._observe(unread)) or (yield from self._condense(unread))
 
@@ -125,9 +125,9 @@ class Observer(Worker):
         is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
         if not free or not (is_over or is_full):
             return False
-        asked = max((one.seq for one in unread.facts if one.words.startswith("q")), default=-1)
-        size = max(1, options.batch_tokens >> shown.failures)
-        groups = yield from read_batch(self.rows, free, shown, tokens=size, most=MOST_READ, open_after=asked)
+        asked_seq = max((one.seq for one in unread.facts if one.words.startswith("q")), default=-1)
+        size = max(1, options.batch_tokens >> shown.failures)  # halved after each failure
+        groups = yield from read_batch(self.rows, free, shown, tokens=size, most=MOST_READ, running_from=asked_seq)
         if groups is None:
             return True  # the thread has changed meanwhile
         if not groups:
@@ -145,7 +145,7 @@ class Observer(Worker):
     def _lines(self, unread: Unread, groups: Sequence[Sequence[StoredMessage]]) -> Plan[list[NewRow]]:
         """Let the observer read groups; return rows, those that cover something first."""
         rows = [row for group in groups for row in group]
-        self.about = f"{rows[0].place} {len(groups)}"
+        self.about = f"{rows[0].place} {len(groups)}"  # so that one group that fails twice is given up
         if len(groups) == 1 and unread.shown.failed == self.about:  # it cannot be read at all
             lines, question = [Line(f"[{len(rows)} message(s) that could not be summarized]", "low", (1,))], None
         else:
@@ -158,13 +158,13 @@ class Observer(Worker):
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return what may be read: not the last question with its answer, not the newest messages."""
-        asked = max((at for at, one in enumerate(facts) if one.words.startswith("q")), default=-1)
-        while asked > 0 and facts[asked - 1].words.startswith("q"):
-            asked -= 1
+        asked_at = max((at for at, one in enumerate(facts) if one.words.startswith("q")), default=-1)
+        while asked_at > 0 and facts[asked_at - 1].words.startswith("q"):
+            asked_at -= 1
         kept, end = 0, len(facts)
         while end and (kept := kept + facts[end - 1].tokens) <= self.options.keep_tokens:
             end -= 1
-        return [one for at, one in enumerate(facts[:end]) if asked < 0 or at < asked or not one.words]
+        return [one for at, one in enumerate(facts[:end]) if asked_at < 0 or at < asked_at or not one.words]
 
     def _question(self, unread: Unread, first: StoredMessage) -> Plan[StoredMessage | None]:
         """Return the question that a batch of tool traffic works on, where it is not read itself."""

@@ -98,7 +98,7 @@ class Observing(Part):
         if is_other:  # the history has to fit to these rows
             head.pop("uncovered")
             head["without"] = [[*pair] for pair in own.covered.pairs]
-        tokens = sum(int(facts.split(":", 3)[2]) for facts in reply.get("shown") or ())
+        tokens = sum(int(facts.split(":", 3)[2]) for facts in reply.get("shown") or ())  # as `Facts.read` has them
         self._show(state, turn, {**shown, turn.thread_id: own}, tokens)
         return is_other
 

@@ -75,10 +75,9 @@ class Unread(NamedTuple):
 def read_unread(rows: ThreadRows) -> Plan[Unread]:
     """Read which messages the rows of a kind do not cover. Two round trips."""
     shown = yield from rows.read()
-    edges = [-1, *(edge for pair in shown.covered.pairs for edge in pair)]
-    gaps = [
-        (f"({low}", f"({high}") for low, high in zip(edges[::2], [*edges[1::2], "+inf"], strict=True) if low != high
-    ]
+    begins = [-1, *(high for _, high in shown.covered.pairs)]
+    ends = [*(low for low, _ in shown.covered.pairs), "+inf"]
+    gaps = [(f"({begin}", f"({end}") for begin, end in zip(begins, ends, strict=True)]
     order = rows.state.keys.of(rows.thread_id).order
     found = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
     texts = [text for some in found for text in some]
@@ -124,11 +123,11 @@ def read_batch(
     *,
     tokens: int,
     most: int,
-    open_after: float = inf,
+    running_from: float = inf,
 ) -> Plan[list[list[StoredMessage]] | None]:
     """Read the oldest whole groups of at most so many `tokens` and about `most` messages, one group at least.
 
-    None if the thread has changed. A call behind the seq `open_after` that has no result yet ends the batch: it may still get one.
+    None if the thread has changed. `running_from`: seq of the running turn's question; a call behind it without a result ends the batch.
     """
     chosen, size = list[Facts](), 0
     for one in facts:  # results that follow belong to what is chosen
@@ -142,7 +141,7 @@ def read_batch(
     weights, size, found = {one.seq: one.tokens for one in chosen}, 0, list[list[StoredMessage]]()
     for group, is_finished in groups_of(messages):
         size += sum(weights[row.place] for row in group)
-        if (found and size > tokens) or (not is_finished and group[-1].place > open_after):
+        if (found and size > tokens) or (not is_finished and group[-1].place > running_from):
             break
         found.append(group)
     return found

@@ -68,12 +68,12 @@ def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ra
         if len(different) >= max(query.sought, at_least):
             break
         # Redis 8 rounds what it computes in float16, so that half of the candidates have the similarity of another text
-        key = (one.similarity, one.tokens) if one.similarity else one.position
-        if key not in different:
+        looks = (one.similarity, one.tokens) if one.similarity else one.position
+        if looks not in different:
             size = min(one.tokens, most)
             if size > room:
                 continue
-            different.add(key)
+            different.add(looks)
             room -= size
         taken.append(one)
     return taken
@@ -89,8 +89,9 @@ def hits_of(ranked: Sequence[Ranked], windows: Windows) -> list[Ranked]:
             continue
         words = message.record["type"], text.strip()
         hit = hits.setdefault(words, one)
-        if not hit.timely and windows.messages[hit.position].record["at"] < message.record["at"]:
-            hits[words] = hit._replace(position=one.position)
+        is_newer = windows.messages[hit.position].record["at"] < message.record["at"]
+        if not hit.timely and (one.timely or is_newer):
+            hits[words] = hit._replace(position=one.position, timely=one.timely)
     return list(hits.values())
 
 
@@ -210,7 +211,7 @@ def in_windows(
 ) -> RecallResult:
     """Build the result of hits with what is `kept` of their windows; `shown` are the messages, some as excerpts."""
     texts = {at: (one.record["type"], str(one.record["data"]["content"])) for at, one in windows.messages.items()}
-    hit_with = {texts[hit.position]: hit.position for hit in hits}  # no message beside a hit repeats another hit
+    hit_with = {texts[hit.position]: hit.position for hit in hits}  # a message beside a hit repeats no other hit
     result, positions = list["RecallHit"](), set["Position"]()
     for hit in hits:
         sides = ([at for at in side if hit_with.get(texts[at], at) == at] for side in windows.around[hit.position])

@@ -122,7 +122,7 @@ class Ranking:
             first, last = self.places.searchsorted((number << _BITS, (number + 1) << _BITS)).tolist()
             here = enumerate((self.places[first:last] & _SEQS).tolist(), first)
             if hidden := [at for at, seq in here if seq >= end or seq in seqs]:
-                kept = self.places >= 0  # all
+                kept = self.places >= 0  # every one
                 kept[hidden] = False
                 self.keep(kept)
 

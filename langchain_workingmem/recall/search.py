@@ -207,7 +207,7 @@ def recall_for_turn(
     follow-up: a short text with no near hit may have `followed_up` what the user said before; both are searched, too.
     """
     floor = None
-    if query.threshold is None and state.recalling.index.distance != "l2":  # whose similarities are on another scale
+    if query.threshold is None and state.recalling.index.distance != "l2":  # l2 has another scale, so no floor
         learned = state.indexes.scale
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
         if floor is None and len(ranking.order) >= FEWEST and state.claim("floor"):
@@ -219,7 +219,7 @@ def recall_for_turn(
     gates = [gate]
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
         near = [one for one in islice(ranking, query.sought) if one.similarity >= max(floor.alone, ALONE * gate.bar)]
-        has_near = not all(one.similarity > _SAME and one.tokens == tokens for one in near)  # not the text itself
+        has_near = any(one.similarity <= _SAME or one.tokens != tokens for one in near)  # more than the text itself
         if not has_near and (earlier := followed_up()):
             try:
                 both, _ = yield from search(state, replace(query, before=earlier), extra=extra)
@@ -277,7 +277,7 @@ class Gate:
                 passed.append(hit)
             else:
                 continue
-            left -= is_apart
+            left -= is_apart  # also by hits that need no guarantee
             shown.add(hit.position)
             beside |= window
         return exact + passed

@@ -186,9 +186,9 @@ def choose_shown(
         end = media_begin([*past, *present], options.media)
         past = [*(named(one) if attachments(one) else one for one in past[:end]), *past[end:]]
     omitted = 0
-    # what the store has weighed needs no second look
-    is_light = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
-    if not is_light or options.token_counter != "approximate":
+    # the store has weighed it: nothing would be cut
+    fits = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
+    if not fits or options.token_counter != "approximate":
         past, omitted = fit(past, present, gathered.totals, options, gathered.cut)
     if options.max_tokens not in (None, DEFAULT_LIMIT):  # only a limit that somebody chose cuts the running turn
         present, more = _fit_present(present, options)

@@ -194,7 +194,7 @@ def gather_turn(
     for part, asked, answers in zip(state.parts, part_calls, of_parts, strict=True):
         reads_again |= yield from part.gathered(state, turn, head, reply, asked, answers)
 
-    if reads_again:  # without what the list has left behind
+    if reads_again:  # without what the list has left behind, and without another look for its words
         head |= {"without": [*turn.abandoned, *head.get("without", ())] or None, "said": 0, "spoken": None}
         head |= {"question": None} if turn.followed.again else {}
         (again,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
@@ -278,7 +278,7 @@ def _stored_messages(
     repeated: set[str] = set()
     if turn.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
         others = [entries[at].words for at in range(last_question(entries)) if at not in followed.seqs]
-        repeated = {words for words in others if words or followed.seqs}
+        repeated = {*others} if followed.seqs else {*others} - {""}  # "": tool traffic, which a known list has whole
     turn.tokens = 0
     for text in reversed(reply.get("shown") or ()):
         facts = Facts.read(text)
@@ -345,7 +345,7 @@ def read_history(
     state: MemoryState, thread_id: str, user_id: str | None, options: HistoryOptions
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
-    turn = Gathered(check_id(thread_id, "thread_id"), user_id or "", "part")
+    turn = Gathered(check_id(thread_id, "thread_id"), user_id or "", "part")  # no list is compared
     head = _history_head(options, (), owner_tag(user_id))
     (reply,) = yield from send(READ.on(state.keys.of(thread_id), **head))
     stored = _stored_messages(turn, (), read_reply(reply, thread_id, user_id), reply[1])
