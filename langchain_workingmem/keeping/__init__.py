@@ -14,6 +14,7 @@ from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.derived import Rows, ThreadRows
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
 from langchain_workingmem.keeping.document import KIND, Body, KeeperNotes, said_by_path, with_changes_of_others
+from langchain_workingmem.keeping.document import notes_from_archive as notes_from_archive
 from langchain_workingmem.keeping.document import without_rows as _without_rows
 from langchain_workingmem.keeping.keeper import Keeper
 from langchain_workingmem.keeping.renewal import form_of, read_sources, renew, renew_later, source_commands
@@ -126,21 +127,19 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
         shown = said_by_path(notes, (yield from _rows(state, scope_key, notes)))
         if path not in shown:
             raise unknown_path(path, shown)
-        _, id, thread, _ = shown[path][-1]
-        if not thread:
+        last = shown[path][-1]
+        if not last.thread:
             yield from renew(state, scope_key, without=path)
             return (yield from read(state, thread_id, user_id))
-        owner = scope_key.user_id or (yield from owner_of(state, thread, None))[1]
-        rows = ThreadRows(state, thread, owner, KIND)
-        if (yield from rows.commit((yield from rows.read()), drop=[id])) is not None:
+        owner = scope_key.user_id or (yield from owner_of(state, last.thread, None))[1]
+        rows = ThreadRows(state, last.thread, owner, KIND)
+        if (yield from rows.commit((yield from rows.read()), drop=[last.id])) is not None:
             yield from renew(state, scope_key, cuts=False)  # no message has gone
             return (yield from read(state, thread_id, user_id))
-    raise ThreadConflictError(thread)
+    raise ThreadConflictError(last.thread)
 
 
 __all__ = ["Body", "Keeping", "install", "keep", "read", "renew_later", "undo", "with_living_sources", "without_rows"]
-
-notes_from_archive = KeeperNotes.from_archive
 
 
 def without_rows(text: str, notes: str | None) -> str:

@@ -51,8 +51,8 @@ class Body(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Body:
-        is_value = [self.path is not None, self.is_item is not None, self.ids is not None, self.read is None]
-        if any(is_value) != all(is_value):
+        signs_of_a_value = [self.path is not None, self.is_item is not None, self.ids is not None, self.read is None]
+        if any(signs_of_a_value) != all(signs_of_a_value):
             raise ValueError("a row is of a value with path, is_item and ids, or of messages that are read")
         return self
 
@@ -82,7 +82,7 @@ class _Archived(BaseModel):
     template: Annotated[str | None, Field(max_length=100_000)]
 
 
-_KEPT = TypeAdapter(_Archived)
+_ARCHIVED = TypeAdapter(_Archived)
 
 
 @dataclass(slots=True)
@@ -98,12 +98,6 @@ class KeeperNotes:
     def read(cls, text: str | None) -> KeeperNotes:
         """Read what `write` has written."""
         return cls(**json.loads(text)) if text else cls()
-
-    @classmethod
-    def from_archive(cls, text: str) -> str:
-        """Return what an archive has, without the rows that it was made of: they get new ids. Raises what is wrong with it."""
-        found = cls(**_KEPT.validate_json(text).model_dump(exclude={"threads"}))
-        return found.write()
 
     def for_copy(self, source: str, thread_id: str) -> KeeperNotes:
         """Return what a copy of a thread notes beside its document; it is made of the rows of the copy then."""
@@ -127,6 +121,20 @@ class KeeperNotes:
         return WorkingMemoryOptions(schema=schema, template=self.template, max_bytes=2**30).format
 
 
+def notes_from_archive(text: str) -> str:
+    """Return the notes of an archive, without the rows that they came from: these get new ids. Raises what is wrong with them."""
+    return KeeperNotes(**_ARCHIVED.validate_json(text).model_dump(exclude={"threads"})).write()
+
+
+class Said(NamedTuple):
+    """A value that was said, or set."""
+
+    since: int
+    id: int  # of the row
+    thread: str  # "": others have set it
+    leaf: Leaf
+
+
 class RemadeDocument(NamedTuple):
     """A document that was made of rows."""
 
@@ -135,16 +143,16 @@ class RemadeDocument(NamedTuple):
     loses: bool  # older revisions may hold values of rows that have gone
 
 
-def said_by_path(notes: KeeperNotes, shown: Mapping[str, Rows]) -> dict[str, list[tuple[int, int, str, Leaf]]]:
-    """Return by path all that was said, what was said last at the end: since, id of the row, thread, value. "" stands for the base."""
-    found: dict[str, list[tuple[int, int, str, Leaf]]] = {}
+def said_by_path(notes: KeeperNotes, shown: Mapping[str, Rows]) -> dict[str, list[Said]]:
+    """Return by path all that was said or set, what was said last at the end."""
+    found: dict[str, list[Said]] = {}
     for thread_id, rows in shown.items():
         for id, body in rows.rows.items():
             if "path" in body:
                 leaf = Leaf(body["value"], body["is_item"])
-                found.setdefault(body["path"], []).append((body["at"], id, thread_id, leaf))
+                found.setdefault(body["path"], []).append(Said(body["at"], id, thread_id, leaf))
     for path, one in notes.base.items():
-        found.setdefault(path, []).append((one["since"], 0, "", Leaf(one["value"], one["is_item"])))
+        found.setdefault(path, []).append(Said(one["since"], 0, "", Leaf(one["value"], one["is_item"])))
     for several in found.values():
         several.sort(key=lambda one: one[:3])
     return found
@@ -193,10 +201,10 @@ def remake(
         if one["thread"] in expired and path not in notes.base:
             notes.base[path] = {"value": one["value"], "is_item": one["is_item"], "since": one["since"]}
     found = said_by_path(notes, shown)
-    held = {path: several[-1] for path, several in found.items()}  # by path what was said last
+    held = {path: several[-1].leaf for path, several in found.items()}  # by path what was said last
     text = text if proposed is None else proposed
     now = leaves(form, text)
-    wanted = {path: leaf for path, (*_, leaf) in held.items() if now.get(path, Leaf(None)).value != leaf.value}
+    wanted = {path: leaf for path, leaf in held.items() if now.get(path, Leaf(None)).value != leaf.value}
     wanted |= {path: Leaf(None, leaf.is_item) for path, leaf in now.items() if path not in held}
     text = with_values(form, text, wanted) if wanted else text
     return RemadeDocument(text, _notes(form, text, notes, found, shown, at), _loses(notes, shown, expired))
@@ -206,26 +214,29 @@ def _notes(
     form: Format,
     text: str,
     notes: KeeperNotes,
-    found: Mapping[str, list[tuple[int, int, str, Leaf]]],
+    found: Mapping[str, list[Said]],
     shown: Mapping[str, Rows],
     at: int,
 ) -> KeeperNotes:
     """Return what is noted beside a document that was made of what was said, by path, and of rows."""
     values: dict[str, dict[str, Any]] = {}
     for path, leaf in leaves(form, text).items():
-        since, _, thread_id, own = found[path][-1] if path in found else (at, 0, "", leaf)
-        source = thread_id if own.value == leaf.value else ""  # else what was said last does not fit into the document
-        values[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": since, "thread": source or None}
+        last = found[path][-1] if path in found else Said(at, 0, "", leaf)
+        source = (
+            last.thread if last.leaf.value == leaf.value else ""
+        )  # else what was said last does not fit into the document
+        values[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": last.since, "thread": source or None}
+    # that others have taken a value away is noted while rows still say something there
     base = {path: one for path, one in notes.base.items() if one["value"] is not None or len(found[path]) > 1}
     threads = {
-        id: {"revision": rows.revision, "ids": _ids_of_values(rows), "expires": rows.expires}
-        for id, rows in shown.items()
+        thread_id: {
+            "revision": rows.revision,
+            "ids": [id for id, body in rows.rows.items() if "path" in body],
+            "expires": rows.expires,
+        }
+        for thread_id, rows in shown.items()
     }
     return KeeperNotes(base, values, threads, notes.template)
-
-
-def _ids_of_values(rows: Rows) -> list[int]:
-    return [id for id, body in rows.rows.items() if "path" in body]
 
 
 def _loses(notes: KeeperNotes, shown: Mapping[str, Rows], expired: frozenset[str]) -> bool:

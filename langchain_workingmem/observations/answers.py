@@ -70,9 +70,8 @@ _LOOPING = 1000  # bytes from which on texts that compress to a twentieth are a 
 def read_lines(count: int, most_tokens: int, answer: BaseMessage, parsed: Any) -> list[Line]:
     """Read an answer about `count` numbered elements; `most_tokens` is the limit of all texts together."""
     check_end(answer)
-    given = parsed.lines if isinstance(parsed, Lines) else None
-    if given is not None:
-        lines = [Line(one.text, one.priority, _checked(one.numbers, one.text, count)) for one in given]
+    if isinstance(parsed, Lines):
+        lines = [Line(one.text, one.priority, _checked(one.numbers, one.text, count)) for one in parsed.lines]
     else:
         lines = _plain(without_thoughts(visible(str(answer.text))), count)
     lines = [one._replace(text=visible(" ".join(unescape(one.text).split()))) for one in lines]
@@ -97,7 +96,7 @@ def _plain(text: str, count: int) -> list[Line]:
         if item is not None and (numbers := _numbers(f"{item[2]} {item[3]}", count)):
             priority = "high" if "!" in item[1] else "low" if "~" in item[1] else "normal"
             words = item[4].lstrip("*: \t")
-            lines.append(Line(words, priority, _checked(numbers, words, count)))
+            lines.append(Line(words, priority, tuple(numbers)))
         elif not _WORDY.search(row) or _MARKUP.match(row.strip()):
             continue
         elif lines and row[:1] in " \t" and not _BULLET.match(row):
@@ -131,11 +130,9 @@ def _joined(lines: list[Line]) -> list[Line]:
     """Join lines of the same text; raise where a model goes round in circles."""
     found = dict[str, Line]()
     for one in lines:
-        first = found.setdefault(" ".join(one.text.casefold().split()).rstrip("."), one)
-        if first is not one:
-            found[" ".join(one.text.casefold().split()).rstrip(".")] = first._replace(
-                numbers=tuple(sorted({*first.numbers, *one.numbers}))
-            )
+        words = " ".join(one.text.casefold().split()).rstrip(".")
+        numbers = {*found[words].numbers, *one.numbers} if words in found else one.numbers
+        found[words] = found.get(words, one)._replace(numbers=tuple(sorted(numbers)))
     whole = "\n".join(one.text for one in lines).encode()
     repeats = len(lines) - len(found)
     if (repeats >= 2 and 2 * repeats >= len(lines)) or (

@@ -21,7 +21,7 @@ from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_from_user, is_memory_tool, message_text, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem._text.values import to_minute, zone_name
-from langchain_workingmem.derived import Ranges, Rows, ThreadRows, learn
+from langchain_workingmem.derived import Rows, ThreadRows, learn
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.read import made
 from langchain_workingmem.models import StoredMessage
@@ -81,11 +81,8 @@ def read_unread(rows: ThreadRows) -> Plan[Unread]:
     order = rows.state.keys.of(rows.thread_id).order
     found = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
     texts = [text for some in found for text in some]
-    return Unread(shown, (yield from compute(partial(_uncovered, texts, shown.covered), sum(map(len, texts)))))
-
-
-def _uncovered(texts: Sequence[bytes], covered: Ranges) -> list[Facts]:
-    return [one for one in (Facts.read(text.decode()) for text in texts) if one.seq not in covered]
+    read = yield from compute(lambda: [Facts.read(text.decode()) for text in texts], sum(map(len, texts)))
+    return Unread(shown, read)
 
 
 def read_messages(rows: ThreadRows, facts: Sequence[Facts], shown: Rows) -> Plan[list[StoredMessage] | None]:
