@@ -280,7 +280,7 @@ def ensure_index(command: Command) -> Plan[None]:
         raise reply
     while True:  # the server indexes existing documents in the background
         (info,) = yield from send(("FT.INFO", command[1]))
-        if not int(as_dict(info)[b"indexing"]):
+        if not float(as_dict(info)[b"indexing"]):  # in a cluster a sum
             return
         yield Sleep(0.02)
 
