@@ -81,7 +81,7 @@ def chat(
         tell("/help lists the commands, /quit ends")
         with suppress(KeyboardInterrupt):
             talk.run()
-    raise typer.Exit(talk.failed and not sys.stdin.isatty())
+    raise typer.Exit(1 if talk.failed and not sys.stdin.isatty() else 0)
 
 
 def _lines() -> Iterator[str]:

@@ -155,7 +155,7 @@ def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[i
     found = [to_micros(at) for at in times]
     bounds = [0, *found, to_micros(datetime.now(UTC)) + MINUTE]
     if bounds != sorted(bounds):
-        seen = f"the times {shown(times)} of said_at fall, or lie before 1970 or in the future"
+        seen = f"the times {shown(times)} of said_at do not rise from 1970 to now"
         raise OptionError(seen, remedy="pass the times at which the messages were said, in that order")
     return [*found]
 

@@ -144,17 +144,16 @@ class Operations:
         """Append messages. A turn would compare them with the thread, and could supersede what a client does not resend."""
         size = sum(len(message.content) for message in messages)
         ids = [message.id for message in messages if message.id is not None]
-        for seen, remedy in (
-            (
-                size > MOST_CHARACTERS and f"{size:,} characters of at most {MOST_CHARACTERS:,}",
-                "save them in several calls",
-            ),
-            (len({*ids}) < len(ids) and "two of the messages have the same id", "give each message one of its own"),
-            (any(not one.content.strip() for one in messages) and "a message is empty", "leave it out"),
-            (title is not None and not is_utf8(title) and "the title is no valid Unicode", "send another one"),
-        ):
-            if seen:
+
+        def refuse(seen: str, remedy: str, *, when: bool) -> None:
+            if when:
                 raise ArgumentError(f"{seen}, so nothing was saved", remedy=remedy)
+
+        seen = f"{size:,} characters of at most {MOST_CHARACTERS:,}"
+        refuse(seen, "save them in several calls", when=size > MOST_CHARACTERS)
+        refuse("two of the messages have the same id", "give each its own", when=len({*ids}) < len(ids))
+        refuse("a message is empty", "leave it out", when=any(not one.content.strip() for one in messages))
+        refuse("the title is no valid Unicode", "send another", when=title is not None and not is_utf8(title))
         kinds = {"user": HumanMessage, "assistant": AIMessage}
         given = [kinds[one.role](one.content, name=one.name, id=one.id) for one in messages]
         thread_id = self._core.new_id() if thread_id is None else thread_id

@@ -149,14 +149,13 @@ async def _write(studio: Studio, page: Form, request: Request) -> Response:
     body = await read_body(request, MOST_BYTES)
 
     def answered() -> Response:
-        try:
-            form = dict(
-                parse_qsl((body or b"").decode(errors="replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
-            )
-        except ValueError:
-            return _error(studio, request, 413, "Refused", f"A form has at most {MOST_FIELDS} fields.")
         if body is None:
             return _error(studio, request, 413, "Refused", f"A form has at most {MOST_BYTES:,} bytes.")
+        text = body.decode(errors="replace")
+        try:
+            form = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        except ValueError:
+            return _error(studio, request, 413, "Refused", f"A form has at most {MOST_FIELDS} fields.")
         return page(studio, request, form)
 
     return await run_in_threadpool(answered)
