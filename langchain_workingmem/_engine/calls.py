@@ -86,10 +86,7 @@ _TOLERANCE = 1e-6  # between the numbers of two equal vectors
 
 
 class Embedder:
-    """Embeds texts, with an LRU cache of at most `cache_size` vectors.
-
-    Questions and documents share vectors if the class says `embeds_alike = True`, or if those of the first text agree.
-    """
+    """Embeds texts, with an LRU cache; questions and documents share vectors where a model embeds them alike."""
 
     def __init__(
         self, embeddings: Embeddings | None = None, cache_size: int = 0, timeout: timedelta = EMBEDDING_TIMEOUT
@@ -103,10 +100,7 @@ class Embedder:
         self._alike: bool | None = declared if isinstance(declared, bool) else None  # None: not known yet
 
     def embed(self, texts: Sequence[str], *, query: bool = False, fresh: bool = False) -> Call[Vectors]:
-        """Embed texts, questions with `query`; return an array of shape (texts, dimensions).
-
-        `fresh` does not read the cache. Errors of the model become `EmbeddingError`. Only async calls have a timeout.
-        """
+        """Embed texts, questions with `query`, as an array (texts, dimensions). `fresh`: past the cache."""
         model = self.embeddings
         known: dict[str, Vectors] = {}
         if model is None:
@@ -308,10 +302,7 @@ _TOO_LONG = re.compile(
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether a provider refused a request for good: HTTP 400, 413, 422, or a context that is too long.
-
-    The first of the error and its causes that has a status decides. No status, 429, 5xx and timeouts are temporary.
-    """
+    """Tell whether a provider refused for good: the first status of the causes is 400, 413 or 422, or too long."""
     return _refusal(error) is not None
 
 

@@ -36,10 +36,7 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 def check_url(url: str) -> str:
-    """Return the URL if a client can be made from it; else `OptionError`.
-
-    It quotes only the scheme: any other piece may belong to a password with characters that are not percent-encoded.
-    """
+    """Return the URL if a client can be made from it. The error quotes only its scheme: the rest may be secret."""
     if not isinstance(url, str):
         remedy = "pass a str, or a client as client=... or async_client=..."
         raise errors.OptionError(f"redis_url is of type {type(url).__name__}", remedy=remedy)
@@ -119,10 +116,7 @@ _POOL_EMPTY = "No connection available"  # the message of redis-py's blocking po
 
 
 def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> errors.RedisReplyError:
-    """Return what Redis refused, as a reply with a remedy; raise every other error.
-
-    Only errors on a client of our `own` allow repeats. `unsure`: the command must run only once, and may have run.
-    """
+    """Return a refusal of Redis with a remedy; raise other errors, with repeats if `own`. `unsure`: it may have run."""
     text, cause = _safe_text(error), _safe_cause(error)
     if isinstance(error, _LOGIN):
         remedy = "check the user and password in the URL"

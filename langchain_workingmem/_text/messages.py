@@ -120,7 +120,7 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
     calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
     # a legacy function call has only a name, and one result
     former = message.additional_kwargs.get("function_call")
-    return calls or ([f"\0{former.get('name')}"] if former else [])
+    return calls or ([f"\0{former.get('name')}"] if isinstance(former, dict) and former else [])
 
 
 def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set[int]:
@@ -153,10 +153,7 @@ def structured_text(message: BaseMessage) -> str:
 
 
 def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
-    """Return q (question), a (answer) or as (structured answer) and a digest of the words; empty for tool traffic.
-
-    The digest includes a user's pictures and files, because "what is this?" may be asked about several.
-    """
+    """Return q, a or as (structured answer) and a digest of the words and pictures; empty for tool traffic."""
     kind, content = "as" if structured else _kind(message), message.content
     if not kind or not (structured or (content.strip() if isinstance(content, str) else has_content(message))):
         return ""

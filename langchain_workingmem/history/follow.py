@@ -40,6 +40,7 @@ class Known:
 
     facts: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
     deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id; empty: any words
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other ids of the list -> stored id
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
@@ -90,16 +91,14 @@ class Followed:
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
     need_ids: list[int] = field(default_factory=list)  # those of them whose ids others have
     writer: str = LIST  # of the new messages
+    left: frozenset[int] = frozenset()  # indexes of stored messages that the list holds no more: a newer copy counts
     is_older: bool = False  # the list begins before the thread: it is refused
 
 
 def follow(
     entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = (), *, keeps_all: bool = False
 ) -> Followed:
-    """Decide what a list means for a thread. `left_out`: seqs of messages that memory has taken out of the list.
-
-    `keeps_all`: its ids are those of a program, not of LangGraph, so if it agrees nowhere, all of it is new.
-    """
+    """Decide what a list means. `left_out`: seqs that memory took out of it; `keeps_all`: a program gave its ids."""
     if kind == "list" and known.branch is None and is_one_turn(entries):  # most lists: nothing needs to be compared
         ids, words = {one.id for one in known.facts} | known.deleted.keys(), {one.spoken for one in known.facts}
         is_known = any(entry.id in ids for entry in entries) or (len(entries) == 1 and entries[0].words in words)
@@ -107,22 +106,36 @@ def follow(
             return Followed(new=[*range(len(entries))])
     comparison = _Comparison(entries, kind, known)
     comparison.match_ids()
+    comparison.tell_moved()
     comparison.tell_edits()
     if kind != "part":
         comparison.match_words()
     matched, held, edit = comparison.matched, comparison.held(), comparison.edited_question
-    common = [*held, edit] if edit else held  # an edited question begins a branch, too
     followed = Followed(edited=comparison.edited, again=[edit.id] if edit else [], need_ids=comparison.need_ids)
     followed.seqs = {at: one.seq for at, one in matched.items()}
-    followed.aliases = {at: one.id for at, one in matched.items() if one.id != entries[at].id}
+    stored = matched | ({comparison.edited_at: edit} if edit else {})
+    followed.aliases = {at: one.id for at, one in stored.items() if one.id != entries[at].id}
     if kind == "state":
-        followed.writer = next((one.writer for one in common if one.writer[:1] == "s"), f"s{known.next_seq}")
+        new = f"s{known.next_seq}"
+        writers = [one.writer for one in held or stored.values() if one.writer[:1] == "s"]
+        # a state that begins with an edited question has lost what was said before it: its checkpoints are gone
+        followed.writer = new if edit and not held and comparison.has_history(edit) else next(iter(writers), new)
     if kind != "part":
+        writer = edit.writer if edit and not held else followed.writer
+        behind = comparison.left_behind([*held, edit] if edit else held, writer)
+        # of an edited question the older words go in any case, with what was said to them
+        end = next(
+            (one.seq for one in comparison.current if edit and one.seq > edit.seq and one.spoken[:1] == "q"), inf
+        )
+        span = (one for one in comparison.facts if edit and one.is_current and edit.seq <= one.seq < end)
+        replaced = [one.seq for one in span if one is edit or not one.is_from_program]
         followed.bring_back = sorted({one.seq for one in held if not one.is_current})
-        if edit:  # also of a question that the list has lost, the older words go, with what was said to them
-            end = next((one.seq for one in comparison.current if one.seq > edit.seq and one.spoken[:1] == "q"), inf)
-            left_out = [seq for seq in left_out if not edit.seq <= seq < end]
-        followed.drop = [seq for seq in comparison.left_behind(common, followed.writer) if seq not in left_out]
+        stays = {*left_out, *(matched[at].seq for at in comparison.moved)}
+        followed.drop = sorted({*replaced, *(seq for seq in behind if seq not in stays)})
+    if kind == "state":
+        gone = {one.seq for one in matched.values() if not one.is_current or one.seq in followed.drop}
+        gone -= {one.seq for one in held}
+        followed.left = frozenset(at for at, one in matched.items() if one.seq in gone)
     if known.branch is not None:  # its context may have held more of the list
         followed.drop = sorted({*followed.drop, *known.branch.drop} - {*followed.seqs.values()})
         followed.bring_back = sorted({*followed.bring_back, *known.branch.bring_back})
@@ -151,7 +164,10 @@ class _Comparison:
         self.deleted: set[int] = set()  # indexes of what was deleted
         self.need_ids: list[int] = []  # indexes of answers whose ids others have
         self.edited: dict[int, int] = {}  # index in the list -> seq, where the words change in place
+        self.turn_at = last_turn(self.entries)
+        self.moved: set[int] = set()  # indexes of questions that begin no branch
         self.edited_question: Facts | None = None  # the last that is stored, if it was edited: it begins a branch
+        self.edited_at = -1  # its index in the list
 
     def match_ids(self) -> None:
         """Match the entries whose ids are stored."""
@@ -159,7 +175,8 @@ class _Comparison:
         stored = self.versions.get(self.entries[question_at].id, ()) if question_at >= 0 else ()
         question_seq = next((one.seq for one in stored), self.known.next_seq)
         for at, (id, words) in enumerate([*self.entries]):
-            versions, deleted_words = self.versions.get(id, []), self.known.deleted.get(id or "")
+            versions = self.versions.get(self.known.aliases.get(id or "", id), [])
+            deleted_words = self.known.deleted.get(id or "")
             same = [one for one in versions if one.spoken == words]  # an edited question has several versions
             found = next(iter(same or versions), None)
             if found is not None:  # fake models repeat ids: another answer than the stored one needs its own
@@ -177,27 +194,47 @@ class _Comparison:
                 self.deleted.add(at)
         self.located = [*self.matched]
 
+    def tell_moved(self) -> None:
+        """Tell which questions stand behind newer ones of the last turn: reminders that a program sends with each."""
+        newest: float = -1
+        for at in range(self.turn_at, last_question(self.entries) + 1):
+            found = self.matched.get(at)
+            if found and found.is_structured:  # another turn begins
+                newest = -1
+            elif self.entries[at].words and at not in self.deleted:
+                if found and found.seq < newest:
+                    self.moved.add(at)
+                newest = max(newest, found.seq if found else inf)
+
     def tell_edits(self) -> None:
         """Tell which of the matched entries say something else now; an edited question at their end begins a branch."""
         for at in self.located:
             words, stored = self.entries[at].words, self.matched[at]
-            if stored.spoken == words or stored.is_structured:
-                continue
-            if words.startswith("q") and at == self.located[-1]:
-                self.edited_question = self.matched.pop(at)
-            else:
+            is_last_question = words.startswith("q") and at == self.located[-1] and at not in self.moved
+            is_edited = stored.spoken != words and not stored.is_structured
+            if is_last_question and (is_edited or self.is_asked_by_a_new_state(stored)):
+                self.edited_question, self.edited_at = self.matched.pop(at), at
+            elif is_edited:
                 self.edited[at] = stored.seq
+
+    def is_asked_by_a_new_state(self, asked: Facts) -> bool:
+        """Tell whether a question is asked again by a state that has lost its checkpoints: it is stored again then."""
+        has_lost = self.kind == "state" and self.turn_at <= self.located[0] and self.has_history(asked)
+        return has_lost and any(one.seq > asked.seq and self.known.could_see(one) for one in self.current)
+
+    def has_history(self, asked: Facts) -> bool:
+        """Tell whether something was said before a question, or before its first version if it was edited."""
+        first = min(self.versions[asked.id], key=lambda one: one.seq)
+        return first.upto > first.tokens
 
     def match_words(self) -> None:
         """Match by their words the entries that have other ids than what is stored, or none."""
         entries, matched, begin = self.entries, self.matched, 0
-        if matched:
-            matched |= self.agreement(min(matched), matched[min(matched)])
-        if self.located and self.kind == "state":  # a client has sent its list to it
+        if placed := matched.keys() - self.moved:
+            matched |= self.agreement(min(placed), matched[min(placed)])
+        if self.located:  # a client may have sent a list without ids; else ids tell what the whole list is
             self.match_front()
-            begin = self.located[-1] + 1
-        elif self.located:  # ids tell what the whole list is
-            return
+            begin = self.located[-1] + 1 if self.kind == "state" else len(entries)
         if self.kind == "list" and self.current and [*entries] == [Entry(None, self.current[-1].spoken)]:
             matched[0] = self.current[-1]  # asked again, as nobody has answered
         settled = self.deleted | matched.keys()
@@ -216,8 +253,8 @@ class _Comparison:
             matched |= self.longest_agreement(rest[0], is_window=True)  # behind what begins each list of a program
 
     def match_front(self) -> None:
-        """Match what stands in a state before the last entry with a stored id: it is stored, too."""
-        last_with = {one.spoken: one for one in (*self.superseded, *self.current)}
+        """Match what stands before the last entry with a stored id: it is stored, too, or begins each list of a program."""
+        last_with = {one.spoken: one for one in (*self.superseded, *self.current) if one.writer != IN_FRONT}
         for at in range(self.located[-1]):
             if at not in self.matched and self.entries[at].words in last_with:
                 self.matched[at] = last_with[self.entries[at].words]
@@ -225,8 +262,7 @@ class _Comparison:
     def longest_agreement(self, at: int, *, is_window: bool = False) -> dict[int, Facts]:
         """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last.
 
-        It has to reach the newest message that the caller could see; or to have an answer, and two messages or the first
-        of the thread, in a window with one turn behind them.
+        It reaches the newest message that the caller could see; or has an answer, and two messages or the first one.
         """
         best = dict[int, "Facts"]()
         seen = (one.seq for one in self.current if not one.is_from_program and self.known.could_see(one))
@@ -248,8 +284,8 @@ class _Comparison:
         found: dict[int, Facts] = {at: first}
         last: Facts | None = first  # None: they disagree, until the next match by id
         for index in range(at + 1, len(self.entries)):
-            words = self.entries[index].words
-            if index in self.matched:
+            words = "" if index in self.moved else self.entries[index].words
+            if index in self.matched and index not in self.moved:
                 last = self.matched[index]
             elif last and words:
                 last = self.following(last.seq, words, from_program=first.is_from_program)
@@ -272,8 +308,11 @@ class _Comparison:
         """Return the messages that the list holds; of several lists in a state, those of the last, in which seqs rise."""
         held: list[Facts] = []
         for at, one in sorted(self.matched.items()):
-            if held and self.entries[at].words and one.seq <= held[-1].seq:
-                held = []  # another list begins
+            goes_back = held and self.entries[at].words and one.seq <= held[-1].seq
+            if at in self.moved or (goes_back and self.entries[at].id == one.id):
+                continue
+            if goes_back:  # another list begins
+                held = []
             held.append(one)
         return held
 
@@ -311,16 +350,11 @@ class _Comparison:
         return behind[::-1]
 
     def new(self, *, keeps_all: bool) -> list[int]:
-        """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has.
-
-        Of a list that agrees nowhere that is its last turn; with `keeps_all`, where the caller gives ids, all of it.
-        """
-        entries, begin = self.entries, min(self.matched, default=0)
-        has_ids = keeps_all and all(entry.id for entry in entries if entry.words)
-        if not self.matched and not self.edited_question and self.facts and not has_ids:
-            begin = max(last_question(entries), 0)
-            while begin and entries[begin - 1].words.startswith("q"):
-                begin -= 1
+        """Return the indexes of new messages: in a list that is known nowhere and has no ids, those of its last turn."""
+        entries = self.entries
+        has_ids = self.kind == "state" or (keeps_all and all(entry.id for entry in entries if entry.words))
+        known = [*self.matched, *([self.edited_at] if self.edited_question else [])]
+        begin = min([self.turn_at, *known]) if known or (self.facts and not has_ids) else 0
         # a list's tool traffic before it is stored already
         last_spoken = max((at for at in self.matched if entries[at].words), default=-1)
         others = (at for at in range(begin, len(entries)) if at not in self.matched and at not in self.deleted)
@@ -330,6 +364,13 @@ class _Comparison:
 def is_one_turn(entries: Sequence[Entry]) -> bool:
     """Tell whether one thing was said, or questions, then answers: a new turn, even with words of an older one."""
     return re.fullmatch("q+a+|[qa]?", "".join(entry.words[:1] for entry in entries)) is not None
+
+
+def last_turn(entries: Sequence[Entry]) -> int:
+    """Return the index at which the last turn begins: of its first question, behind the answer before."""
+    end = last_question(entries)
+    answered = max((at for at in range(end) if entries[at].words.startswith("a")), default=-1)
+    return next((at for at in range(answered + 1, end) if entries[at].words), max(end, 0))
 
 
 def last_question(entries: Sequence[Entry]) -> int:

@@ -184,6 +184,7 @@ def known_in(reply: Mapping[str, Any], before: Known | None = None) -> Known:
         before or Known(next_seq_when_read=next_seq),
         facts=[*facts.values()],
         deleted=dict(reply.get("deleted") or {}),
+        aliases=dict(reply.get("aliases") or {}),
         next_seq=next_seq,
         version=reply.get("version"),
         created_at=reply.get("created_at"),
@@ -285,8 +286,9 @@ def _read(state: MemoryState, ids: tuple[str, str], entries: Sequence[Entry], be
 
 def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Followed) -> None:
     """Give messages the ids under which they are stored: a new one where others have it, or that of the stored one."""
-    for at in followed.need_ids:
-        message = ready[at].message.model_copy(update={"id": core.new_id()})
+    new_ids = {at: core.new_id() for at in followed.need_ids}
+    for at, id in (new_ids | {at: id for at, id in followed.aliases.items() if at in followed.new}).items():
+        message = ready[at].message.model_copy(update={"id": id})
         ready[at] = draft_of(message, core.state.recall, structured=ready[at].words.startswith("as"))
         entries[at] = entries[at]._replace(id=message.id)
     for at, draft in enumerate(ready):
@@ -300,7 +302,7 @@ def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Fo
 def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
     spoken = AS_STORED if MARK in message.additional_kwargs else words
-    return Entry(id, "" if words.startswith("as") else spoken)
+    return Entry(id and check_id(id, "message id"), "" if words.startswith("as") else spoken)
 
 
 def after_write(

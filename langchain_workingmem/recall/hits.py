@@ -186,10 +186,7 @@ def _reranked(
 def result_of(
     options: RecallOptions, query: Query, hits: Sequence[Ranked], windows: Windows, *, forgives: bool = False
 ) -> Plan[RecallResult]:
-    """Build the result: hits with their windows, as the reranker orders them, cut to the budget; all messages by time.
-
-    A reranker that fails is logged and left out if this `forgives`.
-    """
+    """Build the result: hits with windows, perhaps reranked, within the budget. `forgives` a failing reranker."""
     if options.reranker is not None and hits:
         try:
             hits = yield from _reranked(options, options.reranker, query, hits[: query.sought], windows)

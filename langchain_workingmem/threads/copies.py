@@ -108,11 +108,7 @@ class Writer:
         deleted: Sequence[str] = (),
         created_at: str | None = None,
     ) -> Plan[Written]:
-        """Add messages to a thread, in steps; what it has, or has deleted, stays, and `deleted` ids are not taken.
-
-        With `fields` it is created if missing; its `created_at` must stay. A round trip, and one per 200 messages, two
-        where some are known.
-        """
+        """Add messages, not `deleted` ones, in steps of 200; with `fields` the thread, too, with this `created_at`."""
         seqs, messages, is_new = dict[str, int](), 0, False
         if fields is not None:
             with suppress(errors.ThreadExistsError):

@@ -108,10 +108,7 @@ def assemble(
     messages: Sequence[BaseMessage],
     audience: Audience = _A_PROGRAM,
 ) -> MemoryContext:
-    """Put a context together, and note what the model is shown.
-
-    Memory goes into a copy of the user's message, so that the prompt keeps its prefix.
-    """
+    """Put a context together, and note what the model is shown. Memory goes into a copy of the user's message."""
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
     past, present, omitted = choose_shown(gathered, options, messages)
     speech: list[str] = []
@@ -201,8 +198,8 @@ def _begun_by_user(
 ) -> tuple[list[BaseMessage], list[str]]:
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
     # a list of the caller's that begins otherwise stays as it is
-    first = next((id(one) for one in given if not isinstance(one, SystemMessage)), None)
-    begins = (at for at, one in enumerate(past) if (is_from_user(one) and not is_blank(one)) or id(one) == first)
+    first = next((one for one in given if not isinstance(one, SystemMessage)), None)
+    begins = (at for at, one in enumerate(past) if not is_blank(one) and (is_from_user(one) or one is first))
     at = next(begins, len(past))
     while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
         at -= 1
@@ -323,10 +320,7 @@ def fit(
     options: HistoryOptions,
     cut: int = 0,
 ) -> tuple[list[BaseMessage], int]:
-    """Cut a history to `max_tokens`; count what is left out, with the `cut` messages that the store left out before.
-
-    Tool traffic goes first, then turns, the oldest first. The last question and answer, and the present turn, stay.
-    """
+    """Cut a history to `max_tokens`, tool traffic first, then old turns; count what is left out, also by the store."""
     if options.max_tokens is None:
         return list(past), 0
     limit = options.max_tokens

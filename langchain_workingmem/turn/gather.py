@@ -23,7 +23,7 @@ from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
 from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem.history.follow import Entry, Known, follow, last_question
+from langchain_workingmem.history.follow import Entry, Known, follow, last_question, last_turn
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head, unmarked
 from langchain_workingmem.recall.question import Query
@@ -113,10 +113,7 @@ class Turn:
         kind: Kind = "list",
         left_out: frozenset[int] = frozenset(),
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn; `limits.recall` may hold all arguments of recall.
-
-        Messages without an id get that of the stored message that they are, or a new one.
-        """
+        """Plan to read what the store holds for a turn; messages without an id get one, if stored the stored one."""
         state, (thread_id, user_id) = self.core.state, ids
         zone, arguments = state.zone(*ids, limits.timezone), limits.recall or {}
         text, query = question(new), None
@@ -154,10 +151,7 @@ def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str 
 def gather_turn(
     core: Core, turn: Gathered, options: HistoryOptions, query: Query | None = None, *, working_memory: bool = True
 ) -> Plan[Gathered]:
-    """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
-
-    One more reads the history again where the list has left messages of the thread behind, one more the media.
-    """
+    """Read and search in one round trip; one for windows, one more on another branch, one for media."""
     state, ids = core.state, (turn.thread_id, turn.user_id)
     messages = [message for message in turn.messages if is_storable(message)]
     structured = structured_answers(messages, is_over=False)
@@ -257,14 +251,12 @@ def _follow_list(
     refused = {ids[at] for at, seq in followed.seqs.items() if facts_of[seq].is_refused and at != question_at}
     stays = {*followed.seqs, *followed.new}
     deleted = {ids[at] for at in range(question_at) if ids[at] in known.deleted and at not in stays}
-    sent_again: set[str] = set()
-    if turn.kind == "state":  # what a client has sent again stands in a state under two ids
-        shown = {seq for at, seq in followed.seqs.items() if at not in followed.aliases}
-        for at, seq in sorted(followed.seqs.items()):
-            if at in followed.aliases and seq in shown:
-                sent_again.add(ids[at])
-            shown.add(seq)
-    turn.hidden_ids = frozenset(refused | deleted | sent_again)
+    counts = dict[int, int]()  # what a client has sent again stands in a state under several ids, of which one counts
+    for at, seq in sorted(followed.seqs.items()):
+        if turn.kind == "state" and (seq not in counts or at >= last_turn(entries)):
+            counts[seq] = at
+    others = {ids[at] for at, seq in followed.seqs.items() if at in followed.left or at != counts.get(seq, at)}
+    turn.hidden_ids = frozenset(refused | deleted | others)
 
 
 def _stored_messages(

@@ -58,10 +58,7 @@ def header(user_id: str | None = None) -> dict[str, Any]:
 
 
 def export(state: MemoryState, user_id: str, *, vectors: bool) -> Iterator[Plan[list[dict[str, Any]]]]:
-    """Yield the steps that read all data of a user; each returns records, and is run before the next one is asked for.
-
-    A thread that was deleted or transferred meanwhile is left out.
-    """
+    """Yield the steps that read all data of a user, one after the other; what was deleted meanwhile is left out."""
     this = Export(state, check_id(user_id, "user_id"), vectors)
     yield from map(this.counted, this.steps())
 

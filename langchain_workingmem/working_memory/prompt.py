@@ -58,10 +58,7 @@ def working_memory_block(
     name: str | None = None,
     zone: ZoneInfo | None = None,
 ) -> str:
-    """Render working memory for a prompt that mentions only tools that the model has: what never changes first.
-
-    `tools` name these, None: those of the options; other middleware may take some away. `name`: that of the memory.
-    """
+    """Render working memory for a prompt that mentions only the `tools` of the model; `name`: of the memory."""
     if tools is None:
         tools = [f"{tool}_working_memory{f'_{name}' if name else ''}" for tool in options.tools]
     writing = [tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")]

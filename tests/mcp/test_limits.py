@@ -22,17 +22,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 from tests.mcp.conftest import TOKENS, inside
 from tests.mcp.test_command import ask
-from tests.users.test_event_loop import HELD, longest_hold
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-UNITS = ["[]", "{}", '""', "1", "-1.5e3", "[[[[]]]]", '{"a":1}', '"\\u202e"', '"\u202e"', "null", '{"":[{}]}']
-CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","arguments":{%%s}}}'
-PLACES = {
-    "arguments": CALL % "list_threads" % '"x":[%s]',
-    "messages": CALL % "save_messages" % '"messages":[%s]',
-    "params": '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"x":[%s]}}',
-    "message": '{"jsonrpc":"2.0","id":1,"method":"ping","x":[%s]}',
-}
 
 
 def called(name: str, **arguments: Any) -> bytes:
@@ -50,56 +41,6 @@ async def client(server: EmbeddedRedis, prefix: str) -> AsyncIterator[httpx.Asyn
             for name, arguments in (("list_threads", {}), ("search_memory", {"query": "dog"})):
                 await found.post("/", content=called(name, **arguments))
             yield found
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("place", PLACES)
-async def test_no_body_within_the_limit_holds_the_event_loop(client: httpx.AsyncClient, place: str) -> None:
-    for unit in UNITS:
-        for most in (MOST_BYTES, MOST_VALUES * (len(unit) + 1) // 4):
-            count = (most - len(PLACES[place])) // (len(unit.encode()) + 1)
-            body = (PLACES[place] % ",".join([unit] * count)).encode()
-            assert len(body) <= MOST_BYTES
-            answer, held = await longest_hold(lambda body=body: client.post("/", content=body))  # type: ignore[misc]
-            assert held < HELD, (unit, count, held)
-            assert answer.status_code in {200, 400, 413}
-
-
-@pytest.mark.alone
-async def test_no_call_within_the_limits_holds_the_event_loop(
-    client: httpx.AsyncClient, make_memory: Make, prefix: str
-) -> None:
-    def message(text: str) -> dict[str, str]:
-        return {"role": "user", "content": text}
-
-    calls = {
-        "a long message": called("save_messages", messages=[message("word and " * 111_000)]),
-        "many messages": called("save_messages", messages=[message("some word " * 1000)] * 100),
-        "hidden characters": called("save_messages", messages=[message("\u202e" * 170_000)]),
-        "a long question": called("search_memory", query="what is the dog " * 624),
-        "a long text": called("update_working_memory", memory="- a line\n" * 7000),
-        "what is found": called("search_memory", query="some word", limit=50),
-        "many edits": called("update_working_memory", edits=[{"find": "a", "replace": "b"}] * 1600),
-    }
-    schema = WorkingMemoryOptions(schema={"type": "object"})
-    objects = make_memory(working_memory=schema, key_prefix=f"{prefix}objects")
-    app = httpx.ASGITransport(application(objects, user_id="maya"))
-    facts = {
-        "many fields": {f"k{at}": at for at in range(4_300)},
-        "many lists": {"x": [[at] for at in range(MOST_VALUES // 2 - 20)]},
-        "long fields": {f"k{at}": "x" * 60 for at in range(800)},
-    }
-    async with httpx.AsyncClient(transport=app, base_url="http://here", headers=HEADERS, timeout=60) as other:
-        await other.post("/", content=called("get_working_memory"))
-        of_objects = {name: called("update_working_memory", memory=one) for name, one in facts.items()}
-        for name, body in {**calls, **of_objects}.items():
-            to = client if name in calls else other
-            answer, held = await longest_hold(lambda to=to, body=body: to.post("/", content=body))  # type: ignore[misc]
-            assert answer.status_code == 200, name
-            assert held < HELD, (name, held)
-            if to is other:
-                assert "Working memory is updated" in answer.text
-                await other.post("/", content=called("clear_working_memory"))
 
 
 PING = b'{"jsonrpc":"2.0","id":7,"method":"ping","x":%s}'

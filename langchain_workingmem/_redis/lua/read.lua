@@ -1,7 +1,7 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
 -- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, question, without, uncovered}
---   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `rows` the
---           facts of all current messages from the first of them on, and `others` of the superseded ones among them
+--   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `aliases` the
+--           stored ids of others, `rows` the facts of current messages from the first on, `others` of superseded ones
 --   said    number of questions and answers in the list without id, `spoken` whether an id is of one: where more than
 --           one is unknown, the newest 200 current and 200 superseded ones are added; `is_all`: that is all
 --   kinds   reads a history: at least `last` of q, a or both, fewer than `step` more, and the tool traffic between;
@@ -25,12 +25,12 @@ local function add_said(rows, key)
 end
 
 if head.ids then
-  local located, deleted, rows, others, first = {}, {}, {}, {}, nil
-  local values = values_of(KEYS[5], head.ids)
-  for at, id in ipairs(head.ids) do
-    local seqs, words = locate(values[at])
+  local located, deleted, aliases, rows, others, first = {}, {}, {}, {}, {}, nil
+  for at, value in ipairs(values_of(KEYS[5], head.ids)) do
+    local id, seqs, words = head.ids[at], locate(value)
     located[at] = seqs
     if words then deleted[id] = words end
+    aliases[id] = value and string.match(value, '^=(.*)$') or nil
     if id == head.question then question_seq = seqs[1] end
     for _, seq in ipairs(seqs) do
       has[seq], first = true, math.min(first or seq, seq)
@@ -46,7 +46,7 @@ if head.ids then
     found.is_all = add_said(rows, KEYS[2])
     add_said(others, KEYS[3])
   end
-  found.located, found.deleted, found.rows, found.others = located, deleted, rows, others
+  found.located, found.deleted, found.aliases, found.rows, found.others = located, deleted, aliases, rows, others
 end
 
 local without = head.without or {}
