@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import FileOptions, Memory, OptionError
-from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.adapters import OfOwner
 from langchain_workingmem.adapters.claude import MOST_LINES, run_command
 from langchain_workingmem.adapters.deepagents import FilesBackend
@@ -18,7 +17,6 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import FileConflictError, FileEditError, FileQuotaError
 from langchain_workingmem.files import Files
 from langchain_workingmem.files import operations as plans
-from langchain_workingmem.files.operations import MAX_BY
 from langchain_workingmem.files.paths import MAX_NAMES
 from tests.helpers.examples import sample
 from tests.helpers.types import Make
@@ -26,7 +24,6 @@ from tests.users.test_event_loop import HELD, longest_hold
 
 ANN: dict[str, Any] = {"user_id": "ann"}
 MIB = 2**20
-MANY_FILES = 10_000
 
 Work = Callable[[Memory], Coroutine[Any, Any, Any]]
 PATH = "/memories/a"
@@ -71,26 +68,6 @@ LARGEST: dict[str, Work] = {
     "read of tags": on(TAGS, lambda memory: FilesBackend(memory, user_id="ann").aread(PATH)),
     "grep of short lines": on(SHORT, lambda memory: FilesBackend(memory, user_id="ann").agrep("a")),
 }
-OF_MANY: dict[str, Work] = {
-    "list": lambda memory: memory.files.alist("/", **ANN),
-    "glob with stars": lambda memory: memory.files.aglob("**/" + "*a*/" * 200 + "b", **ANN),
-    "glob with braces": lambda memory: memory.files.aglob("**/" + "{a,b}" * 6 + "*/**/*?", **ANN),
-    "glob that backtracks": lambda memory: memory.files.aglob("**/*a/**/*a*/**/" + "*a" * 100 + "b", **ANN),
-    "grep": lambda memory: memory.files.agrep("x", **ANN),
-    "glob of deepagents": lambda memory: FilesBackend(memory, user_id="ann").aglob("*"),
-    "view": told(path="/memories"),
-}
-
-
-def many(raw: Any, prefix: str) -> None:
-    """Store as many files as an owner may have, with paths as long as they may be."""
-    _, paths, texts, notes, _ = Keys(prefix).of_user("ann").files
-    names = [f"/memories/{'/'.join(['a' * 15] * 250)}/{at:06}".encode() for at in range(MANY_FILES)]
-    for start in range(0, MANY_FILES, 1000):
-        some = names[start : start + 1000]
-        raw.zadd(paths, {one + b"\0" + b"1 1 1 0 t write " + b"a" * MAX_BY: 0 for one in some})
-        raw.hset(texts, mapping=dict.fromkeys(some, b""))
-    raw.hset(notes, mapping={"count": MANY_FILES, "bytes": 0})
 
 
 def held(server: EmbeddedRedis, raw: Any, prefix: str, work: Work) -> float:
@@ -121,14 +98,6 @@ def held(server: EmbeddedRedis, raw: Any, prefix: str, work: Work) -> float:
 @pytest.mark.parametrize("name", sample(LARGEST, 6))
 def test_no_largest_input_holds_the_server_or_the_loop(server: EmbeddedRedis, raw: Any, prefix: str, name: str) -> None:
     assert held(server, raw, prefix, LARGEST[name]) < HELD
-
-
-def test_no_call_on_as_many_files_as_there_may_be_holds_the_server_or_the_loop(
-    server: EmbeddedRedis, raw: Any, prefix: str
-) -> None:
-    many(raw, prefix)
-    found = {name: held(server, raw, prefix, work) for name, work in sample(OF_MANY.items(), 3)}
-    assert {name: one for name, one in found.items() if one >= HELD} == {}
 
 
 # ---------------------------------------------------------------------- docs/security.md: what a client controls

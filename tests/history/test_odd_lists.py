@@ -65,8 +65,9 @@ def test_a_question_in_front_of_a_stored_message_is_stored(plain: Memory, change
 @pytest.mark.parametrize("text", ["q2", "other"])
 def test_a_state_that_has_lost_its_checkpoints_is_shown_what_was_said_before(plain: Memory, text: str) -> None:
     """Its last question is asked again, or edited, by its id."""
+    before = agent_of(Scripted.says("a0", "a1", "a2"), plain, checkpointer=InMemorySaver())
     for at in range(3):
-        agent_of(Scripted.says(f"a{at}"), plain, checkpointer=InMemorySaver()).invoke(ask(f"q{at}"), CONFIG)
+        before.invoke(ask(f"q{at}"), CONFIG)
     id, model = plain.history.messages("t", roles=["human"])[-1].id, Scripted.says("b2", "b3")
     agent = agent_of(model, plain, checkpointer=InMemorySaver())
     agent.invoke(ask(text, id or ""), CONFIG)

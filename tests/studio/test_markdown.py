@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -45,21 +44,6 @@ def test_no_word_is_lost(text: str) -> None:
     fences = re.sub(r"^[ \t]*```.*$", "", text, flags=re.MULTILINE)
     shown = OWN.sub("", str(rendered(text)))
     assert re.findall("[ab]", shown) == re.findall("[ab]", fences)
-
-
-@pytest.mark.parametrize(
-    "unit", ["*a*", "*", "**a", "`a", "*a ", "- a\n", "> ", "# ", "\n", "```\n", "&", "1. ", "**`*a*`** "]
-)
-def test_the_time_grows_with_the_length_alone(unit: str) -> None:
-    def seconds(size: int) -> float:
-        rendered.cache_clear()
-        text = unit * (size // len(unit))
-        began = time.thread_time()
-        rendered(text)
-        return time.thread_time() - began
-
-    assert min(seconds(LONGEST) for _ in range(3)) < 0.05
-    assert min(seconds(8 * LONGEST) for _ in range(3)) < 0.4
 
 
 def test_a_long_text_and_json_are_shown_as_they_are() -> None:
