@@ -52,6 +52,7 @@ async def longest_hold(work: Callable[[], Awaitable[Any]]) -> tuple[Any, float]:
     return result, longest
 
 
+@pytest.mark.nightly
 async def test_an_import_and_an_export_hold_the_event_loop_a_short_time_at_once(
     server: EmbeddedRedis, prefix: str
 ) -> None:
@@ -71,6 +72,7 @@ async def test_an_import_and_an_export_hold_the_event_loop_a_short_time_at_once(
     assert max(first, second, third, fourth) < HELD, (first, second, third, fourth)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("wanted", FILTERS.values(), ids=FILTERS)
 async def test_the_largest_filter_does_not_hold_the_event_loop(
     server: EmbeddedRedis, prefix: str, wanted: dict[str, Any]
