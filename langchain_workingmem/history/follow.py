@@ -124,9 +124,8 @@ def follow(
         writer = edit.writer if edit and not held else followed.writer
         behind = comparison.left_behind([*held, edit] if edit else held, writer)
         # of an edited question the older words go in any case, with what was said to them
-        end = next(
-            (one.seq for one in comparison.current if edit and one.seq > edit.seq and one.spoken[:1] == "q"), inf
-        )
+        after = [one for one in comparison.current if edit and one.seq > edit.seq and one.spoken[:1] == "q"]
+        end = after[0].seq if after else inf
         span = (one for one in comparison.facts if edit and one.is_current and edit.seq <= one.seq < end)
         replaced = [one.seq for one in span if one is edit or not one.is_from_program]
         followed.bring_back = sorted({one.seq for one in held if not one.is_current})
@@ -220,7 +219,8 @@ class _Comparison:
     def is_asked_by_a_new_state(self, asked: Facts) -> bool:
         """Tell whether a question is asked again by a state that has lost its checkpoints: it is stored again then."""
         has_lost = self.kind == "state" and self.turn_at <= self.located[0] and self.has_history(asked)
-        return has_lost and any(one.seq > asked.seq and self.known.could_see(one) for one in self.current)
+        behind = (one for one in self.current if one.seq > asked.seq and not one.is_from_program)
+        return has_lost and any(map(self.known.could_see, behind))
 
     def has_history(self, asked: Facts) -> bool:
         """Tell whether something was said before a question, or before its first version if it was edited."""
