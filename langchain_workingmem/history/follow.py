@@ -1,7 +1,6 @@
 """Which messages of a thread the caller's list is, which of them it has left behind, and what of it is new. Pure.
 
-Clients edit, regenerate, fork, trim and resend conversations. A list with ids, as in a checkpointer, is compared by
-them, others by what was said. Messages behind the first common one that the list does not hold are superseded.
+A list with ids is compared by them, others by words. It supersedes what it lacks behind the first common message.
 """
 
 from __future__ import annotations
@@ -260,10 +259,7 @@ class _Comparison:
                 self.matched[at] = last_with[self.entries[at].words]
 
     def longest_agreement(self, at: int, *, is_window: bool = False) -> dict[int, Facts]:
-        """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last.
-
-        It reaches the newest message that the caller could see; or has an answer, and two messages or the first one.
-        """
+        """Return how the list agrees with the thread from `at` on: far enough, and of equal places the last."""
         best = dict[int, "Facts"]()
         seen = (one.seq for one in self.current if not one.is_from_program and self.known.could_see(one))
         newest = max(seen, default=inf)
@@ -306,15 +302,19 @@ class _Comparison:
 
     def held(self) -> list[Facts]:
         """Return the messages that the list holds; of several lists in a state, those of the last, in which seqs rise."""
-        held: list[Facts] = []
-        for at, one in sorted(self.matched.items()):
-            goes_back = held and self.entries[at].words and one.seq <= held[-1].seq
-            if at in self.moved or (goes_back and self.entries[at].id == one.id):
-                continue
-            if goes_back:  # another list begins
-                held = []
-            held.append(one)
-        return held
+        held: list[int] = []
+        seqs = {at: one.seq for at, one in sorted(self.matched.items()) if at not in self.moved}
+        for at, seq in seqs.items():
+            if held and self.entries[at].words and seq <= seqs[held[-1]]:
+                if self.entries[at].id != self.matched[at].id:  # another list begins
+                    held = []
+                elif len(held) > 1 and seq <= seqs[held[-2]]:  # it was moved
+                    self.moved.add(at)
+                    continue
+                else:  # the one before was
+                    self.moved.add(held.pop())
+            held.append(at)
+        return [self.matched[at] for at in held]
 
     def left_behind(self, common: Sequence[Facts], writer: str) -> list[int]:
         """Return the seqs that the list has left behind: what it does not hold behind the first message of both."""
