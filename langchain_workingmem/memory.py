@@ -283,7 +283,7 @@ class Memory(SetUpOnEntry):
         id = asked.id if asked is not None and is_stored else None
         stored, saved = yield from save_turn(core, given, thread_id, user_id, known=known, question=id, keeps_all=True)
         if known is not None and saved is not None:
-            notes.note(thread_id, asked, replace(saved, next_seq_when_saved=saved.next_seq))
+            notes.note(thread_id, asked, replace(saved, next_seq_when_saved=saved.next_seq, branch=None))
         return stored
 
     asave_turn = twin(save_turn)

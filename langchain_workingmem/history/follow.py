@@ -88,7 +88,7 @@ class Followed:
     again: list[str] = field(default_factory=list)  # ids of edited questions, which are stored a second time
     changes_branch: bool = False  # another branch than the thread's is the current one
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
-    need_ids: list[int] = field(default_factory=list)  # those of them whose ids others have
+    need_ids: list[int] = field(default_factory=list)  # indexes of answers whose ids others have
     writer: str = LIST  # of the new messages
     left: frozenset[int] = frozenset()  # indexes of stored messages that the list holds no more: a newer copy counts
     is_older: bool = False  # the list begins before the thread: it is refused
@@ -120,8 +120,8 @@ def follow(
         # a state that begins with an edited question has lost what was said before it: its checkpoints are gone
         followed.writer = new if edit and not held and comparison.has_history(edit) else next(iter(writers), new)
     if kind != "part":
-        writer = edit.writer if edit and not held else followed.writer
-        behind = comparison.left_behind([*held, edit] if edit else held, writer)
+        left_by = edit.writer if edit and not held else followed.writer
+        behind = comparison.left_behind([*held, edit] if edit else held, left_by)
         # of an edited question the older words go in any case, with what was said to them
         after = [one for one in comparison.current if edit and one.seq > edit.seq and one.spoken[:1] == "q"]
         end = after[0].seq if after else inf
@@ -280,7 +280,7 @@ class _Comparison:
         found: dict[int, Facts] = {at: first}
         last: Facts | None = first  # None: they disagree, until the next match by id
         for index in range(at + 1, len(self.entries)):
-            words = "" if index in self.moved else self.entries[index].words
+            words = "" if index in self.moved | self.deleted else self.entries[index].words
             if index in self.matched and index not in self.moved:
                 last = self.matched[index]
             elif last and words:
@@ -334,7 +334,7 @@ class _Comparison:
         includes_programs = first is not None and first.is_from_program
         # clients leave out tool traffic: it stays with the message that it led to, as t t in q t t a
         omits_traffic = is_list or len(held) < len(self.matched)
-        # backwards: tool traffic is kept while what was said next after it is held by the list
+        # backwards: tool traffic stays with what was said next after it, where the list holds that
         behind, next_is_held = list[int](), False
         for one in reversed(self.facts):
             if not one.is_current or one.seq < start:

@@ -9,7 +9,7 @@ from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.history.follow import Entry, Kind, Known, follow
 
 # A message is `words=id`: q a question, a an answer, t tool traffic; stored ones are superseded behind -, of a program
-# behind +. Results are the places of stored messages, and of sent ones.
+# behind +, deleted behind !. Results are the places of stored messages, and of sent ones.
 TABLE: list[tuple[str, Kind, str, str, list[int], list[int], list[int]]] = [
     ("a new turn", "list", "q1=a a1=b", "q2", [], [], [0]),
     ("old words are a new turn, too", "list", "q1=a a1=b q2=c a2=d", "q1", [], [], [0]),
@@ -26,6 +26,8 @@ TABLE: list[tuple[str, Kind, str, str, list[int], list[int], list[int]]] = [
     ("tool traffic stays with its answer", "list", "q1=a t=x t=y a1=b", "q1=a a1=b q2=c", [], [], [2]),
     ("and goes with it", "list", "q1=a t=x t=y a1=b", "q1=a a2=c", [1, 2, 3], [], [1]),
     ("what a state has lost", "state", "q1=a a1=b q2=c a2=d", "q1=a q2=c a2=d q3=e", [1], [], [3]),
+    ("a reminder stays where it was", "list", "q1=a q7=r a1=b", "q2=c q7=r a2=d", [], [], [0, 2]),
+    ("what was deleted is passed over", "list", "q1=a a1=b !a2=d q3=e a3=f", "q1 a1=b a2=d q3 a3", [], [], []),
     ("gaps of a part mean nothing", "part", "q1=a a1=b q2=c a2=d", "q1=a q3=e", [], [], [1]),
 ]
 
@@ -38,17 +40,18 @@ def test_a_list_means(
 ) -> None:
     facts = list[Facts]()
     for at, text in enumerate(stored.split(), 1):
-        words, id = text.lstrip("-+").split("=")
+        words, id = text.lstrip("-+!").split("=")
         writer = "" if text[0] == "+" else "s0" if kind == "state" else "l"
-        facts.append(Facts(at * STRIDE, words.strip("t"), 1, 0, writer, "", id, "", text[0] != "-"))
+        if text[0] != "!":
+            facts.append(Facts(at * STRIDE, words.strip("t"), 1, 0, writer, "", id, "", text[0] != "-"))
     pairs = (text.partition("=") for text in sent.split())
     entries = [Entry(id or None, words.strip("t")) for words, _, id in pairs]
-    known = Known(facts=facts, next_seq=len(facts) * STRIDE + 1, next_seq_when_read=len(facts) * STRIDE + 1)
+    end, deleted = (len(facts) + 2) * STRIDE, {text[-1]: text[1:3] for text in stored.split() if text[0] == "!"}
+    known = Known(facts=facts, next_seq=end, next_seq_when_read=end, deleted=deleted)
     found = follow(entries, kind, known)
     assert [at // STRIDE - 1 for at in found.drop] == drop
     assert [at // STRIDE - 1 for at in found.bring_back] == bring_back
-    assert found.new == new
-    assert found.changes_branch == bool(drop or bring_back)
+    assert (found.new, found.changes_branch) == (new, bool(drop or bring_back))
 
 
 def test_a_list_that_begins_before_the_thread_is_older() -> None:

@@ -27,21 +27,19 @@ def said(memory: Memory) -> list[str]:
     return [text for text in texts(memory.history.messages("t", roles=["human", "ai"])) if text]
 
 
-class Clock(AgentMiddleware):
-    """Keeps a message under one id up to date, at this hook."""
-
-    def __init__(self, hook: str) -> None:
-        super().__init__()
-        ticks = count()
-        setattr(self, hook, lambda *_: {"messages": [HumanMessage(f"{next(ticks)} o'clock", id="clock")]})
-        setattr(type(self), hook, lambda self, *given: self.__dict__[hook](*given))
+def clock(hook: str) -> Any:
+    """Make a middleware that keeps a message under one id up to date, at this hook."""
+    ticks = count()
+    return type(
+        "Clock", (AgentMiddleware,), {hook: lambda *_: {"messages": [HumanMessage(f"{next(ticks)}", id="clock")]}}
+    )()
 
 
 @pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["forgetful", "checkpointed"])
 @pytest.mark.parametrize("hook", ["before_agent", "before_model"])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_reminder_under_a_fixed_id_costs_no_turn(plain: Memory, saver: Any, hook: str, is_first: bool) -> None:
-    middleware: list[Any] = [MemoryMiddleware(plain), type("Own", (Clock,), {})(hook)]
+    middleware: list[Any] = [MemoryMiddleware(plain), clock(hook)]
     model = Scripted.says(
         *(one for at in range(3) for one in (calling(("weather", {"city": "x"}), id=f"c{at}"), f"a{at}"))
     )
@@ -49,9 +47,8 @@ def test_a_reminder_under_a_fixed_id_costs_no_turn(plain: Memory, saver: Any, ho
     thread = f"{hook}{is_first}"
     for at in range(3):
         agent.invoke(ask(f"q{at}"), configured(thread, "u"))
-    found = [one for one in plain.history.messages(thread, roles=["human", "ai"]) if one.text]
-    assert [one.text for one in found if one.id != "clock"] == [f"{kind}{at}" for at in range(3) for kind in "qa"]
-    assert len({one.id for one in found}) == len(found)
+    found = {one.id: one.text for one in plain.history.messages(thread, roles=["human", "ai"]) if one.text}
+    assert [text for id, text in found.items() if id != "clock"] == [f"{kind}{at}" for at in range(3) for kind in "qa"]
 
 
 @pytest.mark.parametrize("changes", [True, False])
@@ -108,8 +105,8 @@ def test_all_of_a_state_is_stored_also_in_a_thread_that_is_known(plain: Memory) 
 
 
 def test_a_blank_question_at_the_beginning_leaves_no_answer_there(make_memory: Make) -> None:
-    memory, model = make_memory(history=HistoryOptions(last_messages=None)), Scripted.says("a0", "a1")
-    agent = agent_of(model, memory, checkpointer=InMemorySaver())
+    model = Scripted.says("a0", "a1")
+    agent = agent_of(model, make_memory(history=HistoryOptions(last_messages=None)), checkpointer=InMemorySaver())
     for text in ("", "q1"):
         agent.invoke(ask(text), CONFIG)
     assert [one.type for one in model.seen[-1]] == ["human"]
