@@ -1,7 +1,4 @@
-"""Which messages of a thread the caller's list is, which of them it has left behind, and what of it is new. Pure.
-
-A list with ids is compared by them, others by words. It supersedes what it lacks behind the first common message.
-"""
+"""Which messages of a thread the caller's list is, by ids or words, what it has left behind, and what is new. Pure."""
 
 from __future__ import annotations
 
@@ -90,7 +87,7 @@ class Followed:
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
     need_ids: list[int] = field(default_factory=list)  # indexes of answers whose ids others have
     writer: str = LIST  # of the new messages
-    left: frozenset[int] = frozenset()  # indexes of stored messages that the list holds no more: a newer copy counts
+    hidden: list[int] = field(default_factory=list)  # indexes in a state of what another copy stands for, or was left
     is_older: bool = False  # the list begins before the thread: it is refused
 
 
@@ -122,18 +119,15 @@ def follow(
     if kind != "part":
         left_by = edit.writer if edit and not held else followed.writer
         behind = comparison.left_behind([*held, edit] if edit else held, left_by)
-        # of an edited question the older words go in any case, with what was said to them
-        after = [one for one in comparison.current if edit and one.seq > edit.seq and one.spoken[:1] == "q"]
-        end = after[0].seq if after else inf
-        span = (one for one in comparison.facts if edit and one.is_current and edit.seq <= one.seq < end)
-        replaced = [one.seq for one in span if one is edit or not one.is_from_program]
         followed.bring_back = sorted({one.seq for one in held if not one.is_current})
         stays = {*left_out, *(matched[at].seq for at in comparison.moved)}
+        # of an edited question the older words go in any case, with what was said to them
+        after = [one for one in comparison.current if edit and one.seq > edit.seq and one.spoken[:1] == "q"]
+        span = (one for one in comparison.facts if edit and edit.seq <= one.seq < (after[0].seq if after else inf))
+        replaced = [one.seq for one in span if one.is_current and (one is edit or not one.is_from_program)]
         followed.drop = sorted({*replaced, *(seq for seq in behind if seq not in stays)})
     if kind == "state":
-        gone = {one.seq for one in matched.values() if not one.is_current or one.seq in followed.drop}
-        gone -= {one.seq for one in held}
-        followed.left = frozenset(at for at, one in matched.items() if one.seq in gone)
+        followed.hidden = comparison.hidden({one.seq for one in held}, {*followed.drop})
     if known.branch is not None:  # its context may have held more of the list
         followed.drop = sorted({*followed.drop, *known.branch.drop} - {*followed.seqs.values()})
         followed.bring_back = sorted({*followed.bring_back, *known.branch.bring_back})
@@ -280,8 +274,10 @@ class _Comparison:
         found: dict[int, Facts] = {at: first}
         last: Facts | None = first  # None: they disagree, until the next match by id
         for index in range(at + 1, len(self.entries)):
-            words = "" if index in self.moved | self.deleted else self.entries[index].words
-            if index in self.matched and index not in self.moved:
+            if index in self.moved or index in self.deleted:
+                continue
+            words = self.entries[index].words
+            if index in self.matched:
                 last = self.matched[index]
             elif last and words:
                 last = self.following(last.seq, words, from_program=first.is_from_program)
@@ -315,6 +311,14 @@ class _Comparison:
                     self.moved.add(held.pop())
             held.append(at)
         return [self.matched[at] for at in held]
+
+    def hidden(self, held: Collection[int], drop: Collection[int]) -> list[int]:
+        """Return the indexes of copies, of which the first counts, but the last in the turn; and of what the state has left."""
+        placed = sorted(self.matched.items())
+        counts = {one.seq: at for at, one in reversed(placed)}
+        counts |= {one.seq: at for at, one in placed if at >= self.turn_at}
+        left = {one.seq for one in self.matched.values() if not one.is_current or one.seq in drop}.difference(held)
+        return [at for at, one in self.matched.items() if at != counts[one.seq] or one.seq in left]
 
     def left_behind(self, common: Sequence[Facts], writer: str) -> list[int]:
         """Return the seqs that the list has left behind: what it does not hold behind the first message of both."""

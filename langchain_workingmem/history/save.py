@@ -286,9 +286,9 @@ def _read(state: MemoryState, ids: tuple[str, str], entries: Sequence[Entry], be
 
 def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Followed) -> None:
     """Give messages the ids under which they are stored: a new one where others have it, or that of the stored one."""
-    new_ids = {at: core.new_id() for at in followed.need_ids if at in followed.new}
-    for at, id in (new_ids | {at: id for at, id in followed.aliases.items() if at in followed.new}).items():
-        message = ready[at].message.model_copy(update={"id": id})
+    ids = followed.aliases | {at: core.new_id() for at in followed.need_ids}
+    for at in [at for at in followed.new if at in ids]:
+        message = ready[at].message.model_copy(update={"id": ids[at]})
         ready[at] = draft_of(message, core.state.recall, structured=ready[at].words.startswith("as"))
         entries[at] = entries[at]._replace(id=message.id)
     for at, draft in enumerate(ready):

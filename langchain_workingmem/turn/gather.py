@@ -23,7 +23,7 @@ from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
 from langchain_workingmem._text.sending import provider_valid
-from langchain_workingmem.history.follow import Entry, Known, follow, last_question, last_turn
+from langchain_workingmem.history.follow import Entry, Known, follow, last_question
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head, unmarked
 from langchain_workingmem.recall.question import Query
@@ -251,12 +251,7 @@ def _follow_list(
     refused = {ids[at] for at, seq in followed.seqs.items() if facts_of[seq].is_refused and at != question_at}
     stays = {*followed.seqs, *followed.new}
     deleted = {ids[at] for at in range(question_at) if ids[at] in known.deleted and at not in stays}
-    counts = dict[int, int]()  # what a client has sent again stands in a state under several ids, of which one counts
-    for at, seq in sorted(followed.seqs.items()):
-        if turn.kind == "state" and (seq not in counts or at >= last_turn(entries)):
-            counts[seq] = at
-    others = {ids[at] for at, seq in followed.seqs.items() if at in followed.left or at != counts.get(seq, at)}
-    turn.hidden_ids = frozenset(refused | deleted | others)
+    turn.hidden_ids = frozenset(refused | deleted | {ids[at] for at in followed.hidden})
 
 
 def _stored_messages(
