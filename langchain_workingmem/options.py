@@ -305,13 +305,13 @@ class RecallOptions:
     def __post_init__(self) -> None:
         check_fields(self, embedding_cache_size=0)
         checks.at_least(self.top_k, 1, "top_k", MOST_HITS)
-        checks.check_range(self.message_range)
         checks.check_type(self.weights, HybridWeights, "weights")
         checks.check_type(self.index, IndexOptions, "index")
         if not (self.reranker is None or hasattr(self.reranker, "compress_documents")):
             raise checks.wrong_type(self.reranker, "reranker", "pass a document compressor of LangChain")
         if not (self.when is None or callable(self.when)):
             raise checks.wrong_type(self.when, "when", "pass a function of a text and the time now")
+        object.__setattr__(self, "message_range", checks.check_range(self.message_range))
         object.__setattr__(self, "roles", checks.check_roles(self.roles))
         object.__setattr__(self, "filterable", checks.check_keys(self.filterable, "filterable"))
 

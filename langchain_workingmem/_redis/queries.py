@@ -170,14 +170,10 @@ def _nearest(index: str, depth: int, fields: tuple[str, ...]) -> Command:
     return _search(index, query.query, "WITHSORTKEYS", "PARAMS", 2, "vector")
 
 
-def all_words(text: str, *, whole: bool = False) -> list[str]:
-    """Return the words of a text in lower case, as `as_searched` divides it."""
-    return WORD.findall(as_searched(text, whole=whole).lower())
-
-
 def distinct_words(text: str, *, whole: bool = False) -> list[str]:
     """Return the distinct words of a question to search for, in lower case, as `as_searched` divides it."""
-    words = [*dict.fromkeys(all_words(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole))]
+    searched = as_searched(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole)
+    words = [*dict.fromkeys(WORD.findall(searched.lower()))]
     half = MAX_QUERY_WORDS // 2
     return words if len(words) <= MAX_QUERY_WORDS else [*words[:half], *words[-half:]]
 

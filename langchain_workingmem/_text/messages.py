@@ -154,7 +154,7 @@ def structured_text(message: BaseMessage) -> str:
 
 def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
     """Return q, a or as (structured answer) and a digest of the words and pictures; empty for tool traffic."""
-    kind, content = "as" if structured else _kind(message), message.content
+    kind, content = "as" if structured else talk_kind(message), message.content
     if not kind or not (structured or (content.strip() if isinstance(content, str) else has_content(message))):
         return ""
     text = (structured_text(message) if structured else words_in(message)).strip()
@@ -164,21 +164,13 @@ def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
     return (kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest())[: _DIGITS + 1]
 
 
-def is_from_user(message: BaseMessage) -> bool:
-    """Tell whether a user says it."""
-    named = message.role if isinstance(message, ChatMessage) else ""
-    return isinstance(message, HumanMessage) or named in {"user", "human"}
-
-
-def _kind(message: BaseMessage) -> str:
+def talk_kind(message: BaseMessage) -> str:
+    """Return q for what a user says, a for an answer of the model; empty for tool traffic."""
     if isinstance(message, AIMessage):
         return "" if tool_call_ids(message) else "a"
-    return "q" if is_from_user(message) else "a" if isinstance(message, ChatMessage) else ""
-
-
-def is_said(message: BaseMessage) -> bool:
-    """Tell whether a message is a question or an answer, which the history counts."""
-    return bool(_kind(message)) and has_content(message)
+    if isinstance(message, ChatMessage):
+        return "q" if message.role in {"user", "human"} else "a"
+    return "q" if isinstance(message, HumanMessage) else ""
 
 
 # ---------------------------------------------------------------------- weight
@@ -261,11 +253,15 @@ def line(message: BaseMessage) -> str:
 # A row is a `StoredMessage` here, and a result a `RecallResult`, whose module is in a higher layer.
 
 
-def row_text(row: Any) -> str:
-    """Return the text of a row as `message_text` does; of most rows without making the message."""
+def row_text(row: Any, *, searched: bool = False) -> str:
+    """Return the text of a row as `message_text` does, or as it is `searched`; of most without making the message."""
     data = row.record["data"]
     content = data["content"]
-    return str(content) if isinstance(content, str) and not data.get("tool_calls") else message_text(row.message)
+    if isinstance(content, str) and not data.get("tool_calls"):
+        return content
+    if not searched:
+        return message_text(row.message)
+    return structured_text(row.message) if row.record["kind"] == "a" else words_in(row.message)
 
 
 def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
@@ -283,11 +279,8 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
             if row is None:  # a gap
                 lines.append(CUT)
                 continue
-            role, data = row.record["type"], row.record["data"]
-            said = data["content"]
-            if not isinstance(said, str) or data.get("tool_calls"):
-                said = message_text(row.message)
-            named = f' name="{escape(data["name"][:_NAME])}"' if data.get("name") else ""
+            role, name, said = row.record["type"], row.record["data"].get("name"), row_text(row)
+            named = f' name="{escape(name[:_NAME])}"' if name else ""
             if "&" in said or "<" in said or ">" in said:
                 said = escape(said, quote=False)
             time = f"{to_minute(from_micros(row.record['at']), zone)} {clock}"

@@ -74,11 +74,6 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def split(text: str, chunk_tokens: int) -> list[str]:
-    """Cut a text into the chunks that `spans` finds; none for blank text."""
-    return [text[start:end] for start, end in spans(text, chunk_tokens)]
-
-
 # ---------------------------------------------------------------------- excerpts
 
 CUT = "[...]"  # replaces what is left out

@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, FunctionMessage, HumanMessage, Sy
 from langchain_workingmem._engine.calls import is_refusal
 from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.keys import Facts
-from langchain_workingmem._text.messages import is_from_user, is_memory_tool, message_text, tool_call_ids
+from langchain_workingmem._text.messages import is_memory_tool, message_text, talk_kind, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
 from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.derived import Rows, ThreadRows, learn
@@ -185,7 +185,7 @@ def role_of(message: BaseMessage) -> str:
     """Return whose words a message holds: user, assistant or tool."""
     if isinstance(message, ToolMessage | FunctionMessage):
         return "tool"
-    return "user" if is_from_user(message) else "assistant"
+    return "user" if talk_kind(message) == "q" else "assistant"
 
 
 def _text(message: BaseMessage, tools: dict[str | None, str]) -> str:

@@ -15,7 +15,7 @@ from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.codec import PLAIN, is_readable, read_rows
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import distinct_words
-from langchain_workingmem._text.messages import STRIDE, message_text, row_text, structured_text, words_in
+from langchain_workingmem._text.messages import STRIDE, message_text, row_text
 from langchain_workingmem._text.sending import as_shown, with_calls
 from langchain_workingmem._text.unicode import count_tokens, excerpt, spans
 from langchain_workingmem.errors import ModelError
@@ -85,7 +85,7 @@ def hits_of(ranked: Sequence[Ranked], windows: Windows) -> list[Ranked]:
     for one in ranked:
         message = windows.messages.get(one.position)
         # a vector may be of another text: it outlives a thread that expires, and its deletion comes a step behind
-        if message is None or count_tokens(text := searched_text(message)) != one.tokens:
+        if message is None or count_tokens(text := row_text(message, searched=True)) != one.tokens:
             continue
         words = message.record["type"], text.strip()
         hit = hits.setdefault(words, one)
@@ -93,16 +93,6 @@ def hits_of(ranked: Sequence[Ranked], windows: Windows) -> list[Ranked]:
         if not hit.timely and (one.timely or is_newer):
             hits[words] = hit._replace(position=one.position, timely=one.timely)
     return list(hits.values())
-
-
-def searched_text(message: StoredMessage) -> str:
-    """Return the text by which a message is found; most are not made for it."""
-    data = message.record["data"]
-    content = data["content"]
-    if isinstance(content, str) and not data.get("tool_calls"):
-        return content
-    is_answer = message.record["kind"] == "a"
-    return structured_text(message.message) if is_answer else words_in(message.message)
 
 
 @dataclass(slots=True)
@@ -290,7 +280,7 @@ def _shortened(
         stored = shown[at]
         start = end = len(row_text(stored)) if at in fronts else 0
         if hit := by_position.get(at):
-            chunks = [*spans(searched_text(stored), chunk_tokens)] or [(0, 0)]
+            chunks = [*spans(row_text(stored, searched=True), chunk_tokens)] or [(0, 0)]
             start, end = chunks[hit.chunk if hit.chunk < len(chunks) else 0]  # the text may have fewer chunks now
         message = stored.message
         text = excerpt(message_text(message), size, start, end, words)

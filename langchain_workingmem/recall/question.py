@@ -124,6 +124,7 @@ class Query:
         reranked = options.reranker is not None
         now = given.get("now") or datetime.now(UTC)
         many = MOST_RERANKED if reranked else CANDIDATES
+        window: Any = given.get("message_range", options.message_range)  # a pair: both are checked
         top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
         budget = options.max_tokens if turn and max_tokens is None else max_tokens
         return cls(
@@ -134,7 +135,7 @@ class Query:
             top_k=top_k,
             sought=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
             reranked=reranked,
-            window=given.get("message_range") or checks.check_range(options.message_range),
+            window=window,
             threshold=given.get("threshold", options.threshold),
             max_tokens=budget,
             most_of_a_hit=max(LEAST_TOKENS, (budget or 0) // SHARE_OF_A_HIT),

@@ -19,11 +19,12 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, search_with_repair
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import check_owner
-from langchain_workingmem._text.unicode import asks, count_tokens
+from langchain_workingmem._text.messages import row_text
+from langchain_workingmem._text.unicode import WORD, as_searched, asks, count_tokens
 from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.hits import hits_of, read_hits, result_of, searched_text
+from langchain_workingmem.recall.hits import hits_of, read_hits, result_of
 from langchain_workingmem.recall.question import Authors, Terms
 from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, USERS, Candidates, Position, rank
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
@@ -268,10 +269,11 @@ class Gate:
         exact, passed = list["Ranked"](), list["Ranked"]()
         left, shown, beside = self.guaranteed, set[Position](), set[Position]()
         for hit in hits:
-            window = {*chain(*windows.around[hit.position])}
+            window, message = {*chain(*windows.around[hit.position])}, windows.messages[hit.position]
             is_apart = hit.position not in beside and shown.isdisjoint(window)
             worded = self.numbers and hit.words
-            if worded and not self.numbers.isdisjoint(queries.all_words(searched_text(windows.messages[hit.position]))):
+            words = WORD.findall(as_searched(row_text(message, searched=True)).lower()) if worded else ()
+            if not self.numbers.isdisjoint(words):
                 exact.append(hit)
             elif hit.similarity >= self.bar or hit.timely or (left > 0 and is_apart):
                 passed.append(hit)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langchain_workingmem._text.messages import is_said, weight_of
+from langchain_workingmem._text.messages import weight_of, words_digest
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn.assemble import fit, without_excluded
@@ -21,7 +21,7 @@ from tests.helpers.examples import examples
 
 def uptos_of(messages: Sequence[BaseMessage]) -> dict[str, int]:
     """Sum up what was said, as the server does."""
-    said = [message for message in messages if is_said(message)]
+    said = [message for message in messages if words_digest(message)]
     return dict(zip((message.id or "" for message in said), accumulate(weight_of([one]) for one in said), strict=True))
 
 
@@ -45,7 +45,7 @@ def ids(messages: Sequence[BaseMessage]) -> list[str]:
 
 def test_tool_traffic_leaves_first_and_the_oldest_of_it_first() -> None:
     past = [*turn(0, "x"), *turn(1, "y", "z")]
-    words = [message for message in past if is_said(message)]
+    words = [message for message in past if words_digest(message)]
     one = weight_of(past[1:3])
     left = {
         limit: ids(shown(past, limit))
@@ -65,13 +65,15 @@ def test_any_limit_leaves_a_valid_history_with_the_newest_words(messages: list[B
     accept(found)
     assert order_kept(messages, found)
     questions = [at for at, message in enumerate(messages) if isinstance(message, HumanMessage)]
-    newest = [message for message in messages[questions[-1] :] if is_said(message)] if questions else []
+    newest = [message for message in messages[questions[-1] :] if words_digest(message)] if questions else []
     assert all(message in found for message in newest)
-    if any(not is_said(message) for message in found):  # traffic is shown only where all the words fit
+    if any(not words_digest(message) for message in found):  # traffic is shown only where all the words fit
         begin = (
-            messages.index(next(message for message in found if is_said(message))) if any(map(is_said, found)) else 0
+            messages.index(next(message for message in found if words_digest(message)))
+            if any(map(words_digest, found))
+            else 0
         )
-        assert all(message in found for message in messages[begin:] if is_said(message))
+        assert all(message in found for message in messages[begin:] if words_digest(message))
         assert weight_of(found) <= limit
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import Memory, MessageNotFoundError, OptionError, ThreadNotFoundError
-from langchain_workingmem._text.unicode import split
+from langchain_workingmem._text.unicode import spans
 from tests.helpers.examples import examples
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 
@@ -130,7 +130,7 @@ def test_any_steps_leave_what_a_list_would_hold(
     assert [(message.id, message.content) for message in memory.history.messages(thread)] == list(model.items())
     assert thread_of(memory, thread).message_count == len(model)
     mine = [text for key, text in vectors(raw, prefix).items() if f"{{{thread}}}" in key]
-    assert sorted(mine) == sorted(piece for text in model.values() for piece in split(text, 400))
+    assert sorted(mine) == sorted(text[start:end] for text in model.values() for start, end in spans(text, 400))
 
 
 def test_what_is_appended_may_have_been_said_earlier(plain: Memory) -> None:

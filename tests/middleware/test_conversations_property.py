@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem import HistoryOptions, Memory
-from langchain_workingmem._text.messages import is_said
+from langchain_workingmem._text.messages import words_digest
 from langchain_workingmem._text.sending import without_block
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept, ai, result
@@ -34,7 +34,7 @@ WHOLE = HistoryOptions(last_messages=None)
 
 def spoken(messages: list[BaseMessage]) -> list[str]:
     """Write what was said, without the text of memory, blanks at both ends ignored."""
-    return [str(without_block(message).text).strip() for message in messages if is_said(message)]
+    return [str(without_block(message).text).strip() for message in messages if words_digest(message)]
 
 
 def as_messages(texts: list[str], ids: dict[str, str] | None = None) -> list[BaseMessage]:
@@ -166,7 +166,7 @@ def test_an_agent_is_shown_the_branch_of_its_client(bench: Bench, steps: list[An
             accept(seen)
             assert spoken(seen) == client.expected()
         client.branch = [*client.branch, answer]
-        client.ids |= {str(m.text).strip(): m.id for m in result if is_said(m)}
+        client.ids |= {str(m.text).strip(): m.id for m in result if words_digest(m)}
         check_thread(memory, thread, client)
 
 
@@ -268,7 +268,7 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
         elif action == "remove" and len(before) > 3:
             texts = spoken(before)
             middle = [
-                m for m in before[1:-1] if is_said(m) and texts.count(str(m.text)) == 1
+                m for m in before[1:-1] if words_digest(m) and texts.count(str(m.text)) == 1
             ]  # not one that was sent again
             if middle:
                 one = middle[which % len(middle)]
@@ -279,7 +279,7 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
             gone_all = RemoveMessage(id=REMOVE_ALL_MESSAGES)
             at = agent.update_state(current, {"messages": [gone_all, *keep]})
         elif action == "resend" and before:
-            copies = [m.model_copy(update={"id": None}) for m in before if is_said(m)]
+            copies = [m.model_copy(update={"id": None}) for m in before if words_digest(m)]
             # all of it, sent once more, then the question
             copies = list({str(m.text): m for m in copies}.values())
             given = {"messages": [*copies, *given["messages"]]}

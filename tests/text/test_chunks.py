@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from langchain_workingmem._text.messages import block_length, weight_of
-from langchain_workingmem._text.unicode import count_tokens, excerpt, length, split
+from langchain_workingmem._text.unicode import count_tokens, excerpt, length, spans
 
 texts = st.text(st.sampled_from("ab .,;!?\n\té中。ァ한Яา\ud800🍒"), max_size=400)
 TOKENS = {
@@ -41,12 +41,12 @@ def test_of_english_four_characters_are_a_token_and_of_other_scripts_one_or_two(
     ],
 )
 def test_a_cut_falls_behind_a_seam_or_at_the_limit(text: str, parts: list[str]) -> None:
-    assert split(text, 10) == parts
+    assert [text[start:end] for start, end in spans(text, 10)] == parts
 
 
 @given(texts, st.integers(1, 20))
 def test_no_piece_is_longer_than_the_limit_and_only_blank_space_is_lost(text: str, limit: int) -> None:
-    parts = split(text, limit)
+    parts = [text[start:end] for start, end in spans(text, limit)]
     assert all(0 < count_tokens(part) <= limit for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory
-from langchain_workingmem._text.messages import is_said, structured_answers, weight_of
+from langchain_workingmem._text.messages import structured_answers, weight_of, words_digest
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.turn.assemble import without_excluded
 from tests.helpers.conversations import accept, ai, result
@@ -138,7 +138,7 @@ def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseM
         return []
     roles = options.roles or ("human", "ai", "tool")
     answers = structured_answers(stored, is_over=False)
-    spoken = {message.id for message in stored if is_said(message) or id(message) in answers}
+    spoken = {message.id for message in stored if words_digest(message) or id(message) in answers}
     places = [at for at, message in enumerate(stored) if message.id in spoken]
     step_of = {at: number // step for number, at in enumerate(places)}
     said = [at for at in places if stored[at].type in roles]
