@@ -26,6 +26,7 @@ from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.scripts import change_thread, check_thread
 from langchain_workingmem._redis.state import Recent, operation, twin
 from langchain_workingmem._text.messages import structured_answers
+from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.checks import as_tuple, check_type, one_of
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.faces.tools import memory_tools
@@ -334,7 +335,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 )
         hidden = {name for name in own if faces.forbidden(call.limits, name)}
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
-        messages = [self._core.state.marks(*call.ids).original(message) for message in request.messages]
+        marks = Marks(self._core.state.secret, *call.ids)
+        messages = [marks.original(message) for message in request.messages]
         audience = Audience(
             read_only=self._read_only or call.limits.read_only,
             for_model=True,

@@ -31,7 +31,7 @@ from langchain_workingmem._text.messages import (
     words_digest,
     words_in,
 )
-from langchain_workingmem._text.unicode import count_tokens, split, to_utf8
+from langchain_workingmem._text.unicode import count_tokens, spans, to_utf8
 from langchain_workingmem._text.values import MAX_DEPTH, TOO_DEEP, check_depth, problems_in
 from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.models import StoredMessage
@@ -117,23 +117,6 @@ class Draft:
     is_superseded: bool = False
     has_new_id: bool = False  # made here: nobody else knows it
 
-    def head(self) -> dict[str, Any]:
-        """Return what `write.lua` reads of it beside body, vectors and media."""
-        found: dict[str, Any] = {
-            "id": self.id,
-            "words": self.words,
-            "tokens": self.weight,
-            "writer": self.writer,
-            "role": self.role,
-            "name": self.name,
-            "labels": self.labels,
-            "size": self.size,
-            "media": len(self.media),
-        }
-        optional = {"metadata": self.metadata, "seq": self.seq, "facts": self.facts, "at": self.at}
-        found |= {name: value for name, value in optional.items() if value not in (None, "")}
-        return {**found, "is_superseded": True} if self.is_superseded else found
-
 
 def drafts(
     messages: Iterable[BaseMessage],
@@ -166,13 +149,12 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     """Prepare one message with an id."""
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
     text = to_utf8(structured_text(message) if structured else words_in(message))
-    is_embedded = recall is not None and message.type in recall.roles
-    if is_embedded and message.type == "tool" and is_memory_tool(message.name):
-        is_embedded = False
     name = to_utf8(str(message.name)) if message.name else ""
     author = author_tag(name, message.type)
     labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
     tokens, words = count_tokens(text), words_digest(message, structured=structured)
+    is_own = message.type == "tool" and is_memory_tool(message.name)
+    chunks = spans(text, recall.chunk_tokens) if recall and message.type in recall.roles and not is_own else ()
     body, media = body_of(message, words[:1])
     return Draft(
         message=message,
@@ -185,7 +167,7 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
         size=f"{tokens}~{author}" if author else str(tokens),
         words=words,
         weight=weight_of([message]),
-        chunks=split(text, recall.chunk_tokens) if recall and is_embedded else [],
+        chunks=[text[start:end] for start, end in chunks],
         media=media,
     )
 

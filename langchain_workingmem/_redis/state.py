@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from langchain_workingmem._engine import calls
 from langchain_workingmem._redis.indexes import Indexes, with_layout
-from langchain_workingmem._text.sending import Marks
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.options import Ids, RecallOptions
@@ -203,10 +202,6 @@ class MemoryState:
         """Claim what is done once in a process; False if somebody has claimed it."""
         token = object()
         return self.done.setdefault(what, token) is token  # in one step, as several threads may ask
-
-    def marks(self, thread_id: str, user_id: str) -> Marks:
-        """Return what signs and reads marks in messages of a thread."""
-        return Marks(self.secret, thread_id, user_id)
 
     @cached_property
     def recalling(self) -> RecallOptions:

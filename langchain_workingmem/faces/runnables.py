@@ -20,7 +20,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem._redis.state import operation, plan_of, twin
 from langchain_workingmem._text.messages import structured_answers
-from langchain_workingmem._text.sending import SOURCE
+from langchain_workingmem._text.sending import SOURCE, Marks
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.faces import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within
@@ -165,7 +165,7 @@ def load_node(
         if now is not None and limits.recall is not False:
             limits = replace(limits, recall={**(limits.recall or {}), "now": now})
         messages = yield from turn.read_unmarked(given, *ids, kind)
-        left_out = core.state.marks(*ids).left_out(given)
+        left_out = Marks(core.state.secret, *ids).left_out(given)
         gathering = turn.gather(messages, ids, limits, kind=kind, left_out=left_out)
         found = yield from core.with_fallback(gathering, Gathered(*ids, kind=kind), "the graph goes on without memory")
         if not read_only and limits.saves and found.known is not None:
@@ -184,7 +184,7 @@ def _in_channel(
     core: Core, context: MemoryContext, messages: Sequence[BaseMessage], found: Gathered, left_out: frozenset[int]
 ) -> list[BaseMessage]:
     """Return the messages of a context, those of memory marked, and with a note of those that it leaves out."""
-    marks, own = core.state.marks(found.thread_id, found.user_id), {message.id for message in messages}
+    marks, own = Marks(core.state.secret, found.thread_id, found.user_id), {message.id for message in messages}
     kept = []
     for one in context.messages:
         if one.id not in own:
@@ -219,7 +219,7 @@ def save_node(turn: Turn, find_ids: Callable[..., Ids]) -> RunnableLambda[Any, d
             *ids,
             kind=kind,
             known=notes.take(ids[0], asked),
-            left_out=core.state.marks(*ids).left_out(given),
+            left_out=Marks(core.state.secret, *ids).left_out(given),
             structured=structured_answers(messages, is_over=True),
         )
         notes.drop(ids[0], asked)

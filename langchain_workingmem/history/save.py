@@ -16,7 +16,7 @@ from langchain_workingmem._redis.keys import IN_FRONT, Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
 from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep, undone
 from langchain_workingmem._text.messages import is_blank, structured_answers
-from langchain_workingmem._text.sending import MARK
+from langchain_workingmem._text.sending import MARK, Marks
 from langchain_workingmem._text.unicode import as_searched
 from langchain_workingmem._text.values import shown, to_micros
 from langchain_workingmem.errors import OptionError, ThreadConflictError
@@ -95,7 +95,21 @@ def _call(keys: ThreadKeys, ready: Sequence[Draft], vectors: Sequence[bytes], he
     heads, arguments, waiting = list[dict[str, Any]](), list["Argument"](), iter(vectors)
     for draft in ready:
         chunks = draft.chunks if vectors and not draft.is_superseded else []
-        heads.append({**draft.head(), "chunks": len(chunks)})
+        about: dict[str, Any] = {
+            "id": draft.id,
+            "words": draft.words,
+            "tokens": draft.weight,
+            "writer": draft.writer,
+            "role": draft.role,
+            "name": draft.name,
+            "labels": draft.labels,
+            "size": draft.size,
+            "media": len(draft.media),
+            "chunks": len(chunks),
+        }
+        rare = {"metadata": draft.metadata or None, "seq": draft.seq, "facts": draft.facts, "at": draft.at}
+        about |= {name: value for name, value in rare.items() if value is not None}
+        heads.append({**about, "is_superseded": True} if draft.is_superseded else about)
         arguments.append(draft.body)
         for text in chunks:
             arguments += (as_searched(text), next(waiting))
@@ -134,7 +148,8 @@ def append(
     reply, failure = yield from write(state, unique, thread_id, user_id, upsert=True, **head)
     if not reply.get("is_same"):
         yield from after_write(state, thread_id, user_id, reply, unique)
-        _tell(core, failure, thread_id, on_error)
+        if failure is not None:
+            _tell(core, failure, thread_id, on_error)
     return [draft.message for draft in ready]
 
 
@@ -142,7 +157,7 @@ def unmarked(state: MemoryState, given: Sequence[BaseMessage], thread_id: str, u
     """Return messages as they were before memory changed them; a process that never asked Redis reads the secret."""
     if state.secret is None and any(MARK in one.additional_kwargs for one in given):
         yield from check_layout(state)
-    return state.marks(check_id(thread_id, "thread_id"), user_id).unmarked(given)
+    return Marks(state.secret, check_id(thread_id, "thread_id"), user_id).unmarked(given)
 
 
 def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[int | None]:
@@ -230,7 +245,8 @@ def save_turn(
             seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
             remedy = "save those that are new; an older conversation is stored whole if its thread is new to memory"
             raise OptionError(seen, remedy=remedy)
-        _give_ids(core, ready, entries, followed)
+        if followed.aliases or followed.need_ids:
+            _give_ids(core, ready, entries, followed)
         # what a list has in front of a thread's first question may be examples
         begins = last_question(entries) if kind == "list" and known is not None and not known.facts else 0
         for at, draft in enumerate(ready):
@@ -273,7 +289,8 @@ def save_turn(
         reply, more = yield from write(state, some, thread_id, user_id, upsert=True, exists=True)
         yield from after_write(state, thread_id, user_id, reply, some)
         failure = failure or more
-    _tell(core, failure, thread_id)
+    if failure is not None:
+        _tell(core, failure, thread_id)
     return stored, known
 
 
@@ -352,10 +369,8 @@ def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes |
     return sum(bool(draft.chunks) for draft in ready)
 
 
-def _tell(core: Core, failure: Exception | None, thread_id: str, on_error: str | None = None) -> None:
+def _tell(core: Core, failure: Exception, thread_id: str, on_error: str | None = None) -> None:
     """Raise or log that messages are stored without vectors."""
-    if failure is None:
-        return
     note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
     if (on_error or core.on_error) == "raise":
         failure.add_note(note)

@@ -19,14 +19,13 @@ from langchain_workingmem._text.messages import (
     attachments,
     has_content,
     is_blank,
-    is_from_user,
     is_memory_tool,
-    is_said,
     recalled_block,
     structured_text,
+    talk_kind,
     weight_of,
 )
-from langchain_workingmem._text.sending import headed_groups, provider_valid, with_calls
+from langchain_workingmem._text.sending import Marks, headed_groups, provider_valid, with_calls
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.history.follow import Followed, Known
 from langchain_workingmem.models import MemoryContext, RecallResult
@@ -114,7 +113,7 @@ def assemble(
     speech: list[str] = []
     if audience.for_model:
         past, speech = _begun_by_user(past, messages, gathered)
-    marks = state.marks(gathered.thread_id, gathered.user_id)
+    marks = Marks(state.secret, gathered.thread_id, gathered.user_id)
     present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
     conversation = provider_valid([*past, *present])
     question_at = next((at for at in reversed(range(len(conversation))) if is_users(conversation[at])), None)
@@ -199,7 +198,7 @@ def _begun_by_user(
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
     # a list of the caller's that begins otherwise stays as it is
     first = next((one for one in given if not isinstance(one, SystemMessage)), None)
-    begins = (at for at, one in enumerate(past) if not is_blank(one) and (is_from_user(one) or one is first))
+    begins = (at for at, one in enumerate(past) if not is_blank(one) and (talk_kind(one) == "q" or one is first))
     at = next(begins, len(past))
     while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
         at -= 1
@@ -250,7 +249,7 @@ def collect_contexts() -> Iterator[list[MemoryContext]]:
 
 def is_users(message: BaseMessage) -> bool:
     """Tell whether a message is what the user said."""
-    return is_from_user(message) and is_storable(message)
+    return talk_kind(message) == "q" and is_storable(message)
 
 
 def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
@@ -329,8 +328,8 @@ def fit(
     for head, group in headed_groups([*past, *present]):
         if id(head) not in fresh:
             own = [message for message in group if id(message) not in fresh]
-            is_open = len(own) < len(group)
-            groups.append(_Group(own, 0 if is_open else count(group), is_said(head) or head.id in totals, is_open))
+            is_open, is_talk = len(own) < len(group), bool(talk_kind(head)) and has_content(head)
+            groups.append(_Group(own, 0 if is_open else count(group), is_talk or head.id in totals, is_open))
     talk = [at for at, one in enumerate(groups) if one.is_talk]
     begin = 0
     if talk and (cut or sum(groups[at].tokens for at in talk) > limit):
@@ -355,7 +354,7 @@ def _begin_of(groups: Sequence[_Group], talk: Sequence[int], totals: Mapping[str
     before = totals.get(groups[talk[0]].messages[0].id or "", 0) // third
     for at in talk:
         head = groups[at].messages[0]
-        if is_from_user(head):
+        if talk_kind(head) == "q":
             step = totals.get(head.id or "", 0) // third
             if tokens <= limit:
                 if step > before:

@@ -22,7 +22,7 @@ from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
-from langchain_workingmem._text.sending import provider_valid
+from langchain_workingmem._text.sending import Marks, provider_valid
 from langchain_workingmem.history.follow import Entry, Known, follow, last_question
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head, unmarked
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.plan import Command, Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import RecallResult, StoredMessage
@@ -106,27 +106,76 @@ class Turn:
 
     def gather(
         self,
-        new: Sequence[BaseMessage],
+        messages: Sequence[BaseMessage],
         ids: tuple[str, str],
         limits: PerCall,
         *,
         kind: Kind = "list",
         left_out: frozenset[int] = frozenset(),
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn; messages without an id get one, if stored the stored one."""
-        state, (thread_id, user_id) = self.core.state, ids
-        zone, arguments = state.zone(*ids, limits.timezone), limits.recall or {}
-        text, query = question(new), None
-        if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
-            state.recalling  # noqa: B018 - raises, because recall is off
-        if state.recall is not None and limits.recall is not False and text is not None and str(text.text).strip():
-            where: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
-            query = Query.of(state.recall, str(text.text), **where, turn=True, zone=zone, **arguments)
-        history = self.history
+        """Read and search in one round trip; one for windows, one more on another branch, one for media.
+
+        Messages without an id get one, if they are stored the stored one.
+        """
+        core, state, options = self.core, self.core.state, self.history
         if limits.last_messages is not None:  # exactly that many, for this call
-            history = replace(history, last_messages=limits.last_messages, step=1)
-        turn = Gathered(thread_id, user_id, kind, zone, new, left_out, is_private=limits.recall is False)
-        return gather_turn(self.core, turn, history, query, working_memory=limits.working_memory)
+            options = replace(options, last_messages=limits.last_messages, step=1)
+        zone, is_private = state.zone(*ids, limits.timezone), limits.recall is False
+        turn = Gathered(*ids, kind, zone, messages, left_out, is_private=is_private)
+        new = [message for message in messages if is_storable(message)]
+        structured = structured_answers(new, is_over=False)
+        entries = [entry_of(one, one.id, words_digest(one, structured=id(one) in structured)) for one in new]
+        head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
+        for part in state.parts:
+            part.narrow(head)
+        history_calls = [READ.on(state.keys.of(turn.thread_id), **head)]
+        has_document = state.working_memory is not None and limits.working_memory
+        scope_key = ScopeKey.of(state, *ids) if has_document else None
+        memory_calls = read_commands(scope_key) if scope_key else []
+        part_calls = [part.commands(state, *ids) for part in state.parts]
+        calls = [*history_calls, *memory_calls, *chain(*part_calls)]
+
+        # more hits than are wanted, as the history shows some of them anyway
+        last, ranking = options.last_messages or 0, None
+        extra = min(last + (options.step or last) + len(messages), MOST_EXTRA)
+        query = _query_of(state, turn, options, limits, is_covered="uncovered" in head)
+        if query is not None:
+            try:
+                ranking, replies = yield from search(state, query, calls, extra=extra)
+            except EMBEDDING_ERRORS as error:
+                if core.on_error == "raise":
+                    raise
+                _log.warning("%s; this turn goes without recall", error)
+        if ranking is None:
+            replies = yield from send(*calls)
+        waiting, groups = iter(replies), (history_calls, memory_calls, *part_calls)
+        (history,), of_memory, *of_parts = ([*islice(waiting, len(some))] for some in groups)
+
+        reply = read_reply(history, *ids)
+        _follow_list(core, turn, new, entries, reply)
+        stored = _stored_messages(turn, entries, reply, history[1])
+        # a window that was limited has to reach further back, and behind an edited question others may have written
+        reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
+
+        if scope_key is not None:
+            turn.working_memory = read_state(state, scope_key, of_memory)
+            if turn.working_memory.kept and state.remembering.keeper is None:
+                turn.working_memory = yield from wing("keeping").with_living_sources(
+                    state, scope_key, turn.working_memory
+                )
+        for part, asked, answers in zip(state.parts, part_calls, of_parts, strict=True):
+            reads_again |= yield from part.gathered(state, turn, head, reply, asked, answers)
+
+        if reads_again:  # without what the list has left behind, and without another look for its words
+            head |= {"without": [*turn.abandoned, *head.get("without", ())] or None, "said": 0, "spoken": None}
+            head |= {"question": None} if turn.followed.again else {}
+            (again,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
+            turn.seqs = {one.id: turn.seqs[one.id] for one in new if one.id in turn.seqs}
+            stored = _stored_messages(turn, entries, read_reply(again, *ids), again[1])
+        turn.history = yield from _with_shown_media(state, turn, options, stored)
+        if query is not None and ranking is not None and len(ranking.order):
+            turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
+        return turn
 
 
 def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
@@ -148,70 +197,26 @@ def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str 
 # ---------------------------------------------------------------------- reading
 
 
-def gather_turn(
-    core: Core, turn: Gathered, options: HistoryOptions, query: Query | None = None, *, working_memory: bool = True
-) -> Plan[Gathered]:
-    """Read and search in one round trip; one for windows, one more on another branch, one for media."""
-    state, ids = core.state, (turn.thread_id, turn.user_id)
-    messages = [message for message in turn.messages if is_storable(message)]
-    structured = structured_answers(messages, is_over=False)
-    entries = [entry_of(one, one.id, words_digest(one, structured=id(one) in structured)) for one in messages]
-    head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
-    for part in state.parts:
-        part.narrow(head)
-    history_calls = [READ.on(state.keys.of(turn.thread_id), **head)]
-    scope_key = ScopeKey.of(state, *ids) if state.working_memory is not None and working_memory else None
-    memory_calls = read_commands(scope_key) if scope_key else []
-    part_calls = [part.commands(state, *ids) for part in state.parts]
-    calls = [*history_calls, *memory_calls, *chain(*part_calls)]
+def _query_of(
+    state: MemoryState, turn: Gathered, options: HistoryOptions, limits: PerCall, *, is_covered: bool
+) -> Query | None:
+    """Return what recall searches for: the last words of the user; None without any, or where recall is off.
 
-    # more hits than are wanted, as the history shows some of them anyway
-    last = options.last_messages or 0
-    extra = min(last + (options.step or last) + len(turn.messages), MOST_EXTRA)
+    `is_covered`: something else stands for a part of the history.
+    """
+    arguments = limits.recall or {}
+    if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
+        state.recalling  # noqa: B018 - raises, because recall is off
+    asked = question(turn.messages)
+    text = "" if asked is None else str(asked.text)
+    if state.recall is None or turn.is_private or not text.strip():
+        return None
+    where: Any = {"thread_id": turn.thread_id, "user_id": turn.user_id, "thread_filters": state.thread_filters}
+    query = Query.of(state.recall, text, **where, turn=True, zone=turn.zone, **arguments)
     shows_whole_thread = options.last_messages is None and options.max_tokens is None and options.roles is None
-    if query is not None and shows_whole_thread and "uncovered" not in head and turn.kind != "state":
+    if shows_whole_thread and not is_covered and turn.kind != "state":
         query = replace(query, where={**query.where, "not_thread_ids": [turn.thread_id]})
-    ranking, replies = yield from _searched(core, query, calls, extra)
-    waiting, groups = iter(replies), (history_calls, memory_calls, *part_calls)
-    (history,), of_memory, *of_parts = ([*islice(waiting, len(some))] for some in groups)
-
-    reply = read_reply(history, *ids)
-    _follow_list(core, turn, messages, entries, reply)
-    stored = _stored_messages(turn, entries, reply, history[1])
-    # a window that was limited has to reach further back, and behind an edited question others may have written
-    reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
-
-    if scope_key is not None:
-        turn.working_memory = read_state(state, scope_key, of_memory)
-        if turn.working_memory.kept and state.remembering.keeper is None:
-            turn.working_memory = yield from wing("keeping").with_living_sources(state, scope_key, turn.working_memory)
-    for part, asked, answers in zip(state.parts, part_calls, of_parts, strict=True):
-        reads_again |= yield from part.gathered(state, turn, head, reply, asked, answers)
-
-    if reads_again:  # without what the list has left behind, and without another look for its words
-        head |= {"without": [*turn.abandoned, *head.get("without", ())] or None, "said": 0, "spoken": None}
-        head |= {"question": None} if turn.followed.again else {}
-        (again,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
-        turn.seqs = {one.id: turn.seqs[one.id] for one in messages if one.id in turn.seqs}
-        stored = _stored_messages(turn, entries, read_reply(again, *ids), again[1])
-    turn.history = yield from _with_shown_media(state, turn, options, stored)
-    if query is not None and ranking is not None and len(ranking.order):
-        turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
-    return turn
-
-
-def _searched(
-    core: Core, query: Query | None, calls: Sequence[Command], extra: int
-) -> Plan[tuple[Ranking | None, list[Any]]]:
-    """Search in one round trip with the calls; without a query, or where embedding fails, only send these."""
-    if query is not None:
-        try:
-            return (yield from search(core.state, query, calls, extra=extra))
-        except EMBEDDING_ERRORS as error:
-            if core.on_error == "raise":
-                raise
-            _log.warning("%s; this turn goes without recall", error)
-    return None, (yield from send(*calls))
+    return query
 
 
 def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) -> dict[str, Any]:
@@ -302,7 +307,7 @@ def _with_shown_media(
             state, [one for one in with_parts if is_readable(one) and one.message.id in shown], keep_lost=True
         )
     readable = yield from compute(lambda: [one for one in stored if is_readable(one)], turn.size)
-    marks = state.marks(turn.thread_id, turn.user_id)
+    marks = Marks(state.secret, turn.thread_id, turn.user_id)
     return [marks.put(named(one.message), {}) if "media" in one.record else one.message for one in readable]
 
 
