@@ -58,8 +58,8 @@ class Recall(Operations):
         """
         state = self._core.state
         ids: Any = {"thread_id": thread_id, "user_id": user_id, "thread_filters": state.thread_filters}
-        asked = Query.of(state.recalling, query, **ids, **arguments)
-        return traced(search_messages(state, asked), asked.text)
+        checked = Query.of(state.recalling, query, **ids, **arguments)
+        return traced(search_messages(state, checked), checked.text)
 
     asearch = twin(search)
 
@@ -97,8 +97,8 @@ def reindex_messages(
     state.recalling  # noqa: B018 - raises where recall is off
     is_whole = user_id is None and thread_id is None
     if thread_id is not None:
-        one = yield from get_existing_thread(state, thread_id, user_id)
-        threads = [ListedThread(one.id, one.message_count, 0)]
+        existing = yield from get_existing_thread(state, thread_id, user_id)
+        threads = [ListedThread(existing.id, existing.message_count, 0)]
     else:
         if user_id is not None:
             check_id(user_id, "user_id")
@@ -107,8 +107,8 @@ def reindex_messages(
     if is_whole:
         cursors: dict[str, int] | None = None
         while cursors != {}:  # what deletions have left, also of threads that are gone
-            seen, cursors = yield from scan(f"{state.keys.dropped_prefix}*", cursors)
-            yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
+            dropped, cursors = yield from scan(f"{state.keys.dropped_prefix}*", cursors)
+            yield from sweep(state, *{state.keys.thread_of(key) for key in dropped})
         yield from state.indexes.rebuild_index()
         yield from learn_scale(state)
     else:
@@ -120,16 +120,16 @@ def reindex_messages(
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     progress(done, total)
     for thread in threads:
-        keys, above, more = state.keys.of(thread.id), "-inf", True
-        while more:
-            (found,) = yield from send(("ZRANGE", keys.order, above, "+inf", "BYSCORE", "LIMIT", 0, BATCH))
-            facts = [Facts.read(one.decode()) for one in found]
-            if stale := [one for one in facts if force or one.settings != settings]:
-                (bodies,) = yield from send(("HMGET", keys.messages, *(one.seq for one in stale)))
+        keys, after, has_more = state.keys.of(thread.id), "-inf", True
+        while has_more:
+            (members,) = yield from send(("ZRANGE", keys.order, after, "+inf", "BYSCORE", "LIMIT", 0, BATCH))
+            batch = [Facts.read(member.decode()) for member in members]
+            if stale := [facts for facts in batch if force or facts.settings != settings]:
+                (bodies,) = yield from send(("HMGET", keys.messages, *(facts.seq for facts in stale)))
                 with suppress(ThreadNotFoundError):  # deleted meanwhile
                     embedded += yield from heal(state, thread.id, zip(stale, bodies, strict=True))
-            done += len(facts)
+            done += len(batch)
             progress(done, max(done, total))
-            if more := len(facts) == BATCH:
-                above = f"({facts[-1].seq}"
+            if has_more := len(batch) == BATCH:
+                after = f"({batch[-1].seq}"
     return embedded

@@ -49,49 +49,49 @@ def read_hits(
     """Read the best of each ranking, and what stands around it. One round trip, two more for expired threads."""
     alive: set[bytes] | None = None
     while True:
-        lives = ((one for one in ranked if alive is None or one.position[0] in alive) for ranked in rankings)
-        picks = [picked(some, query, at_least) for some in lives]
+        lives = ((hit for hit in ranking if alive is None or hit.position[0] in alive) for ranking in rankings)
+        picks = [picked(ranking, query, at_least) for ranking in lives]
         windows = yield from read_windows(state, [*chain(*picks)], query.window, query.user_id)
-        if alive is not None or {one.position[0] for one in chain(*picks)} <= windows.titles.keys():
+        if alive is not None or {hit.position[0] for hit in chain(*picks)} <= windows.titles.keys():
             return [hits_of(pick, windows) for pick in picks], windows
-        threads = [*{one.position[0]: None for one in chain(*rankings)}]
-        replies = yield from send(*(("HEXISTS", state.keys.of(decode(one)).thread, "user") for one in threads))
-        alive = {one for one, is_there in zip(threads, replies, strict=True) if is_there}
+        threads = [*{hit.position[0]: None for hit in chain(*rankings)}]
+        replies = yield from send(*(("HEXISTS", state.keys.of(decode(thread)).thread, "user") for thread in threads))
+        alive = {thread for thread, exists in zip(threads, replies, strict=True) if exists}
 
 
-def picked(ranked: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
+def picked(candidates: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
     """Take the best candidates that give enough hits within the budget; and possible copies: same vector and length."""
-    taken, different = list[Ranked](), set[object]()
-    room = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
-    most = LEAST_TOKENS if query.turn else query.most_of_a_hit
-    for one in ranked:
-        if len(different) >= max(query.sought, at_least):
+    taken, fingerprints = list[Ranked](), set[object]()
+    budget = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
+    limit = LEAST_TOKENS if query.turn else query.most_of_a_hit
+    for candidate in candidates:
+        if len(fingerprints) >= max(query.sought, at_least):
             break
         # Redis 8 rounds what it computes in float16, so that half of the candidates have the similarity of another text
-        looks = (one.similarity, one.tokens) if one.similarity else one.position
-        if looks not in different:
-            size = min(one.tokens, most)
-            if size > room:
+        fingerprint = (candidate.similarity, candidate.tokens) if candidate.similarity else candidate.position
+        if fingerprint not in fingerprints:
+            size = min(candidate.tokens, limit)
+            if size > budget:
                 continue
-            different.add(looks)
-            room -= size
-        taken.append(one)
+            fingerprints.add(fingerprint)
+            budget -= size
+        taken.append(candidate)
     return taken
 
 
-def hits_of(ranked: Sequence[Ranked], windows: Windows) -> list[Ranked]:
+def hits_of(candidates: Sequence[Ranked], windows: Windows) -> list[Ranked]:
     """Return all hits, the best first; of messages with one text the newest, or one of a time that is asked for."""
     hits: dict[object, Ranked] = {}
-    for one in ranked:
-        message = windows.messages.get(one.position)
+    for candidate in candidates:
+        row = windows.messages.get(candidate.position)
         # a vector may be of another text: it outlives a thread that expires, and its deletion comes a step behind
-        if message is None or count_tokens(text := row_text(message, searched=True)) != one.tokens:
+        if row is None or count_tokens(text := row_text(row, searched=True)) != candidate.tokens:
             continue
-        words = message.record["type"], text.strip()
-        hit = hits.setdefault(words, one)
-        is_newer = windows.messages[hit.position].record["at"] < message.record["at"]
-        if not hit.timely and (one.timely or is_newer):
-            hits[words] = hit._replace(position=one.position, timely=one.timely)
+        key = row.record["type"], text.strip()
+        hit = hits.setdefault(key, candidate)
+        is_newer = windows.messages[hit.position].record["at"] < row.record["at"]
+        if not hit.timely and (candidate.timely or is_newer):
+            hits[key] = hit._replace(position=candidate.position, timely=candidate.timely)
     return list(hits.values())
 
 
@@ -105,12 +105,12 @@ class Windows:
 
 
 def read_windows(
-    state: MemoryState, ranked: Sequence[Ranked], window: tuple[int, int], user_id: str | None
+    state: MemoryState, candidates: Sequence[Ranked], window: tuple[int, int], user_id: str | None
 ) -> Plan[Windows]:
     """Read messages and what stands around them. One round trip, none without any."""
     windows, talk, commands = Windows(), set[Position](), list["Command"]()
     owner = None if user_id is None else encode(user_id).encode()
-    sides = {one.position: _sides(one.position[1], window) for one in ranked}
+    sides = {candidate.position: _sides(candidate.position[1], window) for candidate in candidates}
     wanted: dict[bytes, set[int]] = {}
     for (thread, seq), (front, back) in sides.items():
         wanted.setdefault(thread, set()).update((seq,), front, back)
@@ -124,24 +124,24 @@ def read_windows(
         windows.titles[thread] = title.decode() if title else None
         # a superseded message begins with -
         current = [(seq, 0, body) for seq, body in zip(seqs, bodies, strict=True) if body and body[:1] != b"-"]
-        for message in read_rows(current, decode(thread)):
-            if message.record["data"].keys() <= PLAIN or is_readable(message):
-                windows.messages[thread, message.place] = message
-                if message.record["kind"] in _TALK and not message.refused:
-                    talk.add((thread, message.place))
-    for (thread, seq), both in sides.items():
-        if (thread, seq) in windows.messages:
-            windows.around[thread, seq] = [[(thread, at) for at in side if (thread, at) in talk] for side in both]
+        for row in read_rows(current, decode(thread)):
+            if row.record["data"].keys() <= PLAIN or is_readable(row):
+                windows.messages[thread, row.place] = row
+                if row.record["kind"] in _TALK and not row.refused:
+                    talk.add((thread, row.place))
+    for (thread, middle), pair in sides.items():
+        if (thread, middle) in windows.messages:
+            windows.around[thread, middle] = [[(thread, seq) for seq in side if (thread, seq) in talk] for side in pair]
     return windows
 
 
 def _sides(seq: int, window: tuple[int, int]) -> tuple[range, range]:
     """Return the seqs of what was said before and after a message, the nearest first."""
     before, after = window
-    own = seq - seq % STRIDE
-    last = own - STRIDE if own == seq else own
-    front = range(last, max(last - before * STRIDE, -1), -STRIDE)
-    return front, range(own + STRIDE, own + STRIDE * (after + 1), STRIDE)
+    base = seq - seq % STRIDE
+    previous = base - STRIDE if base == seq else base
+    front = range(previous, max(previous - before * STRIDE, -1), -STRIDE)
+    return front, range(base + STRIDE, base + STRIDE * (after + 1), STRIDE)
 
 
 def _reranked(
@@ -151,12 +151,12 @@ def _reranked(
     from langchain_workingmem._engine import calls
 
     # with what was said before: an answer is understood with its question
-    given = [as_hit(hit, windows, windows.around[hit.position][0][::-1], (), windows.messages) for hit in hits]
-    size = sum(len(str(one.record["data"]["content"])) for one in windows.messages.values())
-    documents = yield from compute(RecallResult(hits=given).to_documents, size)
+    recalled = [as_hit(hit, windows, windows.around[hit.position][0][::-1], (), windows.messages) for hit in hits]
+    size = sum(len(str(row.record["data"]["content"])) for row in windows.messages.values())
+    documents = yield from compute(RecallResult(hits=recalled).to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from calls.rerank(reranker, query.text, documents, seconds)
-    by_id = {(one.thread_id, one.message.id): hit for one, hit in zip(given, hits, strict=True)}
+    by_id = {(recall_hit.thread_id, recall_hit.message.id): hit for recall_hit, hit in zip(recalled, hits, strict=True)}
     scores: dict[Any, Any] = {}
     for document in returned:
         metadata = getattr(document, "metadata", {})
@@ -187,9 +187,9 @@ def result_of(
     hits = hits[: query.top_k]
     if query.max_tokens is None:
         return in_windows(hits, windows, windows.messages, windows.messages)
-    sizes, cut = sized(query, hits, windows)
+    sizes, cuts = sized(query, hits, windows)
     hits = [hit for hit in hits if hit.position in sizes]
-    shown = _shortened(query, hits, windows, cut, options.chunk_tokens) if cut else windows.messages
+    shown = _shortened(query, hits, windows, cuts, options.chunk_tokens) if cuts else windows.messages
     return in_windows(hits, windows, shown, sizes)
 
 
@@ -197,16 +197,19 @@ def in_windows(
     hits: Sequence[Ranked], windows: Windows, shown: Mapping[Position, StoredMessage], kept: Collection[Position]
 ) -> RecallResult:
     """Build the result of hits with what is `kept` of their windows; `shown` are the messages, some as excerpts."""
-    texts = {at: (one.record["type"], str(one.record["data"]["content"])) for at, one in windows.messages.items()}
-    hit_with = {texts[hit.position]: hit.position for hit in hits}  # a message beside a hit repeats no other hit
-    result, positions = list["RecallHit"](), set["Position"]()
+    rows = windows.messages
+    texts = {position: (row.record["type"], str(row.record["data"]["content"])) for position, row in rows.items()}
+    by_text = {texts[hit.position]: hit.position for hit in hits}
+    # a message beside a hit repeats no other hit
+    repeats = {position for position, text in texts.items() if by_text.get(text, position) != position}
+    recalled, positions = list["RecallHit"](), set["Position"]()
     for hit in hits:
-        sides = ([at for at in side if hit_with.get(texts[at], at) == at] for side in windows.around[hit.position])
+        sides = ([position for position in side if position not in repeats] for side in windows.around[hit.position])
         front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
-        result.append(as_hit(hit, windows, front[::-1], back, shown))
+        recalled.append(as_hit(hit, windows, front[::-1], back, shown))
         positions.update((hit.position,), front, back)
-    ordered = [shown[at] for _, at in sorted((windows.messages[at].record["at"], at) for at in positions)]
-    return RecallResult(hits=result, rows=ordered)
+    ordered = sorted((rows[position].record["at"], position) for position in positions)
+    return RecallResult(hits=recalled, rows=[shown[position] for _, position in ordered])
 
 
 def as_hit(
@@ -223,7 +226,7 @@ def as_hit(
         similarity=min(hit.similarity, 1.0),  # long vectors by "ip" have more
         words=hit.words,
         thread_title=windows.titles[hit.position[0]],
-        rows=[shown[at] for at in (*front, hit.position, *back)],
+        rows=[shown[position] for position in (*front, hit.position, *back)],
         at=len(front),
     )
 
@@ -237,35 +240,36 @@ def sized(query: Query, hits: Sequence[Ranked], windows: Windows) -> tuple[dict[
     A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next. A turn takes
     all hits first, as short as may be, then what stands beside them; of the rest three parts for a hit, one for others.
     """
-    room = query.max_tokens or 0
+    budget = query.max_tokens or 0
     shares = {hit.position: _WEIGHT for hit in hits}
     sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
     # a hit, or what was said before or after it, nearest first; each with its hit
-    runs = [(at, [at]) for at in shares] + [(at, side) for at in shares for side in windows.around[at]]
+    runs = [(position, [position]) for position in shares]
+    runs += [(position, side) for position in shares for side in windows.around[position]]
     if not query.turn:
-        order = {at: place for place, at in enumerate(shares)}
-        runs.sort(key=lambda run: order[run[0]])
-    for hit, run in runs:
-        if run != [hit] and hit not in sizes:
+        order = {position: rank for rank, position in enumerate(shares)}
+        runs.sort(key=lambda pair: order[pair[0]])
+    for hit_position, run in runs:
+        if run != [hit_position] and hit_position not in sizes:
             continue
-        for at in run:
-            if at in sizes:
+        for position in run:
+            if position in sizes:
                 continue
-            parts = 1 if at in shares else 2
-            lengths[at] = count_tokens(row_text(windows.messages[at]))
-            wanted = min(lengths[at], query.most_of_a_hit // parts)
-            size = min(wanted, LEAST_TOKENS // parts) if query.turn else wanted
-            if size > room:
+            divisor = 1 if position in shares else 2
+            lengths[position] = count_tokens(row_text(windows.messages[position]))
+            wanted = min(lengths[position], query.most_of_a_hit // divisor)
+            size = min(wanted, LEAST_TOKENS // divisor) if query.turn else wanted
+            if size > budget:
                 break
-            sizes[at], room = size, room - size
+            sizes[position], budget = size, budget - size
             if wanted > size:
-                needs[at] = wanted - size
-    total = sum(shares.get(at, 1) for at in needs)
-    for _, at in sorted((need / shares.get(at, 1), at) for at, need in needs.items()):
-        share = shares.get(at, 1)
-        given = min(needs[at], room * share // total)  # what one does not need goes to the others
-        sizes[at], room, total = sizes[at] + given, room - given, total - share
-    return sizes, {at: size for at, size in sizes.items() if size < lengths[at]}
+                needs[position] = wanted - size
+    total = sum(shares.get(position, 1) for position in needs)
+    for _, position in sorted((need / shares.get(position, 1), position) for position, need in needs.items()):
+        share = shares.get(position, 1)
+        extra = min(needs[position], budget * share // total)  # what a message does not need goes to the others
+        sizes[position], budget, total = sizes[position] + extra, budget - extra, total - share
+    return sizes, {position: size for position, size in sizes.items() if size < lengths[position]}
 
 
 def _shortened(
@@ -274,16 +278,16 @@ def _shortened(
     """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, then the start."""
     shown = dict(windows.messages)
     by_position = {hit.position: hit for hit in hits}
-    fronts = {at for hit in hits for at in windows.around[hit.position][0]}
+    fronts = {position for hit in hits for position in windows.around[hit.position][0]}
     words = [word for word in distinct_words(query.text) if len(word) > _COMMON or not word.isascii()]
-    for at, size in cuts.items():
-        stored = shown[at]
-        start = end = len(row_text(stored)) if at in fronts else 0
-        if hit := by_position.get(at):
-            chunks = [*spans(row_text(stored, searched=True), chunk_tokens)] or [(0, 0)]
+    for position, size in cuts.items():
+        row = shown[position]
+        start = end = len(row_text(row)) if position in fronts else 0
+        if hit := by_position.get(position):
+            chunks = [*spans(row_text(row, searched=True), chunk_tokens)] or [(0, 0)]
             start, end = chunks[hit.chunk if hit.chunk < len(chunks) else 0]  # the text may have fewer chunks now
-        message = stored.message
+        message = row.message
         text = excerpt(message_text(message), size, start, end, words)
         lean = with_calls(message) if isinstance(message, AIMessage) else message
-        shown[at] = stored.with_message(as_shown(lean, {"thread_id": stored.thread_id, "excerpt": True}, text))
+        shown[position] = row.with_message(as_shown(lean, {"thread_id": row.thread_id, "excerpt": True}, text))
     return shown

@@ -40,9 +40,9 @@ SHARE_OF_A_HIT = 4  # a hit takes at most this fraction of a budget, another mes
 
 def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> Filter:
     """Return a filter of metadata; `OptionError` for a wrong operator, and for a key that neither option declares."""
-    wanted = Filter.of(metadata, "metadata")
-    check_declared(wanted.keys, (*options.filterable, *thread_filters), DECLARED)
-    return wanted
+    metadata_filter = Filter.of(metadata, "metadata")
+    check_declared(metadata_filter.keys, (*options.filterable, *thread_filters), DECLARED)
+    return metadata_filter
 
 
 def check_argument_names(arguments: Mapping[str, Any]) -> None:
@@ -98,34 +98,34 @@ class Query:
         check_argument_names(arguments)
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
-        given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-        given |= {name: CHECKS[name](value, name) for name, value in given.items() if name in CHECKS}
+        passed: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+        passed |= {name: CHECKS[name](value, name) for name, value in passed.items() if name in CHECKS}
         for name, id in (("thread_id", thread_id), ("user_id", user_id)):
             if id is not None:
                 check_id(id, name)
-        scope, max_tokens = given.get("scope", options.scope), given.get("max_tokens")
+        scope, max_tokens = passed.get("scope", options.scope), passed.get("max_tokens")
         if thread_id is None and (scope == "thread" or user_id is None):
             missing = "thread_id" if scope == "thread" else "user_id"
             raise IdError(f"recall over a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
-        where: dict[str, Any] = {name: given[name] for name in ("since", "until", "roles") if name in given}
-        of_threads = unsure = None
-        if "metadata" in given:
-            wanted = checked_filter(options, given["metadata"], thread_filters)
-            of_threads, unsure = wanted.apart(thread_filters)
-            if mixed := sorted(key for key in unsure.keys if checks.is_named(key, thread_filters)):
+        where: dict[str, Any] = {name: passed[name] for name in ("since", "until", "roles") if name in passed}
+        threads = unsure = None
+        if "metadata" in passed:
+            metadata_filter = checked_filter(options, passed["metadata"], thread_filters)
+            threads, unsure = metadata_filter.apart(thread_filters)
+            if mixed_keys := sorted(key for key in unsure.keys if checks.is_named(key, thread_filters)):
                 raise OptionError(
-                    f"metadata: one condition names {mixed} of threads and keys of messages",
+                    f"metadata: one condition names {mixed_keys} of threads and keys of messages",
                     remedy="join what you want of threads and of messages by $and, or search twice",
                 )
             where["metadata"], is_decided = unsure.condition(
                 lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
             )
-            of_threads, unsure = of_threads if of_threads.parts else None, None if is_decided else unsure
+            threads, unsure = threads if threads.parts else None, None if is_decided else unsure
         reranked = options.reranker is not None
-        now = given.get("now") or datetime.now(UTC)
-        many = MOST_RERANKED if reranked else CANDIDATES
-        window: Any = given.get("message_range", options.message_range)  # a pair: both are checked
-        top_k = given.get("top_k", options.top_k if turn or max_tokens is None else many)
+        now = passed.get("now") or datetime.now(UTC)
+        most_hits = MOST_RERANKED if reranked else CANDIDATES
+        window: Any = passed.get("message_range", options.message_range)  # a pair: both are checked
+        top_k = passed.get("top_k", options.top_k if turn or max_tokens is None else most_hits)
         budget = options.max_tokens if turn and max_tokens is None else max_tokens
         return cls(
             text=text,
@@ -136,14 +136,14 @@ class Query:
             sought=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
             reranked=reranked,
             window=window,
-            threshold=given.get("threshold", options.threshold),
+            threshold=passed.get("threshold", options.threshold),
             max_tokens=budget,
             most_of_a_hit=max(LEAST_TOKENS, (budget or 0) // SHARE_OF_A_HIT),
             turn=turn,
             now=now if zone is None else in_zone(now, zone),
-            exclude=given.get("exclude_message_ids", frozenset()),
+            exclude=passed.get("exclude_message_ids", frozenset()),
             where=where,
-            threads=of_threads,
+            threads=threads,
             unsure=unsure,
         )
 
@@ -151,7 +151,7 @@ class Query:
         """Build the filter, always with the owner; with times from the first to the last of them."""
         where = dict(self.where)
         if times:
-            since, until = min(one.since for one in times), max(one.until for one in times) - 1
+            since, until = min(span.since for span in times), max(span.until for span in times) - 1
             where["since"] = max(since, where.get("since", since))
             where["until"] = min(until, where.get("until", until))
         return build_filter(user_id=self.user_id, thread_id=self.thread_id if self.scope == "thread" else None, **where)
@@ -190,9 +190,9 @@ class Authors(Recent[str, frozenset[str]]):
     def __init__(self) -> None:
         super().__init__(_USERS)
 
-    def note(self, user_id: str, seen: set[str]) -> frozenset[str]:
+    def note(self, user_id: str, authors: set[str]) -> frozenset[str]:
         """Remember authors of a user, and return all that are known."""
-        return self.change(user_id, lambda known: frozenset(seen).union(known or ()) or None) or frozenset()
+        return self.change(user_id, lambda known: frozenset(authors).union(known or ()) or None) or frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +209,15 @@ class Terms:
         """Divide a question; `known` are the authors of the user, as tags."""
         question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
         text = embedded = keep_ends(f"{query.before}\n{query.text}", MAX_QUERY_CHARACTERS) if query.before else question
-        names, meant = frozenset(filter(None, known)), frozenset[str]()
+        names, named_authors = frozenset(filter(None, known)), frozenset[str]()
         if 0 < len(names) <= _MOST_AUTHORS:
             pattern, bearers = _name_pattern(names)
-            meant = meant.union(*(bearers.get(_key(found[1]), ()) for found in pattern.finditer(text)))
-            others = pattern.sub(" ", text)
-            text = others if WORD.search(others) else text
+            named_authors = named_authors.union(*(bearers.get(_key(match[1]), ()) for match in pattern.finditer(text)))
+            rest = pattern.sub(" ", text)
+            text = rest if WORD.search(rest) else text
             embedded = text if len(names) <= _COUPLE else embedded  # as it was asked: that finds .05 more there
         words = distinct_words(text, whole=True) if options.search == "hybrid" else []
-        return cls(meant, to_utf8(embedded), words, named_times(question, query.now, options.when))
+        return cls(named_authors, to_utf8(embedded), words, named_times(question, query.now, options.when))
 
 
 def _key(name: str) -> str:
@@ -234,5 +234,5 @@ def _name_pattern(authors: frozenset[str]) -> tuple[re.Pattern[str], dict[str, s
         for name in (words, words[:1]) if words else ():
             bearers.setdefault(_key(" ".join(name)), set()).add(author)
             patterns[(r"\W*" if _RUN.search(name[0]) else r"\W+").join(map(re.escape, name))] = None
-    either = "|".join(sorted(patterns, key=len, reverse=True)) or r"(?!)"
-    return re.compile(_NAME.format(either), re.IGNORECASE), bearers
+    alternatives = "|".join(sorted(patterns, key=len, reverse=True)) or r"(?!)"
+    return re.compile(_NAME.format(alternatives), re.IGNORECASE), bearers

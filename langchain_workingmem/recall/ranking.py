@@ -66,9 +66,9 @@ class Candidates:
             return cls(0, (), np.zeros(0, np.int64), (), (), values, has_more=has_more)
         parts = b":".join(keys).split(b":")  # all at once: in a third of the time of one after the other
         step = len(parts) // len(keys)
-        threads, seqs, chunks, sizes = (parts[at::step] for at in range(step - 4, step))
-        places = np.fromstring(b" ".join(seqs), np.int64, sep=" ")
-        return cls(near, threads, places, chunks, sizes, values, times, has_more)
+        threads, seqs, chunks, sizes = (parts[index::step] for index in range(step - 4, step))
+        seq_numbers = np.fromstring(b" ".join(seqs), np.int64, sep=" ")
+        return cls(near, threads, seq_numbers, chunks, sizes, values, times, has_more)
 
     @property
     def authors(self) -> set[bytes]:
@@ -92,7 +92,7 @@ class Ranked(NamedTuple):
 class Ranking:
     """The messages of a search; iterating makes them, the best first."""
 
-    found: Candidates
+    candidates: Candidates
     names: Sequence[bytes]  # of the threads, in braces
     places: Places  # of the messages, rising: the number of the thread's name, then the seq
     best: Places  # of each message, its best chunk
@@ -103,16 +103,16 @@ class Ranking:
     order: Places  # indexes of the messages, the best first
 
     def __iter__(self) -> Iterator[Ranked]:
-        for at in self.order.tolist():
-            place, chunk = self.places[at].item(), self.best[at].item()
+        for index in self.order.tolist():
+            place, chunk = self.places[index].item(), self.best[index].item()
             yield Ranked(
                 (self.names[place >> _BITS][1:-1], place & _SEQS),
-                int(self.found.sizes[chunk].partition(b"~")[0]),
-                self.scores[at].item(),
-                self.similarities[at].item(),
-                self.words[at].item(),
-                bool(self.timely[at] == 1),
-                int(self.found.chunks[chunk]),
+                int(self.candidates.sizes[chunk].partition(b"~")[0]),
+                self.scores[index].item(),
+                self.similarities[index].item(),
+                self.words[index].item(),
+                bool(self.timely[index] == 1),
+                int(self.candidates.chunks[chunk]),
             )
 
     def hide(self, thread: bytes, seqs: Collection[int], end: float) -> None:
@@ -120,8 +120,8 @@ class Ranking:
         if (name := b"{%b}" % thread) in self.names:
             number = self.names.index(name)
             first, last = self.places.searchsorted((number << _BITS, (number + 1) << _BITS)).tolist()
-            here = enumerate((self.places[first:last] & _SEQS).tolist(), first)
-            if hidden := [at for at, seq in here if seq >= end or seq in seqs]:
+            thread_seqs = enumerate((self.places[first:last] & _SEQS).tolist(), first)
+            if hidden := [index for index, seq in thread_seqs if seq >= end or seq in seqs]:
                 kept = self.places >= 0  # every one
                 kept[hidden] = False
                 self.keep(kept)
@@ -132,7 +132,7 @@ class Ranking:
 
 
 def rank(
-    found: Candidates,
+    candidates: Candidates,
     weights: HybridWeights,
     *,
     hybrid: bool,
@@ -146,44 +146,44 @@ def rank(
     """Rank the messages of a search: of several chunks the best counts. What these authors said gets the bonus."""
     import numpy as np
 
-    names = sorted({*found.threads})
+    names = sorted({*candidates.threads})
     numbers = {name: number for number, name in enumerate(names)}
-    threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(found.threads))
+    threads = np.fromiter(map(numbers.__getitem__, candidates.threads), np.int64, len(candidates.threads))
     # of each message its place (thread and seq in one number) and its first chunk; of each chunk the message's index
-    places, first, message_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
-    near, values = found.near, found.values
+    places, first, message_of = np.unique((threads << _BITS) + candidates.seqs, return_index=True, return_inverse=True)
+    near, values = candidates.near, candidates.values
     similarity, words = np.zeros(len(places)), np.zeros(len(places))
     similarity[message_of[:near][::-1]] = values[:near][::-1]  # the best is written last
     words[message_of[near:][::-1]] = values[near:][::-1]
-    score, most = similarity, 1.0
-    said = words / (words.max(initial=0) or 1)
+    score, best_score = similarity, 1.0
+    wording = words / (words.max(initial=0) or 1)
     if hybrid and len(places):
         meaning = similarity / (similarity.max() or 1)
         # where the question has a number, the share of words doubles: to an embedding, numbers are alike
         dense = max(0, 2 * weights.dense - 1) if numbered else weights.dense
-        score = dense * meaning + (1 - dense) * said
-        score += weights.neighbours * neighbours(places, meaning, said, dense)
-        most += 2 * weights.neighbours
-    unit = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
+        score = dense * meaning + (1 - dense) * wording
+        score += weights.neighbours * neighbours(places, meaning, wording, dense)
+        best_score += 2 * weights.neighbours
+    scale = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
     lifts = dict[bytes, float]()
-    for size in {*found.sizes}:
+    for size in {*candidates.sizes}:
         author, length = _author_and_length(size)
         lifts[size] = bonus * (author in authors) - weights.length * length
-    lift = np.fromiter(map(lifts.__getitem__, found.sizes), np.float64, len(values))[first]
-    score = score + unit * lift  # not in place: it may be `similarity`
+    lift = np.fromiter(map(lifts.__getitem__, candidates.sizes), np.float64, len(values))[first]
+    score = score + scale * lift  # not in place: it may be `similarity`
     timely = np.zeros(len(places))
     if times:
-        timely = nearness(np.array(found.times, np.int64)[first], times, now)
-        score, most = score + unit * weights.time * timely, most + weights.time
+        timely = nearness(np.array(candidates.times, np.int64)[first], times, now)
+        score, best_score = score + scale * weights.time * timely, best_score + weights.time
     order = np.lexsort((places >> _BITS, places & _SEQS, score))[::-1]  # of equals the newer first
     if threshold > 0:
         order = order[similarity[order] >= threshold]
-    scores = (score / (most + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
+    scores = (score / (best_score + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
 
     best = first.copy()  # the chunk that an excerpt shows
     if numbered:  # that with the number of the question
         best[message_of[near:][::-1]] = np.arange(len(values) - 1, near - 1, -1)
-    return Ranking(found, names, places, best, scores, similarity, said, timely, order)
+    return Ranking(candidates, names, places, best, scores, similarity, wording, timely, order)
 
 
 @lru_cache(4096)  # most messages have one of some hundred
@@ -193,20 +193,20 @@ def _author_and_length(size: bytes) -> tuple[bytes, float]:
     return author, log(max(int(tokens), SHORT) / SHORT)
 
 
-def neighbours(places: Places, meaning: Numbers, said: Numbers, dense: float) -> Numbers:
+def neighbours(places: Places, meaning: Numbers, wording: Numbers, dense: float) -> Numbers:
     """Return the evidence of what was said before and after each message, as questions lead to answers; places rise."""
     import numpy as np
 
     nearest = np.sort(meaning)[::-1]  # what is no nearer than an ordinary candidate is no evidence
     ordinary = nearest[min(ORDINARY, len(nearest)) - 1]
-    apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(places))
-    evidence = dense * apart + (1 - dense) * said
-    after = np.minimum(places.searchsorted(places + STRIDE), len(places) - 1)  # between them tool traffic may lie
-    is_next = places[after] == places + STRIDE
-    found = np.zeros(len(places))
-    found[is_next] += evidence[after[is_next]]
-    found[after[is_next]] += evidence[is_next]
-    return found
+    excess = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(places))
+    evidence = dense * excess + (1 - dense) * wording
+    following = np.minimum(places.searchsorted(places + STRIDE), len(places) - 1)  # between them tool traffic may lie
+    is_next = places[following] == places + STRIDE
+    sums = np.zeros(len(places))
+    sums[is_next] += evidence[following[is_next]]
+    sums[following[is_next]] += evidence[is_next]
+    return sums
 
 
 def nearness(created_at: Places, spans: Collection[Span], now: float = inf) -> Numbers:

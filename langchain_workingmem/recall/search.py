@@ -60,8 +60,8 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     if not query.text.strip():
         return RecallResult()
     if query.user_id is None and query.scope == "user":
-        owned = yield from get_existing_thread(state, query.thread_id or "", None)
-        query = replace(query, user_id=owned.user_id)
+        thread = yield from get_existing_thread(state, query.thread_id or "", None)
+        query = replace(query, user_id=thread.user_id)
     if (zone := state.zone(query.thread_id, query.user_id, query.timezone)) is not None:
         query = replace(query, now=in_zone(query.now, zone))
     checks: list[Command] = []
@@ -72,8 +72,8 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
         check_owner(replies[0], query.thread_id or "", query.user_id)
     (hits,), windows = yield from read_hits(state, query, ranking)
     result = yield from result_of(state.recalling, query, hits, windows)
-    shown = {*map(id, result.rows)}  # not the copies with excerpts
-    yield from with_media(state, [row for row in windows.messages.values() if id(row) in shown])
+    shown_ids = {*map(id, result.rows)}  # not the copies with excerpts
+    yield from with_media(state, [row for row in windows.messages.values() if id(row) in shown_ids])
     return result
 
 
@@ -97,37 +97,37 @@ def search(
     options, authors = state.recalling, state.local(Authors)
     owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
     known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"
-    usual = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
+    least = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
     # of what is asked for, half may be copies or further chunks of a message
-    depth = min(max(usual, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
+    depth = min(max(least, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
     terms = Terms.of(options, query, known)
     vector = yield from state.embedder.embed([terms.text], query=True)
-    found, replies = yield from _candidates(state, query, terms, vector, depth, others)
-    seen = {"" if author in USERS else author.decode() for author in found.authors}
-    if seen - known:  # authors whom this process did not know
-        before, terms = terms, Terms.of(options, query, known := authors.note(owner, seen))
+    candidates, replies = yield from _candidates(state, query, terms, vector, depth, others)
+    seen_authors = {"" if author in USERS else author.decode() for author in candidates.authors}
+    if seen_authors - known:  # authors whom this process did not know
+        before, terms = terms, Terms.of(options, query, known := authors.note(owner, seen_authors))
         if (terms.text, terms.words) != (before.text, before.words):
             vector = yield from state.embedder.embed([terms.text], query=True)
-            found, _ = yield from _candidates(state, query, terms, vector, depth)
-    names_some = 0 < len(terms.authors) < len(known)  # a name that all messages bear tells nothing
-    ranked = partial(
+            candidates, _ = yield from _candidates(state, query, terms, vector, depth)
+    names_authors = 0 < len(terms.authors) < len(known)  # a name that all messages bear tells nothing
+    make_ranking = partial(
         rank,
         weights=options.weights,
         hybrid=is_hybrid,
         numbered=any(map(str.isdigit, terms.text)),
-        authors={one.encode() for one in terms.authors} if names_some else USERS,
-        bonus=options.weights.author if names_some else BY_USER,
+        authors={author.encode() for author in terms.authors} if names_authors else USERS,
+        bonus=options.weights.author if names_authors else BY_USER,
         times=terms.times,
         now=to_micros(query.now),
         threshold=query.threshold or 0.0,
     )
-    ranking = ranked(found)
-    different = min(len(ranking.order), np.unique(ranking.similarities).size)  # copies of a text have the same
-    is_crowded = len(ranking.order) < query.sought + extra or different < max(LEAST_RANKED, query.sought)
-    if found.has_more and is_crowded and depth < DEEPEST:
+    ranking = make_ranking(candidates)
+    distinct = min(len(ranking.order), np.unique(ranking.similarities).size)  # copies of a text have the same
+    is_crowded = len(ranking.order) < query.sought + extra or distinct < max(LEAST_RANKED, query.sought)
+    if candidates.has_more and is_crowded and depth < DEEPEST:
         depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
-        found, _ = yield from _candidates(state, query, terms, vector, depth)
-        ranking = ranked(found)
+        candidates, _ = yield from _candidates(state, query, terms, vector, depth)
+        ranking = make_ranking(candidates)
     return ranking, replies
 
 
@@ -142,50 +142,50 @@ def _candidates(
     """Search, beside `others`; repair an index that was dropped or rebuilt. One round trip."""
     import numpy as np
 
-    indexes, name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
+    indexes, index_name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
     if not indexes.threads_ready:
         yield from indexes.ready()
     if indexes.dims != dims:
         yield from indexes.vectors_ready(dims)
     where = query.filter()
-    near = [where, query.filter(terms.times)] if terms.times else [where]
+    conditions = [where, query.filter(terms.times)] if terms.times else [where]
     needed = {"message": query.exclude, "created_at": terms.times, "metadata": query.unsure is not None}
-    fields = [name for name, is_needed in needed.items() if is_needed]
+    fields = [field for field, is_needed in needed.items() if is_needed]
 
     def commands() -> Plan[list[Any]]:
         # anew after a repair, which may find an index of another number type
         packed = queries.pack(vector, indexes.dtype, state.recalling.index.distance)[0]
-        searches = [queries.vector_search(name, packed, one, depth, fields) for one in near]
+        searches = [queries.vector_search(index_name, packed, condition, depth, fields) for condition in conditions]
         if terms.words:
-            searches.append(queries.word_search(name, terms.words, where, depth, fields))
+            searches.append(queries.word_search(index_name, terms.words, where, depth, fields))
         return send(*searches, *others)
 
     replies = yield from search_with_repair(commands, partial(indexes.refresh, dims), create=indexes.create)
-    keys, values, rows, count = list[bytes](), list[Any](), list[Any](), 0
-    searches = len(near) + bool(terms.words)
-    for at, reply in enumerate(replies[:searches]):
-        is_near = at < len(near)
-        own_keys, ranks, own_rows = queries.columns(reply, "sortkey" if is_near else "score", content=bool(fields))
-        own = queries.numbers(ranks)
-        values.append(queries.similarities(own, state.recalling.index.distance) if is_near else own)
-        keys, rows, count = keys + own_keys, rows + own_rows, count + len(own_keys) * is_near
+    keys, values, rows, near_count = list[bytes](), list[Any](), list[Any](), 0
+    search_count = len(conditions) + bool(terms.words)
+    for index, reply in enumerate(replies[:search_count]):
+        by_vectors = index < len(conditions)
+        new_keys, ranks, new_rows = queries.columns(reply, "sortkey" if by_vectors else "score", content=bool(fields))
+        new_values = queries.numbers(ranks)
+        values.append(queries.similarities(new_values, state.recalling.index.distance) if by_vectors else new_values)
+        keys, rows, near_count = keys + new_keys, rows + new_rows, near_count + len(new_keys) * by_vectors
     has_more = bool(len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0))
     scores, times = np.concatenate(values), list[int]()
     if fields:
         work = (query.unsure.work + 1_000) * len(keys) if query.unsure else len(keys)  # what a metadata is, about
         kept, details = yield from compute(partial(_passing, query, keys, rows), work)
         times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
-        keys, scores, count = [*compress(keys, kept)], scores[kept], sum(kept[:count])
-    return Candidates.read(keys, scores, count, times, has_more=has_more), replies[searches:]
+        keys, scores, near_count = [*compress(keys, kept)], scores[kept], sum(kept[:near_count])
+    return Candidates.read(keys, scores, near_count, times, has_more=has_more), replies[search_count:]
 
 
 def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[list[bool], list[dict[bytes, Any]]]:
     """Tell of each candidate whether it is not excluded, and has the metadata that the index leaves to be checked."""
     excluded = {id.encode() for id in query.exclude}
-    there = b":{%s}:" % encode(query.exclude_thread).encode() if query.exclude_thread else b""
+    thread_part = b":{%s}:" % encode(query.exclude_thread).encode() if query.exclude_thread else b""
     details = [as_dict(row or {}) for row in rows]  # nothing of a document that was deleted during the search
     return [
-        not (row.get(b"message") in excluded and there in key)
+        not (row.get(b"message") in excluded and thread_part in key)
         and (query.unsure is None or query.unsure.matches(json.loads(row.get(b"metadata") or b"{}")))
         for key, row in zip(keys, details, strict=True)
     ], details
@@ -216,27 +216,27 @@ def recall_for_turn(
             yield Spawn(learn_scale(state, anew=False), slow=True, task="scale")
     ranking.hide(*hidden)
     nearest = ranking.similarities[ranking.order[: query.sought]]
-    gate = Gate(query, ranking, floor)
-    gates = [gate]
+    gates = [Gate(query, ranking, floor)]
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
-        near = [one for one in islice(ranking, query.sought) if one.similarity >= max(floor.alone, ALONE * gate.bar)]
-        has_near = any(one.similarity <= _SAME or one.tokens != tokens for one in near)  # more than the text itself
+        bar = max(floor.alone, ALONE * gates[0].bar)
+        near = [hit for hit in islice(ranking, query.sought) if hit.similarity >= bar]
+        has_near = any(hit.similarity <= _SAME or hit.tokens != tokens for hit in near)  # more than the text itself
         if not has_near and (earlier := followed_up()):
             try:
-                both, _ = yield from search(state, replace(query, before=earlier), extra=extra)
-                both.hide(*hidden)
-                gates.append(Gate(query, both, floor))
+                joint, _ = yield from search(state, replace(query, before=earlier), extra=extra)
+                joint.hide(*hidden)
+                gates.append(Gate(query, joint, floor))
             except EMBEDDING_ERRORS as error:
                 if on_error == "raise":
                     raise
                 _log.warning("%s; this turn goes without what its question follows up", error)
-    rankings = [one.narrowed() for one in gates]
-    picks, windows = yield from read_hits(state, query, *rankings, at_least=LOOKED_THROUGH if gate.numbers else 0)
-    own, *more = (one.passing(some, windows) for one, some in zip(gates, picks, strict=True))
+    rankings = [gate.narrowed() for gate in gates]
+    picks, windows = yield from read_hits(state, query, *rankings, at_least=LOOKED_THROUGH if gates[0].numbers else 0)
+    direct, *followed = (gate.passing(pick, windows) for gate, pick in zip(gates, picks, strict=True))
     # half of the hits, then those of the question with what it follows up, then the others
-    half = (query.sought + 1) // 2 if more else query.sought
-    passed = {hit.position: hit for hit in chain(own[:half], *more, own[half:])}
-    hits = hits_of([*passed.values()], windows)[: query.sought] if more else own[: query.sought]
+    half = (query.sought + 1) // 2 if followed else query.sought
+    passed = {hit.position: hit for hit in chain(direct[:half], *followed, direct[half:])}
+    hits = hits_of([*passed.values()], windows)[: query.sought] if followed else direct[: query.sought]
     silent = None
     if floor and len(nearest) and not hits:
         silent = "far" if nearest.max() < floor.shown else "ordinary"
@@ -267,19 +267,19 @@ class Gate:
     def passing(self, hits: Sequence[Ranked], windows: Windows) -> list[Ranked]:
         """Return the hits that pass, those with a number of the question first."""
         exact, passed = list["Ranked"](), list["Ranked"]()
-        left, shown, beside = self.guaranteed, set[Position](), set[Position]()
+        guarantees, shown, beside = self.guaranteed, set[Position](), set[Position]()
         for hit in hits:
-            window, message = {*chain(*windows.around[hit.position])}, windows.messages[hit.position]
+            window, row = {*chain(*windows.around[hit.position])}, windows.messages[hit.position]
             is_apart = hit.position not in beside and shown.isdisjoint(window)
-            worded = self.numbers and hit.words
-            words = WORD.findall(as_searched(row_text(message, searched=True)).lower()) if worded else ()
+            has_words = self.numbers and hit.words
+            words = WORD.findall(as_searched(row_text(row, searched=True)).lower()) if has_words else ()
             if not self.numbers.isdisjoint(words):
                 exact.append(hit)
-            elif hit.similarity >= self.bar or hit.timely or (left > 0 and is_apart):
+            elif hit.similarity >= self.bar or hit.timely or (guarantees > 0 and is_apart):
                 passed.append(hit)
             else:
                 continue
-            left -= is_apart  # also by hits that need no guarantee
+            guarantees -= is_apart  # also by hits that need no guarantee
             shown.add(hit.position)
             beside |= window
         return exact + passed
@@ -349,7 +349,7 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
     # A question and the answer to another are similar by accident: what is to be shown stands out from that, by 3.6
     # standard deviations. For the three models above, this gives .27, .25 and .34.
     if distance == "cosine":
-        asked, told = (one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-9) for one in (asked, told))
+        asked, told = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-9) for vectors in (asked, told))
     by_accident = (asked @ told.T)[~np.eye(len(asked), dtype=bool)]
     return float(by_accident.mean() + 3.6 * by_accident.std())
 

@@ -22,18 +22,18 @@ MOST_TIMES = 10  # of one question
 _DAY = timedelta(days=1)
 
 
-def _places(words: str) -> dict[str, int]:
-    return {word: at for at, word in enumerate(words.split(), 1)}
+def _number(words: str) -> dict[str, int]:
+    return {word: number for number, word in enumerate(words.split(), 1)}
 
 
 def _any(words: Iterable[str]) -> str:
     return "|".join(sorted(words, key=len, reverse=True))
 
 
-_NAMES = _places("january february march april may june july august september october november december")
-_MONTHS = {name[:length]: at for name, at in _NAMES.items() for length in (3, 4, len(name))}
-_WEEKDAYS = _places("monday tuesday wednesday thursday friday saturday sunday")
-_NUMBERS = _places("one two three four five six seven eight nine ten") | {"a": 1, "an": 1, "a couple of": 2, "a few": 3}
+_NAMES = _number("january february march april may june july august september october november december")
+_MONTHS = {name[:length]: number for name, number in _NAMES.items() for length in (3, 4, len(name))}
+_WEEKDAYS = _number("monday tuesday wednesday thursday friday saturday sunday")
+_NUMBERS = _number("one two three four five six seven eight nine ten") | {"a": 1, "an": 1, "a couple of": 2, "a few": 3}
 _YEAR, _TH = r"(?:19|20)\d\d", r"(?:st|nd|rd|th)?"
 _COUNT = rf"\d{{1,3}}|{_any(_NUMBERS)}"
 _NUMERIC = re.compile(
@@ -57,74 +57,74 @@ _BEFORE_MONTH = re.compile(
 
 def named_times(question: str, now: datetime, when: When | None = None) -> list[Span]:
     """Return the past times that a question names, in the zone of `now`, and those that `RecallOptions.when` finds."""
-    found = list["_Period | None"]()
+    periods = list["_Period | None"]()
     for match in _NUMERIC.finditer(question):
         first, second, third = map(int, re.findall(r"\d+", match[0]))
         if match["ymd"]:
-            found.append(_date(now, first, second, third))
+            periods.append(_date(now, first, second, third))
         else:
-            found.append(_date(now, third, second, first))
+            periods.append(_date(now, third, second, first))
             if match[4] != ".":  # an American and a European read 3/4/2023 differently, so both days count
-                found.append(_date(now, third, first, second))
+                periods.append(_date(now, third, first, second))
     for match in _PHRASE.finditer(question):
         with suppress(OverflowError, ValueError, KeyError):  # no year of ours; a letter that `re` takes for another one
             if not match["next"]:
-                found.append(_read(match, now))
-    found += islice((when and when(question, now)) or (), MOST_TIMES)
-    spans = [Span(*map(to_micros, period)) for period in found if period is not None]
-    return [*dict.fromkeys(one for one in spans if one.since < min(to_micros(now), one.until))][:MOST_TIMES]
+                periods.append(_read(match, now))
+    periods += islice((when and when(question, now)) or (), MOST_TIMES)
+    spans = [Span(*map(to_micros, period)) for period in periods if period is not None]
+    return [*dict.fromkeys(span for span in spans if span.since < min(to_micros(now), span.until))][:MOST_TIMES]
 
 
 def _read(match: re.Match[str], now: datetime) -> _Period | None:
-    word = {name: (value or "").lower() for name, value in match.groupdict().items()}
-    number = word["ago"] or word["few"] or "one"
+    groups = {name: (value or "").lower() for name, value in match.groupdict().items()}
+    number = groups["ago"] or groups["few"] or "one"
     count = int(number) if number.isdecimal() else _NUMBERS[number]
     period = None
-    if unit := word["ago_unit"]:
-        period = _wide(_later(now, unit, -count), unit)
-    elif unit := word["unit"]:
-        if word["few"] or word["within"]:
+    if unit := groups["ago_unit"]:
+        period = _unit_around(_later(now, unit, -count), unit)
+    elif unit := groups["unit"]:
+        if groups["few"] or groups["within"]:
             period = _later(now, unit, -count), now
         elif unit != "day":  # "the last day" is that of something
-            period = _wide(_later(now, unit, -1), unit)
-    elif word["part"]:
-        period = _wide(now, word["part"])[0], now
-    elif word["yesterday"]:
-        period = _wide(now - _DAY * (2 if "before" in word["yesterday"] else 1), "day")
-    elif word["weekday"]:
-        days = (now.weekday() + 1 - _WEEKDAYS[word["weekday"]]) % 7 or 7
-        period = _wide(now - days * _DAY, "day")
-    elif word["alone"]:
-        period = _date(now, int(word["alone"]))
+            period = _unit_around(_later(now, unit, -1), unit)
+    elif groups["part"]:
+        period = _unit_around(now, groups["part"])[0], now
+    elif groups["yesterday"]:
+        period = _unit_around(now - _DAY * (2 if "before" in groups["yesterday"] else 1), "day")
+    elif groups["weekday"]:
+        days = (now.weekday() + 1 - _WEEKDAYS[groups["weekday"]]) % 7 or 7
+        period = _unit_around(now - days * _DAY, "day")
+    elif groups["alone"]:
+        period = _date(now, int(groups["alone"]))
     else:
-        day, year, start = word["day"] or word["after"], word["year"], match.start("month")
+        day, year, start = groups["day"] or groups["after"], groups["year"], match.start("month")
         is_named = day or year or _BEFORE_MONTH.search(match.string, max(0, start - 12), start)
-        is_verb = word["month"] in ("may", "mar", "march") and not (day or year) and match["month"].islower()
+        is_verb = groups["month"] in ("may", "mar", "march") and not (day or year) and match["month"].islower()
         if is_named and not is_verb:
-            period = _date(now, int(year) if year else None, _MONTHS[word["month"]], int(day) if day else None)
-    return period and (period[0], max(period[1], now) if word["since"] else period[1])
+            period = _date(now, int(year) if year else None, _MONTHS[groups["month"]], int(day) if day else None)
+    return period and (period[0], max(period[1], now) if groups["since"] else period[1])
 
 
 def _date(now: datetime, year: int | None, month: int | None = None, day: int | None = None) -> _Period | None:
     """Return a year, a month or a day; without a year the last one that has begun. None if there is no such day."""
     unit = "year" if month is None else "month" if day is None else "day"
-    for each in (year,) if year else range(now.year, max(0, now.year - 8), -1):  # 29 February
+    for tried_year in (year,) if year else range(now.year, max(0, now.year - 8), -1):  # 29 February
         with suppress(ValueError):
-            first = datetime(each, 1 if month is None else month, 1 if day is None else day, tzinfo=now.tzinfo)
-            if year or first <= now:
-                return _wide(first, unit)
+            start = datetime(tried_year, 1 if month is None else month, 1 if day is None else day, tzinfo=now.tzinfo)
+            if year or start <= now:
+                return _unit_around(start, unit)
     return None
 
 
-def _later(at: datetime, unit: str, number: int) -> datetime:
+def _later(moment: datetime, unit: str, number: int) -> datetime:
     if unit in ("day", "week"):
-        return at + number * (_DAY if unit == "day" else 7 * _DAY)
-    years, month = divmod(at.month - 1 + number * (1 if unit == "month" else 12), 12)
-    first = at.replace(year=at.year + years, month=month + 1, day=1)
-    return first + _DAY * (min(at.day, monthrange(first.year, first.month)[1]) - 1)
+        return moment + number * (_DAY if unit == "day" else 7 * _DAY)
+    years, month = divmod(moment.month - 1 + number * (1 if unit == "month" else 12), 12)
+    first = moment.replace(year=moment.year + years, month=month + 1, day=1)
+    return first + _DAY * (min(moment.day, monthrange(first.year, first.month)[1]) - 1)
 
 
-def _wide(at: datetime, unit: str) -> _Period:
-    at = at.replace(hour=0, minute=0, second=0, microsecond=0)
-    back = {"day": 0, "week": at.weekday(), "month": at.day - 1, "year": at.timetuple().tm_yday - 1}[unit]
-    return at - back * _DAY, _later(at - back * _DAY, unit, 1)
+def _unit_around(moment: datetime, unit: str) -> _Period:
+    moment = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    days = {"day": 0, "week": moment.weekday(), "month": moment.day - 1, "year": moment.timetuple().tm_yday - 1}[unit]
+    return moment - days * _DAY, _later(moment - days * _DAY, unit, 1)
