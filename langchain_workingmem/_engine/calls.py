@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 def in_thread(call: Callable[[], T]) -> Future[T]:
     """Run a call in a thread, for which the end of the process does not wait."""
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()  # it goes on if the caller gives up
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # it goes on if the caller gives up
 
     def work() -> None:
         try:
-            done.set_result(call())
+            future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - whoever reads the future raises it
-            done.set_exception(error)
+            future.set_exception(error)
 
     # no pool: the end of the process would wait for its threads. The context carries the callbacks
     Thread(target=contextvars.copy_context().run, args=(work,), name="workingmem-waiting", daemon=True).start()
-    return done
+    return future
 
 
 class _Kind(NamedTuple):
@@ -57,8 +57,8 @@ class _Kind(NamedTuple):
     more_time: str  # the option that gives it more
 
     def failed(self, error: Exception) -> WorkingMemError:
-        seen = f"{self.name} failed ({type(error).__name__}: {error})"
-        return self.error(seen, remedy="check it, its key and its network")
+        problem = f"{self.name} failed ({type(error).__name__}: {error})"
+        return self.error(problem, remedy="check it, its key and its network")
 
     def late(self, seconds: float | None) -> WorkingMemError:
         remedy = f"check it, or give it more time with {self.more_time}"
@@ -69,10 +69,10 @@ class _Kind(NamedTuple):
         import asyncio
 
         try:
-            async with asyncio.timeout(seconds) as waiting:
+            async with asyncio.timeout(seconds) as timer:
                 return await ask()
         except Exception as error:  # a model may raise anything
-            raise (self.late(seconds) if waiting.expired() else self.failed(error)) from error
+            raise (self.late(seconds) if timer.expired() else self.failed(error)) from error
 
 
 _EMBEDDING = _Kind(EmbeddingError, "the embedding model", "RecallOptions(embedding_timeout=...)")
@@ -114,13 +114,13 @@ class Embedder:
         missing = [text for text in dict.fromkeys(texts) if text not in known]
 
         def call() -> Vectors:
-            found: Sequence[Sequence[float]] = ()
+            answer: Sequence[Sequence[float]] = ()
             if missing:
                 try:
-                    found = [model.embed_query(text) for text in missing] if query else model.embed_documents(missing)
+                    answer = [model.embed_query(text) for text in missing] if query else model.embed_documents(missing)
                 except Exception as error:  # a model may raise anything
                     raise _EMBEDDING.failed(error) from error
-            return self._read(texts, known, missing, found, query=query)
+            return self._read(texts, known, missing, answer, query=query)
 
         async def ask() -> list[list[float]]:
             if query:
@@ -129,8 +129,8 @@ class Embedder:
 
         async def acall() -> Vectors:
             seconds = self._timeout + SECONDS_A_TEXT * len(missing)
-            found = await _EMBEDDING.answer(ask, seconds) if missing else ()
-            read = partial(self._read, texts, known, missing, found, query=query)
+            answer = await _EMBEDDING.answer(ask, seconds) if missing else ()
+            read = partial(self._read, texts, known, missing, answer, query=query)
             if len(missing) <= MANY_TEXTS:
                 return read()
             import asyncio
@@ -149,7 +149,7 @@ class Embedder:
         texts: Sequence[str],
         known: dict[str, Vectors],
         missing: Sequence[str],
-        found: Sequence[Sequence[float]],
+        answer: Sequence[Sequence[float]],
         *,
         query: bool,
     ) -> Vectors:
@@ -160,15 +160,15 @@ class Embedder:
             return np.array([known[text] for text in texts])
         try:
             with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
-                vectors = np.array(found, dtype=np.float32)
+                vectors = np.array(answer, dtype=np.float32)
         except (TypeError, ValueError, OverflowError) as error:
             raise _EMBEDDING.failed(error) from error
-        sizes = {len(one) for one in known.values()} | {vectors.shape[-1]} if vectors.ndim == 2 else set()
+        sizes = {len(vector) for vector in known.values()} | {vectors.shape[-1]} if vectors.ndim == 2 else set()
         if vectors.shape[:1] != (len(missing),) or len(sizes) != 1 or not vectors.size:
             with self._lock:
                 self._cache.clear()  # it is unknown which size is wrong
-            seen = f"the embedding model gave an array of shape {vectors.shape} for {len(missing)} texts"
-            raise EmbeddingError(seen, remedy="check the model: its vectors must be flat and of one size")
+            problem = f"the embedding model gave an array of shape {vectors.shape} for {len(missing)} texts"
+            raise EmbeddingError(problem, remedy="check the model: its vectors must be flat and of one size")
         if not np.isfinite(vectors).all():
             raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
         if self._size:
@@ -186,13 +186,13 @@ class Embedder:
             if next((len(vector) for vector in self._cache.values()), None) not in {None, vectors.shape[1]}:
                 self._cache.clear()  # the model has another size now
             for text, vector in zip(texts, vectors, strict=True):
-                row, other = vector.copy(), self._cache.get((not query, text))  # a view would keep the whole array
+                copy, twin = vector.copy(), self._cache.get((not query, text))  # a view would keep the whole array
                 # every model may embed an empty text as zeros
-                if self._alike is None and other is not None and row.any():
-                    self._alike = bool(np.allclose(row, other, rtol=0, atol=_TOLERANCE))
+                if self._alike is None and twin is not None and copy.any():
+                    self._alike = bool(np.allclose(copy, twin, rtol=0, atol=_TOLERANCE))
                     if self._alike:
-                        self._cache = OrderedDict(((False, text), one) for (_, text), one in self._cache.items())
-                self._cache[query and not self._alike, text] = row
+                        self._cache = OrderedDict(((False, text), cached) for (_, text), cached in self._cache.items())
+                self._cache[query and not self._alike, text] = copy
                 self._cache.move_to_end((query and not self._alike, text))
             while len(self._cache) > self._size:
                 self._cache.popitem(last=False)
@@ -226,13 +226,13 @@ def ask(
     options: dict[str, Any] = {"config": dict(run)} if run else {}
 
     def call() -> AIMessage:
-        asking = partial(model.invoke, messages, **options)
+        invoke = partial(model.invoke, messages, **options)
         try:
             if seconds is None:
-                return asking()
-            answer = in_thread(asking)
-            if wait([answer], seconds).done:
-                return answer.result()
+                return invoke()
+            future = in_thread(invoke)
+            if wait([future], seconds).done:
+                return future.result()
         except Exception as error:  # a model may raise anything
             raise _CHAT.failed(error) from error
         raise _CHAT.late(seconds)
@@ -278,11 +278,11 @@ def rerank(
         except Exception as error:  # a reranker may raise anything
             raise _RERANKER.failed(error) from error
 
-    async def asked() -> list[Document]:
+    async def reranked() -> list[Document]:
         return list(await reranker.acompress_documents(documents, question))
 
     async def acall() -> list[Document]:
-        return await _RERANKER.answer(asked, seconds)
+        return await _RERANKER.answer(reranked, seconds)
 
     return Call(call, acall)
 
@@ -329,8 +329,8 @@ def _refusal(error: BaseException) -> BaseException | None:
 def _status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
     values: list[Any] = [getattr(source, name, None) for source in (error, response) for name in _STATUS]
-    if isinstance(response, Mapping) and isinstance(about := response.get("ResponseMetadata"), Mapping):  # botocore
-        values.append(about.get("HTTPStatusCode"))
+    if isinstance(response, Mapping) and isinstance(metadata := response.get("ResponseMetadata"), Mapping):  # botocore
+        values.append(metadata.get("HTTPStatusCode"))
     for value in values:  # which may be anything: OpenAI's `code` is a word, and gRPC's a method
         status = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{3}", value) else value
         if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
@@ -347,7 +347,7 @@ found: ContextVar[Callable[[Any], object] | None] = ContextVar("found", default=
 def traced(plan: Plan[T], query: str) -> Plan[T]:
     """Show recall as a retriever run to callbacks and LangSmith; return the plan itself if nobody listens."""
     # the usual case outside of a chain; configuring a manager takes time
-    return plan if watch is None and not is_heard() else _shown(plan, query)
+    return plan if watch is None and not is_heard() else _with_run(plan, query)
 
 
 def is_heard() -> bool:
@@ -364,10 +364,10 @@ def is_heard() -> bool:
 
 @cache  # as LangSmith reads the environment once
 def _is_asked() -> bool:
-    return any(os.environ.get(f"{owner}_TRACING{more}") for owner in ("LANGSMITH", "LANGCHAIN") for more in ("", "_V2"))
+    return any(os.environ.get(f"{name}_TRACING{end}") for name in ("LANGSMITH", "LANGCHAIN") for end in ("", "_V2"))
 
 
-def _shown(plan: Plan[Any], query: str) -> Plan[Any]:
+def _with_run(plan: Plan[Any], query: str) -> Plan[Any]:
     from langchain_core.runnables import config
 
     name = "semantic_recall"

@@ -38,23 +38,23 @@ def write_out(directory: Path) -> None:
             os.fsync(file.fileno())
 
 
-def main(directory: Path, place: Path, command: list[str], *, remove: bool) -> None:
+def main(directory: Path, socket_path: Path, command: list[str], *, remove: bool) -> None:
     """Return to the caller at once, start the server, and stop it after its last user."""
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the caller may block SIGTERM
-    held = open_lock(directory / "server.lock")
-    fcntl.flock(held, fcntl.LOCK_EX)
+    lock = open_lock(directory / "server.lock")
+    fcntl.flock(lock, fcntl.LOCK_EX)
     for leftover in directory.glob("temp-rewriteaof-*.aof"):  # from a rewrite that was killed
         leftover.unlink()
-    place.unlink(missing_ok=True)
+    socket_path.unlink(missing_ok=True)
     if os.fork():  # init becomes the parent of the other one
         os._exit(0)
     # SIGXFSZ stays ignored: a file that may not grow is a full disk, not an end
-    server = subprocess.Popen(command, pass_fds=[held], restore_signals=False)  # noqa: S603 - the point of this file
-    os.close(held)
+    server = subprocess.Popen(command, pass_fds=[lock], restore_signals=False)  # noqa: S603 - the point of this file
+    os.close(lock)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
-    users, synced = open_lock(directory / "users.lock"), time.monotonic()
-    while not locked(users):
+    users_lock, synced = open_lock(directory / "users.lock"), time.monotonic()
+    while not locked(users_lock):
         time.sleep(POLL_SECONDS)
         if server.poll() is None and time.monotonic() > synced + 1:
             write_out(directory)
@@ -67,10 +67,10 @@ def main(directory: Path, place: Path, command: list[str], *, remove: bool) -> N
         server.wait()
     if not locked(open_lock(directory / "server.lock")):
         return  # ours had died, and another process runs the next one
-    place.unlink(missing_ok=True)
-    if place.parent != directory:
+    socket_path.unlink(missing_ok=True)
+    if socket_path.parent != directory:
         with contextlib.suppress(OSError):
-            place.parent.rmdir()
+            socket_path.parent.rmdir()
     if remove:
         shutil.rmtree(directory, ignore_errors=True)
 

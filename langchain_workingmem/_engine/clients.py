@@ -42,24 +42,24 @@ def check_url(url: str) -> str:
         raise errors.OptionError(f"redis_url is of type {type(url).__name__}", remedy=remedy)
     if not url.startswith(_SCHEMES):
         scheme = re.match(r"([a-z][a-z+.-]{0,20})://", url, re.IGNORECASE)
-        seen = repr(scheme[1]) if scheme else "none"
+        scheme_shown = repr(scheme[1]) if scheme else "none"
         remedy = f"use one of {', '.join(_SCHEMES)}"
-        if seen == "'redis+sentinel'":
+        if scheme_shown == "'redis+sentinel'":
             remedy = (
                 "pass client=redis.sentinel.Sentinel([(host, 26379)], ...).master_for(service), async_client= likewise"
             )
-        raise errors.OptionError(f"redis_url has the scheme {seen}", remedy=remedy)
+        raise errors.OptionError(f"redis_url has the scheme {scheme_shown}", remedy=remedy)
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
         redis.BlockingConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]  # without I/O
-        is_cut = bool(parts.fragment) or "\0" in unquote(parts.netloc + parts.path)
-        is_cut |= any(option and "=" not in option for option in parts.query.split("&"))
+        is_bad = bool(parts.fragment) or "\0" in unquote(parts.netloc + parts.path)
+        is_bad |= any(option and "=" not in option for option in parts.query.split("&"))
         database = parts.path.strip("/")
-        is_cut |= "@" in parts.path and bool(parts.netloc) if parts.scheme == "unix" else not f"0{database}".isdecimal()
+        is_bad |= "@" in parts.path and bool(parts.netloc) if parts.scheme == "unix" else not f"0{database}".isdecimal()
     except (ValueError, TypeError, AttributeError, redis_errors.RedisError):
-        is_cut = True
-    if is_cut:
+        is_bad = True
+    if is_bad:
         remedy = "percent-encode the characters / # ? @ : in user and password, and check its options"
         raise errors.OptionError("redis_url cannot be read", remedy=remedy)
     return url
@@ -122,25 +122,25 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> err
         remedy = "check the user and password in the URL"
         raise errors.RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
     if isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
-        seen = "every connection to Redis was in use, so nothing was sent"
+        problem = "every connection to Redis was in use, so nothing was sent"
         remedy = "allow more by max_connections=... (in the URL or your client), or wait longer: Memory(timeout=...)"
-        raise errors.RedisConnectionError(seen, remedy=remedy, timed_out=True) from cause
+        raise errors.RedisConnectionError(problem, remedy=remedy, timed_out=True) from cause
     if isinstance(error, _LOST):
         # one timeout may come from a dead connection; after a second one the caller has waited long enough
-        timed_out = any(isinstance(one, redis_errors.TimeoutError) for one in (error, error.__cause__))
+        timed_out = any(isinstance(raised, redis_errors.TimeoutError) for raised in (error, error.__cause__))
         repeats = (1 if timed_out else len(PAUSES)) if own else 0
         if unsure and not isinstance(error, redis_errors.BusyLoadingError | redis_errors.ClusterDownError):
-            seen = f"Redis did not reply before the connection was lost ({text})"
+            problem = f"Redis did not reply before the connection was lost ({text})"
             remedy = "the call may have taken effect, so look before you repeat it"
-            raise errors.OutcomeUnknownError(seen, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
+            raise errors.OutcomeUnknownError(problem, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
         remedy = _OWN if own else _BORROWED
-        seen = f"Redis cannot be reached ({text})"
-        raise errors.RedisConnectionError(seen, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
+        problem = f"Redis cannot be reached ({text})"
+        raise errors.RedisConnectionError(problem, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
     if not isinstance(error, redis_errors.ResponseError):
-        seen = f"the Redis client failed ({type(error).__name__}: {text})"
-        raise errors.RedisConnectionError(seen, remedy="see the cause in the traceback") from cause
-    if known := _CODES.get(type(error)):
-        text = f"{known} {text}"
+        problem = f"the Redis client failed ({type(error).__name__}: {text})"
+        raise errors.RedisConnectionError(problem, remedy="see the cause in the traceback") from cause
+    if removed_code := _CODES.get(type(error)):
+        text = f"{removed_code} {text}"
     code = errors.code_of(text)
     is_search = code == "OOM" and not text.startswith(code)  # with search-on-oom fail
     return errors.RedisReplyError(text, remedy=ANSWER_WHEN_FULL if is_search else _REMEDIES.get(code))
@@ -166,11 +166,11 @@ def _safe_text(error: BaseException) -> str:
 
 def _safe_cause(error: BaseException) -> BaseException | None:
     """Return the error as a cause for the traceback; None if it or one of its causes may contain the password."""
-    one: BaseException | None = error
-    while one is not None:
-        if isinstance(one, ERRORS) and _safe_text(one) != str(one):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ERRORS) and _safe_text(cause) != str(cause):
             return None
-        one = one.__cause__ or one.__context__
+        cause = cause.__cause__ or cause.__context__
     return error
 
 
@@ -188,9 +188,9 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError  # it has waited
 
 
-async def _done(found: Any) -> Any:
+async def _done(returned: Any) -> Any:
     """Return what a call of a sync client returned, or wait for that of an async one."""
-    return await found if isawaitable(found) else found
+    return await returned if isawaitable(returned) else returned
 
 
 async def perform(client: Any, effect: Send) -> Any:
@@ -202,8 +202,8 @@ async def perform(client: Any, effect: Send) -> Any:
             return await _pipelined(_node(client, effect.node), effect.commands)
         if hasattr(client, "nodes_manager"):
             if effect.in_order:  # its nodes work in parallel
-                each = [replace(effect, commands=[command], in_order=False) for command in effect.commands]
-                return [reply for one in each for reply in await perform(client, one)]
+                singles = [replace(effect, commands=[command], in_order=False) for command in effect.commands]
+                return [reply for single in singles for reply in await perform(client, single)]
             if any(map(_is_search, effect.commands)):
                 return await _search(client, effect)
         return await _pipelined(client, effect.commands)
@@ -217,16 +217,16 @@ async def _everywhere(client: Any, effect: Send) -> dict[str, list[Any] | errors
     if hasattr(client, "nodes_manager"):
         await _done(client.nodes_manager.initialize())  # replicas may have taken over, and nodes have joined
         names = [node.name for node in client.get_primaries()]
-    found: dict[str, list[Any] | errors.RedisConnectionError] = {}
+    outcomes: dict[str, list[Any] | errors.RedisConnectionError] = {}
     for name in names:
         try:
-            found[name] = await perform(client, replace(effect, node=name))
+            outcomes[name] = await perform(client, replace(effect, node=name))
         except errors.RedisConnectionError as error:
-            found[name] = error
-    failures = [one for one in found.values() if isinstance(one, errors.RedisConnectionError)]
-    if failures and len(failures) == len(found):
+            outcomes[name] = error
+    failures = [outcome for outcome in outcomes.values() if isinstance(outcome, errors.RedisConnectionError)]
+    if failures and len(failures) == len(outcomes):
         raise failures[0]
-    return found
+    return outcomes
 
 
 def _node(client: Any, name: str) -> Any:
@@ -241,9 +241,9 @@ async def _pipelined(client: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands, and return all replies, refusals among them."""
     replies: list[Any] = []
     if isinstance(client, ClusterNode):  # of an async cluster
-        todo = [PipelineCommand(at, *command, **_RAW) for at, command in enumerate(commands)]
-        await client.execute_pipeline(todo)
-        replies = [one.result for one in todo]
+        entries = [PipelineCommand(index, *command, **_RAW) for index, command in enumerate(commands)]
+        await client.execute_pipeline(entries)
+        replies = [entry.result for entry in entries]
     elif len(commands) == 1:
         options = dict(_RAW)
         if commands[0][0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):  # it has no key
@@ -257,9 +257,9 @@ async def _pipelined(client: Any, commands: Sequence[Command]) -> list[Any]:
         for command in commands:
             pipe.execute_command(*command, **_RAW)
         replies = await _done(pipe.execute(raise_on_error=False))
-    for at, reply in enumerate(replies):
+    for index, reply in enumerate(replies):
         if isinstance(reply, redis_errors.ResponseError):
-            replies[at] = refused(reply)
+            replies[index] = refused(reply)
         elif isinstance(reply, Exception):
             raise reply
     return replies
@@ -290,16 +290,16 @@ async def _search(client: Any, effect: Send) -> list[Any]:
                 await client.initialize()
             if not (nodes := client.get_primaries()):
                 raise redis_errors.ConnectionError("no node of the cluster is known")
-            asked = _node(client, random.choice(nodes).name)  # noqa: S311 - no secret; as redis-py does it
+            coordinator = _node(client, random.choice(nodes).name)  # noqa: S311 - no secret; as redis-py does it
             # to the node itself: redis-py's pipeline of a cluster repeats failed commands on another one
-            todo = [(_VIEW,), *filter(_is_search, effect.commands), (_VIEW,)]
-            before, *searched, after = await _pipelined(asked, todo)
+            commands = [(_VIEW,), *filter(_is_search, effect.commands), (_VIEW,)]
+            before, *results, after = await _pipelined(coordinator, commands)
             others = [command for command in effect.commands if not _is_search(command)]
             replies = iter(await _pipelined(client, others) if others else [])
             for node in nodes:
                 await _pipelined(_node(client, node.name), [("PING",)])  # any answer will do
-            found = iter(_whole(before, searched, after))
-            return [next(found if is_search else replies) for is_search in searching]
+            answers = iter(_whole(before, results, after))
+            return [next(answers if is_search else replies) for is_search in searching]
         except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
             if isinstance(error, redis_errors.MaxConnectionsError):  # the nodes are well
                 raise
@@ -319,8 +319,8 @@ def _whole(before: Any, searched: list[Any], after: Any) -> list[Any]:
             continue  # a server without that command
         slots = _slots(view)
         if slots < _SLOTS and (slots or view is after):  # Search 8.0 looks for the masters at its first search
-            seen = f"a search would lack data: it reaches {slots:,} of {_SLOTS:,} slots of the cluster"
-            raise redis_errors.ConnectionError(seen)
+            problem = f"a search would lack data: it reaches {slots:,} of {_SLOTS:,} slots of the cluster"
+            raise redis_errors.ConnectionError(problem)
     for reply in searched:
         if isinstance(reply, errors.RedisReplyError) and reply.code == "NOSHARD":
             raise redis_errors.ConnectionError(str(reply))
@@ -335,7 +335,7 @@ def _slots(view: Any) -> int:
     else:
         rows = [row[:2] for row in view[view.index(b"slots") + 1 :] if row] if b"slots" in view else []
         lists = view[view.index(b"shards") + 1] or () if b"shards" in view else ()
-        shards = [dict(zip(one[::2], one[1::2], strict=True)) for one in lists]
+        shards = [dict(zip(fields[::2], fields[1::2], strict=True)) for fields in lists]
     for shard in shards:
         rows += zip(shard[b"slots"][::2], shard[b"slots"][1::2], strict=True)
     return sum(int(last) - int(first) + 1 for first, last in rows)

@@ -35,8 +35,8 @@ def exchange(client: Any, effect: Send, revive: Callable[[], None] | None) -> li
             try:
                 reply = connection.read_response(disable_decoding=True)
                 # INFO as a dict and so on; its own look-up ignores case, and is slow
-                form = dict.get(client.response_callbacks, command[0])
-                replies.append(reply if form is None else form(reply))
+                convert = dict.get(client.response_callbacks, command[0])
+                replies.append(reply if convert is None else convert(reply))
             except redis_errors.ResponseError as error:
                 replies.append(refused(error))
     except BaseException as error:
@@ -75,8 +75,8 @@ async def aexchange(client: Any, effect: Send, revive: Callable[[], None] | None
                         timer.reschedule(sent + seconds)
                     try:
                         reply = await connection.read_response(disable_decoding=True)
-                        form = dict.get(client.response_callbacks, command[0])
-                        replies.append(reply if form is None else form(reply))
+                        convert = dict.get(client.response_callbacks, command[0])
+                        replies.append(reply if convert is None else convert(reply))
                     except redis_errors.ResponseError as error:
                         replies.append(refused(error))
         finally:

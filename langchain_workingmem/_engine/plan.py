@@ -131,63 +131,63 @@ def everywhere(*commands: Command) -> Plan[Mapping[str, list[Any] | errors.Redis
 
 def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[list[bytes], dict[str, int]]]:
     """Return about 1,000 keys of a pattern from each master, and the next `cursors`. One round trip to each."""
-    found: dict[str, Any] = {}
+    by_node: dict[str, Any] = {}
     if cursors is None:
-        found.update((yield from everywhere(("SCAN", 0, "MATCH", pattern, "COUNT", 1000))))
+        by_node.update((yield from everywhere(("SCAN", 0, "MATCH", pattern, "COUNT", 1000))))
     for node, cursor in (cursors or {}).items():
-        found[node] = yield from send(("SCAN", cursor, "MATCH", pattern, "COUNT", 1000), node=node)
+        by_node[node] = yield from send(("SCAN", cursor, "MATCH", pattern, "COUNT", 1000), node=node)
     keys: list[bytes] = []
-    left: dict[str, int] = {}
-    for node, replies in found.items():
+    next_cursors: dict[str, int] = {}
+    for node, replies in by_node.items():
         reply = replies[0] if isinstance(replies, list) else replies
         if isinstance(reply, Exception):
             raise reply
         keys += reply[1]
         if int(reply[0]):
-            left[node] = int(reply[0])
-    return keys, left
+            next_cursors[node] = int(reply[0])
+    return keys, next_cursors
 
 
 def _mended(effect: Send, replies: list[Any], refusals: bool) -> Plan[list[Any]]:  # noqa: FBT001 - as `send` has it
     """Return the replies of a `Send`, whose forgotten scripts are sent as source; what lacks data becomes a refusal."""
     commands = list(effect.commands)
-    undone = [at for at, one in enumerate(replies) if getattr(one, "code", None) == "NOSCRIPT"]
+    undone = [index for index, reply in enumerate(replies) if getattr(reply, "code", None) == "NOSCRIPT"]
     if undone:
-        for at in undone:
-            commands[at] = ("EVAL", SCRIPT_SOURCES[commands[at][1]], *commands[at][2:])
-        places = range(undone[0], len(commands)) if effect.in_order else undone
-        again = [commands[at] for at in places]
+        for index in undone:
+            commands[index] = ("EVAL", SCRIPT_SOURCES[commands[index][1]], *commands[index][2:])
+        indexes = range(undone[0], len(commands)) if effect.in_order else undone
+        repeated = [commands[index] for index in indexes]
         results = yield from send(
-            *again, at_most_once=effect.at_most_once, in_order=effect.in_order, node=effect.node, refusals=True
+            *repeated, at_most_once=effect.at_most_once, in_order=effect.in_order, node=effect.node, refusals=True
         )
-        for at, reply in zip(places, results, strict=True):
-            replies[at] = reply
-    for at, reply in enumerate(replies):
-        if isinstance(reply, dict) and commands[at][0] in {"FT.SEARCH", "FT.AGGREGATE"}:
-            replies[at] = _incomplete(commands[at][1], reply.get(b"warning") or ()) or reply
+        for index, reply in zip(indexes, results, strict=True):
+            replies[index] = reply
+    for index, reply in enumerate(replies):
+        if isinstance(reply, dict) and commands[index][0] in {"FT.SEARCH", "FT.AGGREGATE"}:
+            replies[index] = _incomplete(commands[index][1], reply.get(b"warning") or ()) or reply
         elif isinstance(reply, errors.RedisReplyError) and reply.code == "NOSEARCH":
             raise errors.RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
-        if isinstance(replies[at], errors.RedisReplyError) and not refusals:
-            raise replies[at]
+        if isinstance(replies[index], errors.RedisReplyError) and not refusals:
+            raise replies[index]
     return replies
 
 
-def _incomplete(index: object, warnings: bytes | Sequence[bytes]) -> errors.RedisReplyError | None:
+def _incomplete(name: object, warnings: bytes | Sequence[bytes]) -> errors.RedisReplyError | None:
     """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole."""
     # A cluster may send one warning without a list, or many equal ones. Search 8.10 also warns of limits not reached.
-    found = [warnings] if isinstance(warnings, bytes) else warnings
-    texts = dict.fromkeys(text for one in found if "timeout was capped" not in (text := one.decode(errors="replace")))
+    lines = [warnings] if isinstance(warnings, bytes) else warnings
+    texts = dict.fromkeys(text for line in lines if "timeout was capped" not in (text := line.decode(errors="replace")))
     if not texts:
         return None
-    seen = "; ".join(texts)
+    problem = "; ".join(texts)
     if any("memory" in text and "partial data" not in text for text in texts):
-        return errors.RedisReplyError(f"OOM {seen}", remedy=ANSWER_WHEN_FULL)
+        return errors.RedisReplyError(f"OOM {problem}", remedy=ANSWER_WHEN_FULL)
     remedy = "search again; if this stays, the log of Redis may say why"
-    if "partial data" in seen:
-        remedy = f"raise maxmemory, then FT.DROPINDEX {index} and setup(): documents stay, and are indexed again"
-    elif "timeout" in seen.lower():  # of the server: searches set none
+    if "partial data" in problem:
+        remedy = f"raise maxmemory, then FT.DROPINDEX {name} and setup(): documents stay, and are indexed again"
+    elif "timeout" in problem.lower():  # of the server: searches set none
         remedy = "search in one thread instead of all, or set search-workers above 0, which lifts it"
-    return errors.RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
+    return errors.RedisReplyError(f"INCOMPLETE {problem}", remedy=remedy)
 
 
 LONG = 100_000  # characters or bytes that take some milliseconds of work; a thread costs 0.1 ms

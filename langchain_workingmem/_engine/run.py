@@ -49,8 +49,8 @@ class Link:
         """Run a plan with few repeats, and note a failure; raise at once while nobody may ask Redis."""
         if self.until is not None and self.clock() < self.until:
             plan.close()
-            seen = f"Redis has failed, and is asked again every {COOL_DOWN:g} s"
-            raise RedisConnectionError(seen, remedy="check that it runs and that the URL is right")
+            problem = f"Redis has failed, and is asked again every {COOL_DOWN:g} s"
+            raise RedisConnectionError(problem, remedy="check that it runs and that the URL is right")
         if self.until is not None:
             self.until = self.clock() + COOL_DOWN
         try:
@@ -88,13 +88,13 @@ class Background:
         """Run a call in the background."""
         with self._lock:
             self._waiting.append(call)
-            self.threads = {one for one in self.threads if one.is_alive()}  # a forked process has none of them
+            self.threads = {thread for thread in self.threads if thread.is_alive()}  # a forked process has none of them
             if len(self.threads) < self._most:
                 # an empty context: a background plan is no part of the run that started it
                 run, name = contextvars.Context().run, "workingmem-slow" if self._slow else "workingmem"
-                thread = Thread(target=run, args=(self._work,), name=name, daemon=self._slow)
-                self.threads.add(thread)
-                thread.start()
+                worker = Thread(target=run, args=(self._work,), name=name, daemon=self._slow)
+                self.threads.add(worker)
+                worker.start()
 
     def _work(self) -> None:
         while True:
@@ -175,7 +175,7 @@ class Runner:
     def settled(self) -> None:
         """Wait for the background plans, also for those that they start."""
         pools = (self._quick, self._slow)
-        while working := [one for pool in pools for one in pool.threads.copy() if one.is_alive()]:
+        while working := [thread for pool in pools for thread in pool.threads.copy() if thread.is_alive()]:
             working[0].join()
 
     async def asettled(self) -> None:
@@ -187,9 +187,9 @@ class Runner:
         self.settled()
         with self._lock:
             self.link.closed, self.link.revive = True, None
-            own, self._own = self._own, None
-        if own is not None:
-            own.close()
+            client, self._own = self._own, None
+        if client is not None:
+            client.close()
 
 
 @dataclass(eq=False, repr=False)
@@ -208,18 +208,18 @@ class AsyncRunner:
             raise MemoryClosedError
         if self.borrowed is not None:
             return self.borrowed
-        loop = asyncio.get_running_loop()
-        if loop not in self._own:
+        running = asyncio.get_running_loop()
+        if running not in self._own:
             # loops that were closed without a shutdown: their clients refer to them, and keep them in memory
-            for closed in [one for one in list(self._own) if one.is_closed()]:
+            for closed in [loop for loop in list(self._own) if loop.is_closed()]:
                 self._own.pop(closed, None)
-            for task in [one for one in list(self._tasks) if one.get_loop().is_closed()]:
+            for task in [task for task in list(self._tasks) if task.get_loop().is_closed()]:
                 self._ended(task)
             client = self.connect()
-            keeper = self._keep_open(loop, client)
-            self._own[loop] = (client, keeper)
+            keeper = self._keep_open(running, client)
+            self._own[running] = (client, keeper)
             await anext(keeper)
-        return self._own[loop][0]
+        return self._own[running][0]
 
     async def _keep_open(self, loop: asyncio.AbstractEventLoop, client: AsyncClient) -> AsyncGenerator[None]:
         """Close a client when its event loop ends: a loop closes async generators first, no other hook is in time."""
@@ -309,13 +309,14 @@ def runners(
     """Make the runners for a URL (None: REDIS_URL of the environment, or localhost), or for clients of the caller."""
     check_time(timeout, "timeout")
     check_time(connect_timeout, "connect_timeout")
-    given = client is not None or async_client is not None
-    if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
+    is_borrowed = client is not None or async_client is not None
+    if is_borrowed and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
         raise OptionError(
             "redis_url, timeout or connect_timeout beside client or async_client",
             remedy="pass one or the other, a client has its own timeouts",
         )
-    url = None if given else check_url((os.environ.get("REDIS_URL") or DEFAULT_URL) if redis_url is None else redis_url)
+    default = os.environ.get("REDIS_URL") or DEFAULT_URL
+    url = None if is_borrowed else check_url(default if redis_url is None else redis_url)
 
     # not partial, whose repr shows the URL with its password
     def connect(library: Any, missing: str) -> Any:
