@@ -47,8 +47,8 @@ def is_memory_tool(name: str | None) -> bool:
 def acceptable_name(name: str) -> str | None:
     """Return a name that OpenAI accepts: 1 to 64 of a-z, 0-9, _ and -, without accents; None if none is left."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    found = re.sub("[^a-zA-Z0-9_-]", "_", plain)[:64]
-    return found if found.strip("_-") else None
+    accepted = re.sub("[^a-zA-Z0-9_-]", "_", plain)[:64]
+    return accepted if accepted.strip("_-") else None
 
 
 # ---------------------------------------------------------------------- media
@@ -65,10 +65,10 @@ def medium_of(block: Any) -> str:
     if not isinstance(block, dict):
         return ""
     keys = [block["type"]] if block.get("type") else block  # Bedrock has the kind as a key
-    found = next(filter(None, (_MEDIUM.fullmatch(str(key)) for key in keys)), None)
-    if found is None:
+    match = next(filter(None, (_MEDIUM.fullmatch(str(key)) for key in keys)), None)
+    if match is None:
         return ""
-    kind = found[1] if found[1] in _MEDIA else str(block.get("mime_type")).partition("/")[0]
+    kind = match[1] if match[1] in _MEDIA else str(block.get("mime_type")).partition("/")[0]
     return kind if kind in _MEDIA else "file"
 
 
@@ -77,8 +77,8 @@ def attachment(block: str | Mapping[Any, Any]) -> str:
     medium = medium_of(block)
     if isinstance(block, str) or not medium:
         return ""
-    named = [block, *(part for part in block.values() if isinstance(part, dict))]
-    names = (part.get(key) for part in named for key in ("filename", "name", "title"))
+    sources = [block, *(part for part in block.values() if isinstance(part, dict))]
+    names = (part.get(key) for part in sources for key in ("filename", "name", "title"))
     name = " ".join(next((name for name in names if isinstance(name, str)), "").split())
     name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
     return f"[{_MEDIA[medium]}{name and ': '}{name}]"
@@ -103,9 +103,9 @@ def has_content(message: BaseMessage) -> bool:
     """Tell whether a message holds content that a provider would accept."""
     if isinstance(message.content, str):
         return bool(message.content.strip())
-    blocks = message.content
-    texts = (one.get("text") if isinstance(one, dict) and one.get("type") == "text" else one for one in blocks)
-    return any(one.strip() if isinstance(one, str) else one for one in texts)
+    parts = message.content
+    texts = (part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part for part in parts)
+    return any(text.strip() if isinstance(text, str) else text for text in texts)
 
 
 def is_blank(message: BaseMessage) -> bool:
@@ -119,25 +119,26 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
         return []
     calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
     # a legacy function call has only a name, and one result
-    former = message.additional_kwargs.get("function_call")
-    return calls or ([f"\0{former.get('name')}"] if isinstance(former, dict) and former else [])
+    legacy_call = message.additional_kwargs.get("function_call")
+    return calls or ([f"\0{legacy_call.get('name')}"] if isinstance(legacy_call, dict) and legacy_call else [])
 
 
 def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set[int]:
     """Return the Python `id` of each structured answer: calls with results, not of memory's tools, that end a turn."""
-    found = set()
-    for at in [at for at, one in enumerate(messages) if isinstance(one, AIMessage) and one.tool_calls]:
-        call: Any = messages[at]
-        waiting, ends = {*tool_call_ids(call)}, is_over
-        for position in range(at + 1, len(messages)):
+    ids = set()
+    for index, answer in enumerate(messages):
+        if not isinstance(answer, AIMessage) or not answer.tool_calls:
+            continue
+        unanswered, ends_turn = {*tool_call_ids(answer)}, is_over
+        for position in range(index + 1, len(messages)):
             follower = messages[position]
             if isinstance(follower, AIMessage | HumanMessage):
-                ends = isinstance(follower, HumanMessage)
+                ends_turn = isinstance(follower, HumanMessage)
                 break
-            waiting.discard(getattr(follower, "tool_call_id", ""))
-        if ends and not waiting and any(not is_memory_tool(one["name"]) for one in call.tool_calls):
-            found.add(id(call))
-    return found
+            unanswered.discard(getattr(follower, "tool_call_id", ""))
+        if ends_turn and not unanswered and any(not is_memory_tool(call["name"]) for call in answer.tool_calls):
+            ids.add(id(answer))
+    return ids
 
 
 def structured_text(message: BaseMessage) -> str:
@@ -146,8 +147,8 @@ def structured_text(message: BaseMessage) -> str:
     args = (call["args"] for call in calls if not is_memory_tool(call["name"]))
     lines = (
         f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
-        for one in args
-        for name, value in one.items()
+        for call_args in args
+        for name, value in call_args.items()
     )
     return "\n".join(filter(None, (words_in(message), *lines)))
 
@@ -159,8 +160,8 @@ def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
         return ""
     text = (structured_text(message) if structured else words_in(message)).strip()
     if kind == "q" and not isinstance(content, str):
-        others = [block for block in content if isinstance(block, dict) and block.get("type") != "text"]
-        text = f"{text}\0{(canonical(others) or b'').decode()}" if others else text
+        blocks = [block for block in content if isinstance(block, dict) and block.get("type") != "text"]
+        text = f"{text}\0{(canonical(blocks) or b'').decode()}" if blocks else text
     return (kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest())[: _DIGITS + 1]
 
 
@@ -238,8 +239,8 @@ def message_text(message: BaseMessage, *, whole: bool = False) -> str:
     if not calls and isinstance(message.content, str):
         return message.content  # nearly all of them
     calls = calls if whole else [call for call in calls if not is_memory_tool(call["name"])]
-    said = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
-    return "\n".join(filter(None, [words_in(message), *attachments(message), *said])) or (
+    lines = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
+    return "\n".join(filter(None, [words_in(message), *attachments(message), *lines])) or (
         "[content without text]" if message.content else ""
     )
 
@@ -270,23 +271,23 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
     Messages have their role, and their time in `zone`, None: UTC. Windows of `thread_id`, where the question is asked,
     say that they are from earlier in it. Threads without a title are numbered, as ids tell a model nothing.
     """
-    numbers, found, clock = count(1), [], zone_name(zone)
+    numbers, elements, zone_label = count(1), [], zone_name(zone)
     for id, windows in result.windows().items():
         label = (result.titles.get(id) or f"conversation {next(numbers)}")[:_TITLE]
-        of = f' excerpt="{_HERE}"' if id == thread_id else ""
-        lines = [f'<conversation label="{escape(label)}"{of}>']
+        origin = f' excerpt="{_HERE}"' if id == thread_id else ""
+        lines = [f'<conversation label="{escape(label)}"{origin}>']
         for row in [row for window in windows for row in (None, *window)][1:]:
             if row is None:  # a gap
                 lines.append(CUT)
                 continue
-            role, name, said = row.record["type"], row.record["data"].get("name"), row_text(row)
-            named = f' name="{escape(name[:_NAME])}"' if name else ""
-            if "&" in said or "<" in said or ">" in said:
-                said = escape(said, quote=False)
-            time = f"{to_minute(from_micros(row.record['at']), zone)} {clock}"
-            lines.append(f'<message role="{ROLES.get(role, role)}"{named} time="{time}">{said}</message>')
-        found.append("\n".join([*lines, "</conversation>"]))
-    return found
+            role, name, text = row.record["type"], row.record["data"].get("name"), row_text(row)
+            author = f' name="{escape(name[:_NAME])}"' if name else ""
+            if "&" in text or "<" in text or ">" in text:
+                text = escape(text, quote=False)
+            time = f"{to_minute(from_micros(row.record['at']), zone)} {zone_label}"
+            lines.append(f'<message role="{ROLES.get(role, role)}"{author} time="{time}">{text}</message>')
+        elements.append("\n".join([*lines, "</conversation>"]))
+    return elements
 
 
 def recalled_block(
@@ -299,8 +300,8 @@ def recalled_block(
     origins = [_SHARED if name else _ELSEWHERE] if threads - {thread_id} else []
     if thread_id in threads:
         origins.append(f"from {_HERE}")
-    head = [opening_tag("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
-    return visible("\n".join([*head, *conversations(result, thread_id, zone), "</recalled_messages>"]))
+    lines = [opening_tag("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
+    return visible("\n".join([*lines, *conversations(result, thread_id, zone), "</recalled_messages>"]))
 
 
 def opening_tag(tag: str, name: str | None) -> str:

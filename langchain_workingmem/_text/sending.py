@@ -68,8 +68,8 @@ class Marks:
     def with_memory(self, message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
         """Copy a message of the user with text of memory in front of the words."""
         text, content = "\n\n".join(blocks), message.content
-        more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
-        return self.put(message, {"content": more}, content=content)
+        extended = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
+        return self.put(message, {"content": extended}, content=content)
 
     def inserted(self, message: BaseMessage) -> BaseMessage:
         """Copy a message that memory puts into a conversation: it is no part of it."""
@@ -77,13 +77,13 @@ class Marks:
 
     def left_out(self, messages: Iterable[BaseMessage]) -> frozenset[int]:
         """Return the seqs of stored messages that a load node has taken out of a state, as its messages note."""
-        noted = ((self._read(one) or {}).get("left_out") or () for one in messages if MARK in one.additional_kwargs)
-        return frozenset(seq for seqs in noted for seq in seqs)
+        marked = (message for message in messages if MARK in message.additional_kwargs)
+        return frozenset(seq for message in marked for seq in (self._read(message) or {}).get("left_out") or ())
 
     def unmarked(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
-        read = [(one, self._read(one) if MARK in one.additional_kwargs else {}) for one in messages]
-        return [_former(one, kept) for one, kept in read if "inserted" not in (kept or ())]
+        pairs = [(message, self._read(message) if MARK in message.additional_kwargs else {}) for message in messages]
+        return [_former(message, kept) for message, kept in pairs if "inserted" not in (kept or ())]
 
     def original(self, message: BaseMessage) -> BaseMessage:
         """Return a message as it was before this memory changed it; what another memory here has made of it stays."""
@@ -104,8 +104,8 @@ class Marks:
 
     def _signed(self, secret: bytes, user_id: str, id: str | None, kept: dict[str, Any], content: object) -> str:
         """Sign what a mark keeps, for this thread and a user; the content of an `inserted` message, for any thread."""
-        of = [None, None, content] if "inserted" in kept else [self.thread_id, user_id, None]
-        text = canonical([*of, id, kept]) or token_bytes()  # what cannot be written has no right mark
+        scope = [None, None, content] if "inserted" in kept else [self.thread_id, user_id, None]
+        text = canonical([*scope, id, kept]) or token_bytes()  # what cannot be written has no right mark
         return hmac.new(secret, text, hashlib.sha256).hexdigest()[:32]
 
 
@@ -136,21 +136,21 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     unique: dict[object, BaseMessage] = {}
     for message in messages:
         unique[object() if message.id is None else message.id] = message
-    found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
-    waiting: dict[str, dict[str, BaseMessage | None]] = {}
+    heads: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
+    unanswered: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
         if isinstance(message, _RESULTS):
-            answered = f"\0{message.name}" if isinstance(message, FunctionMessage) else message.tool_call_id
-            if answers := waiting.pop(answered, None):
-                answers[answered] = message
+            call_id = f"\0{message.name}" if isinstance(message, FunctionMessage) else message.tool_call_id
+            if answers := unanswered.pop(call_id, None):
+                answers[call_id] = message
             continue
         calls = [] if type(message) is HumanMessage else tool_call_ids(message)
         answers = dict.fromkeys(calls)
-        found.append((message, answers))
+        heads.append((message, answers))
         if len(answers) == len(calls):  # the same id for two calls cannot be answered
-            waiting.update(dict.fromkeys(calls, answers))
+            unanswered.update(dict.fromkeys(calls, answers))
     groups: list[tuple[BaseMessage, list[BaseMessage]]] = []
-    for message, answers in found:
+    for message, answers in heads:
         group = [message, *(answer for answer in answers.values() if answer is not None)]
         if len(group) <= len(answers):
             group = [with_calls(message)]
@@ -173,14 +173,14 @@ def with_calls(
 def provider_valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return the messages that every provider accepts, in order."""
     return [
-        one  # nearly all of them
-        if type(one) in _TALK
-        and type(one.content) is str
-        and one.content.isascii()
-        and not (one.name or (type(one) is AIMessage and (one.tool_calls or one.invalid_tool_calls)))
-        else sendable(one)
+        message  # nearly all of them
+        if type(message) in _TALK
+        and type(message.content) is str
+        and message.content.isascii()
+        and not (message.name or (type(message) is AIMessage and (message.tool_calls or message.invalid_tool_calls)))
+        else sendable(message)
         for _, group in headed_groups(messages)
-        for one in group
+        for message in group
     ]
 
 
@@ -190,8 +190,8 @@ def sendable(message: BaseMessage) -> BaseMessage:
     try:
         clean = in_texts(parts, to_utf8)
     except RecursionError as error:
-        seen = f"message {message.id!r} is nested deeper than Python can follow, or contains itself"
-        raise OptionError(seen, remedy="pass content and arguments of tools as plain JSON") from error
+        problem = f"message {message.id!r} is nested deeper than Python can follow, or contains itself"
+        raise OptionError(problem, remedy="pass content and arguments of tools as plain JSON") from error
     if message.name and not isinstance(message, _RESULTS):  # named after their calls
         clean["name"] = acceptable_name(message.name)
     return message if clean == parts else message.model_copy(update=clean)

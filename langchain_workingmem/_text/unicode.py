@@ -64,9 +64,9 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
         cut = last = bisect_right(ends, ends[start] + limit) - 1
         half = bisect_right(ends, ends[start] + limit // 2) - 1
         for seam in _SEAMS:
-            found = text.rfind(seam, half, last)
-            if found > start:
-                cut = found + len(seam)
+            place = text.rfind(seam, half, last)
+            if place > start:
+                cut = place + len(seam)
                 break
         yield start, start + len(text[start:cut].rstrip())
         start = next(_FILLED.finditer(text, cut)).start()
@@ -116,9 +116,9 @@ def _densest(text: str, start: int, end: int, room: int, words: Collection[str])
     if not words:
         return start
     pattern = re.compile(rf"(?<![^\W{UNSPACED}])(?:{'|'.join(map(re.escape, words))})", re.IGNORECASE)
-    found = [word.start() for word in pattern.finditer(text, start, end)] or [start]
-    best = max(range(len(found)), key=lambda at: bisect_left(found, found[at] + room * 3 // 4) - at)
-    return max(start, min(found[best] - room // 4, end - room))
+    places = [match.start() for match in pattern.finditer(text, start, end)] or [start]
+    best = max(range(len(places)), key=lambda index: bisect_left(places, places[index] + room * 3 // 4) - index)
+    return max(start, min(places[best] - room // 4, end - room))
 
 
 # ---------------------------------------------------------------------- words
@@ -140,7 +140,7 @@ _MANY = re.compile(f"([{_MARKS}]{{8}})[{_MARKS}]+")  # of a letter: to sort them
 _WIDE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc]+")  # letters and digits
 # The zeros of other scripts that write numbers in decimal digits.
 _ZEROS = "٠۰०০੦૦୦௦౦೦൦๐໐၀០"
-_ALIKE = {ord(zero) + at: str(at) for zero in _ZEROS for at in range(10)} | str.maketrans(
+_ALIKE = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)} | str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ı": "i", "ς": "σ", "ß": "ss", "œ": "oe", "æ": "ae"}
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
@@ -154,14 +154,14 @@ _EXACT = re.compile(
 )
 _INSIDE = re.compile(rf"{_JOINT}(?<=\w{_JOINT}){_JOINT}?\w")  # what each has: it is found 20 times as fast
 _LONGEST_EXACT = 64  # characters; a longer one is mostly data
-_JOINTS = str.maketrans({joint: "_" * (at + 1) for at, joint in enumerate(".-/:+")} | {"@": "_at_"})
+_JOINTS = str.maketrans({joint: "_" * (index + 1) for index, joint in enumerate(".-/:+")} | {"@": "_at_"})
 
 
 def folded(text: str) -> str:
     """Return a text as words are compared: small letters without accents, digits 0 to 9, all other signs as blanks."""
     narrow = _WIDE.sub(lambda wide: unicodedata.normalize("NFKC", wide[0]), text.lower())
-    apart = unicodedata.normalize("NFD", _MANY.sub(r"\1", _SIGNS.sub(" ", narrow)))
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", apart)).translate(_ALIKE)
+    decomposed = unicodedata.normalize("NFD", _MANY.sub(r"\1", _SIGNS.sub(" ", narrow)))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed)).translate(_ALIKE)
 
 
 def as_searched(text: str, *, whole: bool = False) -> str:
@@ -173,10 +173,10 @@ def as_searched(text: str, *, whole: bool = False) -> str:
     text = text if text.isascii() else folded(text)
     if _INSIDE.search(text):
 
-        def as_one(found: re.Match[str]) -> str:
-            exact = found[0]
-            one = exact if len(exact) > _LONGEST_EXACT else exact.translate(_JOINTS)
-            return one if whole or one == exact else f"{exact} {one}"
+        def as_one(match: re.Match[str]) -> str:
+            exact = match[0]
+            joined = exact if len(exact) > _LONGEST_EXACT else exact.translate(_JOINTS)
+            return joined if whole or joined == exact else f"{exact} {joined}"
 
         text = _EXACT.sub(as_one, text)
     if text.isascii():
@@ -237,10 +237,10 @@ _PLAIN_ASCII = b"\t\n" + bytes(range(0x20, 0x7F))
 def replace_hidden(text: str, sign: Callable[[str], str]) -> str:
     """Replace control and hidden characters by their `sign`; line ends, tabs, and single marks with a meaning stay."""
     # most blocks have nothing to replace, and little that is not ASCII: a twelfth of the time for 5,000 characters
-    others = text.encode(errors="surrogatepass").translate(None, _PLAIN_ASCII)
-    if not others or not _HIDDEN.search(others.decode(errors="surrogatepass")):
+    rest = text.encode(errors="surrogatepass").translate(None, _PLAIN_ASCII)
+    if not rest or not _HIDDEN.search(rest.decode(errors="surrogatepass")):
         return text
-    return _WRITTEN.sub(lambda found: found[0] if found.lastgroup else sign(found[0]), text)
+    return _WRITTEN.sub(lambda match: match[0] if match.lastgroup else sign(match[0]), text)
 
 
 def visible(text: str) -> str:
@@ -248,14 +248,14 @@ def visible(text: str) -> str:
     return replace_hidden(text.replace("\r\n", "\n"), _for_prompts)
 
 
-def _for_prompts(one: str) -> str:
-    if one <= "\x9f":
-        return picture(one)
-    if one in "\u2028\u2029":
+def _for_prompts(character: str) -> str:
+    if character <= "\x9f":
+        return picture(character)
+    if character in "\u2028\u2029":
         return "\n"
-    return "?" if "\ud800" <= one <= "\udfff" else ""
+    return "?" if "\ud800" <= character <= "\udfff" else ""
 
 
-def picture(one: str) -> str:
+def picture(character: str) -> str:
     """Return the sign for a control character: Unicode's picture, or its code."""
-    return chr(0x2400 + ord(one)) if one < " " else f"\\x{ord(one):02x}"
+    return chr(0x2400 + ord(character)) if character < " " else f"\\x{ord(character):02x}"

@@ -48,8 +48,8 @@ def check_nesting(value: object, depth: int = 0) -> None:
             if not isinstance(key, str):
                 msg = f"key {shown(key)} is no str"
                 raise ValueError(msg)  # noqa: TRY004 - as json.dumps does
-        for one in value.values() if isinstance(value, Mapping) else value:
-            check_nesting(one, depth + 1)
+        for item in value.values() if isinstance(value, Mapping) else value:
+            check_nesting(item, depth + 1)
 
 
 def shown(value: object) -> str:
@@ -74,8 +74,8 @@ def canonical(value: Any) -> bytes | None:
 
 def problems_in(error: ValidationError) -> list[tuple[str, str]]:
     """Return each field that Pydantic refuses, with dots for nested ones, and what is wrong with it."""
-    found = error.errors(include_url=False, include_input=False)
-    return [(".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in found]
+    details = error.errors(include_url=False, include_input=False)
+    return [(".".join(map(str, detail["loc"])), detail["msg"].removeprefix("Value error, ")) for detail in details]
 
 
 # ---------------------------------------------------------------------- times, in microseconds since 1970 UTC
@@ -84,22 +84,22 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 LATEST = (datetime(2250, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(0, 0, 1)  # a double must hold later times exactly
 
 
-def to_micros(at: datetime) -> int:
+def to_micros(moment: datetime) -> int:
     """Convert a time; a naive one is local time."""
-    if not isinstance(at, datetime):
-        raise OptionError(f"{shown(at)} is of type {type(at).__name__}", remedy="pass a datetime")
+    if not isinstance(moment, datetime):
+        raise OptionError(f"{shown(moment)} is of type {type(moment).__name__}", remedy="pass a datetime")
     try:
-        at = at.astimezone(UTC)
+        moment = moment.astimezone(UTC)
     except (OverflowError, ValueError):  # near the first or last possible time there is no conversion
-        at = at.replace(tzinfo=UTC)
-    return (at - EPOCH) // timedelta(microseconds=1)  # integers: a float would round
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // timedelta(microseconds=1)  # integers: a float would round
 
 
-def aware(at: datetime | None, zone: ZoneInfo | None = None, *, last: bool = False) -> datetime | None:
+def aware(moment: datetime | None, zone: ZoneInfo | None = None, *, last: bool = False) -> datetime | None:
     """Return the time, in `zone` if it has none (None: UTC). Of one that comes twice, the first or the `last`."""
-    if at is None or at.tzinfo is not None:
-        return at
-    return (max if last else min)((at.replace(tzinfo=zone or UTC, fold=fold) for fold in (0, 1)), key=to_micros)
+    if moment is None or moment.tzinfo is not None:
+        return moment
+    return (max if last else min)((moment.replace(tzinfo=zone or UTC, fold=fold) for fold in (0, 1)), key=to_micros)
 
 
 def from_micros(micros: int | bytes) -> datetime:
@@ -107,18 +107,18 @@ def from_micros(micros: int | bytes) -> datetime:
     return EPOCH + timedelta(0, 0, int(micros))  # positional arguments take a third less time
 
 
-def in_zone(at: datetime, zone: ZoneInfo | None) -> datetime:
+def in_zone(moment: datetime, zone: ZoneInfo | None) -> datetime:
     """Return a time in a zone, None: UTC."""
     try:
-        return at.astimezone(zone or UTC)
+        return moment.astimezone(zone or UTC)
     except (OverflowError, ValueError):  # near the first or last possible time
-        return at
+        return moment
 
 
-def to_minute(at: datetime, zone: ZoneInfo | None = None) -> str:
+def to_minute(moment: datetime, zone: ZoneInfo | None = None) -> str:
     """Write a time, in UTC as in `2026-11-20 17:47`; in half the time of `isoformat`, as a turn writes dozens."""
-    at = at if at.tzinfo is (zone or UTC) else in_zone(at, zone)
-    return f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
+    moment = moment if moment.tzinfo is (zone or UTC) else in_zone(moment, zone)
+    return f"{moment.year:04}-{moment.month:02}-{moment.day:02} {moment.hour:02}:{moment.minute:02}"
 
 
 def zone_name(zone: ZoneInfo | None) -> str:
