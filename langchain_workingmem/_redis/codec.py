@@ -54,19 +54,19 @@ _DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so 
 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
     """Convert what LangChain accepts as messages, or one message, to a list; messages stay the caller's objects."""
-    given: Any = messages
-    if isinstance(given, str) or not isinstance(given, BaseMessage | Iterable):
-        raise OptionError(f"a {type(given).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
-    is_pair = isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
-    found = []
-    items: Iterable[Any] = [given] if is_pair or isinstance(given, BaseMessage | dict) else given
+    passed: Any = messages
+    if isinstance(passed, str) or not isinstance(passed, BaseMessage | Iterable):
+        raise OptionError(f"a {type(passed).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
+    is_pair = isinstance(passed, tuple) and len(passed) == 2 and all(isinstance(part, str) for part in passed)
+    converted = []
+    items: Iterable[Any] = [passed] if is_pair or isinstance(passed, BaseMessage | dict) else passed
     for item in items:
         try:
-            found.append(item if isinstance(item, BaseMessage) else convert_to_messages([item])[0])
+            converted.append(item if isinstance(item, BaseMessage) else convert_to_messages([item])[0])
         except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
             remedy = "pass LangChain messages, (role, text) pairs or role-content dicts, of user, assistant or tool"
             raise OptionError(f"{type(item).__name__} is not a message ({str(error)[:100]})", remedy=remedy) from error
-    return found
+    return converted
 
 
 def _unstorable(message: BaseMessage, why: object) -> OptionError:
@@ -85,9 +85,9 @@ def is_storable(message: BaseMessage) -> bool:
 def count_characters(messages: Iterable[BaseMessage]) -> int:
     """Count the characters to read, roughly: of texts and content blocks, and 500 for a message's other parts."""
     size = 0
-    for one in messages:
+    for message in messages:
         with suppress(ValueError, RecursionError):  # it will be refused
-            size += 500 + len(one.content if isinstance(one.content, str) else repr(one.content))
+            size += 500 + len(message.content if isinstance(message.content, str) else repr(message.content))
     return size
 
 
@@ -126,12 +126,12 @@ def drafts(
 ) -> list[Draft]:
     """Prepare messages, some `structured` answers, for the store; set missing ids on them, so that a retry is safe."""
     prepared = []
-    for given in filter(is_storable, messages):
-        has_new_id = given.id is None
+    for message in filter(is_storable, messages):
+        has_new_id = message.id is None
         if has_new_id:
-            given.id = new_id()
-        whole = given if given.type in KINDS else _whole(given)
-        draft = draft_of(whole, recall, structured=id(given) in structured)
+            message.id = new_id()
+        whole = message if message.type in KINDS else _whole(message)
+        draft = draft_of(whole, recall, structured=id(message) in structured)
         draft.has_new_id = has_new_id
         prepared.append(draft)
     return prepared
@@ -153,8 +153,8 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     author = author_tag(name, message.type)
     labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
     tokens, words = count_tokens(text), words_digest(message, structured=structured)
-    is_own = message.type == "tool" and is_memory_tool(message.name)
-    chunks = spans(text, recall.chunk_tokens) if recall and message.type in recall.roles and not is_own else ()
+    is_from_memory = message.type == "tool" and is_memory_tool(message.name)
+    chunks = spans(text, recall.chunk_tokens) if recall and message.type in recall.roles and not is_from_memory else ()
     body, media = body_of(message, words[:1])
     return Draft(
         message=message,
@@ -176,14 +176,14 @@ def _filterable(message: BaseMessage, keys: Iterable[str]) -> tuple[str, str]:
     """Return the labels and the metadata by which recall filters. A value that is not JSON matches nothing."""
     nested = message.additional_kwargs.get("metadata")
     sources = [message.additional_kwargs, nested if isinstance(nested, dict) else {}, message.response_metadata]
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for key in keys:
         source = next((source for source in sources if key in source), None)
         if source is not None:
             with suppress(TypeError, ValueError, RecursionError):
-                found[key] = json.loads(dump(source[key]))
-    labels = [label(key, value) for key, value in found.items()]
-    return ",".join(labels), json.dumps(found, separators=(",", ":"))
+                metadata[key] = json.loads(dump(source[key]))
+    labels = [label(key, value) for key, value in metadata.items()]
+    return ",".join(labels), json.dumps(metadata, separators=(",", ":"))
 
 
 # ---------------------------------------------------------------------- bodies
@@ -210,7 +210,7 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
                 if name == "artifact":
                     del data[name]
                 else:
-                    data[name] = {key: one for key, one in data[name].items() if _is_json({key: one})}
+                    data[name] = {key: item for key, item in data[name].items() if _is_json({key: item})}
                 _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
             for name in ("content", "artifact"):
                 _take_media(data.get(name), [name], media, paths)
@@ -242,11 +242,11 @@ def _take_media(value: Any, path: list[Any], media: list[str], paths: list[list[
     if len(path) > MAX_DEPTH:  # at once: what contains itself twice would be walked for ever
         raise ValueError(TOO_DEEP)
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in list(items):
-        if isinstance(one, dict | list):
-            _take_media(one, [*path, key], media, paths)
+    for key, item in list(items):
+        if isinstance(item, dict | list):
+            _take_media(item, [*path, key], media, paths)
             continue
-        value[key] = text = b64encode(one).decode() if isinstance(one, bytes) else one
+        value[key] = text = b64encode(item).decode() if isinstance(item, bytes) else item
         if isinstance(text, str) and len(text) >= LONG_TEXT and key != "text":
             value[key] = ""
             paths.append([*path, key])
@@ -283,11 +283,11 @@ _told: set[tuple[str, int]] = set()  # rows whose damage was logged
 
 
 def read_rows(
-    found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool = False
+    entries: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool = False
 ) -> list[StoredMessage]:
     """Read bodies, with their places and the thread's tokens up to them, `make` messages; log once what is left out."""
     rows = []
-    for place, upto, body in found:
+    for place, upto, body in entries:
         try:
             row = StoredMessage.of(body, thread_id, place, upto)
             if make:
@@ -323,7 +323,7 @@ def as_dict(reply: Any) -> dict[bytes, Any]:
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
-def search_version(about: Any) -> int | None:
+def search_version(hello: Any) -> int | None:
     """Return the version of Search in the reply to HELLO: 80_600 is 8.6.0; None if the server does not show it."""
-    modules = () if isinstance(about, RedisReplyError) else as_dict(about).get(b"modules", ())
-    return next((int(one[b"ver"]) for one in map(as_dict, modules) if one[b"name"] == b"search"), None)
+    modules = () if isinstance(hello, RedisReplyError) else as_dict(hello).get(b"modules", ())
+    return next((int(module[b"ver"]) for module in map(as_dict, modules) if module[b"name"] == b"search"), None)

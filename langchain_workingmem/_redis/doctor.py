@@ -31,20 +31,20 @@ def diagnose(state: MemoryState) -> Plan[Diagnosis]:
             try:
                 findings += yield from look(state)
             except errors.RedisReplyError as error:
-                findings.append(_found(check, "unknown", error))
+                findings.append(_finding(check, "unknown", error))
     except (errors.RedisConnectionError, errors.OptionError) as error:  # nothing else can be looked at
-        findings.append(_found("connection" if isinstance(error, ConnectionError) else check, "error", error))
+        findings.append(_finding("connection" if isinstance(error, ConnectionError) else check, "error", error))
     except errors.RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
-        findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
+        findings.append(_finding("search", "error", "the server has no Search: no recall, no listings", remedy))
     return Diagnosis(findings=findings)
 
 
-def _found(check: str, level: Level, seen: str | errors.WorkingMemError, remedy: str | None = None) -> Finding:
-    if isinstance(seen, errors.WorkingMemError):
-        remedy = remedy or seen.remedy or "the log of the server may say why"
-        seen = str(seen).removesuffix(f": {seen.remedy}")
-    return Finding(check=check, level=level, message=seen, remedy=remedy)
+def _finding(check: str, level: Level, message: str | errors.WorkingMemError, remedy: str | None = None) -> Finding:
+    if isinstance(message, errors.WorkingMemError):
+        remedy = remedy or message.remedy or "the log of the server may say why"
+        message = str(message).removesuffix(f": {message.remedy}")
+    return Finding(check=check, level=level, message=message, remedy=remedy)
 
 
 _WRONG = {  # why something is wrong, and the remedy
@@ -65,46 +65,46 @@ def _servers(_: MemoryState) -> Plan[list[Finding]]:
     """Look at what each master says of itself; the findings begin with its name, if there are several."""
     findings: list[Finding] = []
     for node, replies in (yield from everywhere(("HELLO",), ("INFO",))).items():
-        where = f"{node}: " if node else ""
+        prefix = f"{node}: " if node else ""
         if isinstance(replies, errors.RedisConnectionError):
             remedy = "start it, or give it a replica that takes over: until then no search is answered"
-            findings.append(_found("server", "error", f"{where}{replies}", remedy))
+            findings.append(_finding("server", "error", f"{prefix}{replies}", remedy))
             continue
         hello, info = replies
         if isinstance(hello, errors.RedisReplyError):
-            findings.append(_found("server", "unknown", hello))
+            findings.append(_finding("server", "unknown", hello))
         else:
-            about = as_dict(hello)
-            name, version, mode, role = (about[key].decode() for key in (b"server", b"version", b"mode", b"role"))
-            seen = f"{where}{name} {version}, {mode}, {role}"
-            findings.append(_judged("server", seen, "error", is_good=role == "master"))
+            fields = as_dict(hello)
+            name, version, mode, role = (fields[key].decode() for key in (b"server", b"version", b"mode", b"role"))
+            message = f"{prefix}{name} {version}, {mode}, {role}"
+            findings.append(_judged("server", message, "error", is_good=role == "master"))
             if (search := search_version(hello)) is not None:  # a hosted server may hide it
                 number = f"{search // 10_000}.{search // 100 % 100}.{search % 100}"
-                findings.append(_found("search", "ok", f"{where}Search {number}"))
+                findings.append(_finding("search", "ok", f"{prefix}Search {number}"))
         if isinstance(info, errors.RedisReplyError):
-            findings.append(_found("memory", "unknown", info, "grant +info, which only reads"))
+            findings.append(_finding("memory", "unknown", info, "grant +info, which only reads"))
             continue
-        policy, used, most = (info.get(key, 0) for key in ("maxmemory_policy", "used_memory", "maxmemory"))
-        file = "on" if info.get("aof_enabled") else "off"
-        size = f"{used / 2**20:,.0f} MiB used of {f'{most / 2**20:,.0f} MiB' if most else 'no limit'}"
+        policy, used, limit = (info.get(key, 0) for key in ("maxmemory_policy", "used_memory", "maxmemory"))
+        append_only = "on" if info.get("aof_enabled") else "off"
+        size = f"{used / 2**20:,.0f} MiB used of {f'{limit / 2**20:,.0f} MiB' if limit else 'no limit'}"
         findings += [
-            _judged("persistence", f"{where}append-only file {file}", is_good=file == "on"),
-            _judged("eviction", f"{where}{policy}", is_good=policy == "noeviction"),
-            _judged("memory", f"{where}{size}", is_good=not most or used <= NEARLY_FULL * most),
+            _judged("persistence", f"{prefix}append-only file {append_only}", is_good=append_only == "on"),
+            _judged("eviction", f"{prefix}{policy}", is_good=policy == "noeviction"),
+            _judged("memory", f"{prefix}{size}", is_good=not limit or used <= NEARLY_FULL * limit),
         ]
     return findings
 
 
-def _judged(check: str, seen: str, level: Level = "warning", *, is_good: bool) -> Finding:
+def _judged(check: str, message: str, level: Level = "warning", *, is_good: bool) -> Finding:
     why, remedy = _WRONG[check]
-    return _found(check, "ok", seen) if is_good else _found(check, level, f"{seen}{why}", remedy)
+    return _finding(check, "ok", message) if is_good else _finding(check, level, f"{message}{why}", remedy)
 
 
 def _layout(state: MemoryState) -> Plan[list[Finding]]:
     (version,) = yield from send(("HGET", state.keys.layout, "version"))
     if version is not None:
         compare_layout(state.keys, version)
-    return [_found("layout", "ok", f"storage layout {LAYOUT}")]
+    return [_finding("layout", "ok", f"storage layout {LAYOUT}")]
 
 
 def _indexes(state: MemoryState) -> Plan[list[Finding]]:
@@ -113,8 +113,8 @@ def _indexes(state: MemoryState) -> Plan[list[Finding]]:
     threads = yield from _index("threads index", state.keys.threads_index)
     if stored is None:
         if threads.level == "error":
-            threads = _found("threads index", "ok", "not made yet: made at first use")
-        return [threads, _found("vectors index", "ok", "none: semantic recall was never used here")]
+            threads = _finding("threads index", "ok", "not made yet: made at first use")
+        return [threads, _finding("vectors index", "ok", "none: semantic recall was never used here")]
     settings = json.loads(stored)
     vectors = yield from _index("vectors index", state.keys.vectors_index)
     if state.recall is None:
@@ -122,29 +122,30 @@ def _indexes(state: MemoryState) -> Plan[list[Finding]]:
     try:
         dims = yield from state.embedder.dimensions()
         state.indexes.check_index_settings(settings, dims)
-        model = _found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")
+        model = _finding("model", "ok", f"{state.model}, {dims} dimensions, fits the index")
         if settings["model"] != state.model:
-            seen = f"the vectors were made by {settings['model']}, the model is now {state.model}"
-            model = _found("model", "warning", seen, _REINDEX)
+            message = f"the vectors were made by {settings['model']}, the model is now {state.model}"
+            model = _finding("model", "warning", message, _REINDEX)
     except (errors.EmbeddingError, errors.EmbeddingSizeError, errors.OptionError) as error:
-        model = _found("model", "error", error)
+        model = _finding("model", "error", error)
     return [threads, vectors, model]
 
 
 def _index(check: str, name: str) -> Plan[Finding]:
     (reply,) = yield from attempt(("FT.INFO", name))
     if isinstance(reply, errors.RedisReplyError):
-        if not is_stale(reply):
-            return _found(check, "unknown", reply)
-        return _found(check, "error", f"there is no index {name!r}", "run memory.setup() as a user that may create it")
+        if is_stale(reply):
+            remedy = "run memory.setup() as a user that may create it"
+            return _finding(check, "error", f"there is no index {name!r}", remedy)
+        return _finding(check, "unknown", reply)
     info = as_dict(reply)
     # the coordinator of a cluster may write sums as floats
     documents, failures = (float(info[key]) for key in (b"num_docs", b"hash_indexing_failures"))
-    seen = f"{documents:,.0f} documents"
+    message = f"{documents:,.0f} documents"
     if failures:
         remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
-        return _found(check, "unknown", f"{seen}; {failures:,.0f} could not be indexed", remedy)
-    return _found(check, "ok", seen)
+        return _finding(check, "unknown", f"{message}; {failures:,.0f} could not be indexed", remedy)
+    return _finding(check, "ok", message)
 
 
 def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
@@ -153,36 +154,36 @@ def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
     newest = sorted_search(state.keys.threads_index, "*", "updated_at", descending=True, limit=MOST_LOOKED_AT)
     (reply,) = yield from attempt(newest)
     if isinstance(reply, errors.RedisReplyError):
-        return [] if is_stale(reply) else [_found("threads", "unknown", reply)]  # a missing index was said
+        return [] if is_stale(reply) else [_finding("threads", "unknown", reply)]  # a missing index was said
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
-    seen, damaged = list[Facts](), list[Finding]()
+    checked, damaged = list[Facts](), list[Finding]()
     for id in ids:
         keys = state.keys.of(id)
-        there = ("EXISTS", keys.order, keys.messages, keys.ids)
-        count, number, members = yield from send(
-            ("HGET", keys.thread, "count"), there, ("ZRANGE", keys.order, -MOST_LOOKED_AT, -1)
+        exists = ("EXISTS", keys.order, keys.messages, keys.ids)
+        count, existing, members = yield from send(
+            ("HGET", keys.thread, "count"), exists, ("ZRANGE", keys.order, -MOST_LOOKED_AT, -1)
         )
-        if int(count or 0) and number < len(there) - 1:
+        if int(count or 0) and existing < len(exists) - 1:
             why = f"thread {id!r} is damaged: Redis has evicted keys, or somebody has deleted them"
             remedy = f"threads.delete({id!r}) deletes the rest; set maxmemory-policy noeviction"
-            damaged.append(_found("threads", "error", why, remedy))
+            damaged.append(_finding("threads", "error", why, remedy))
             continue
-        facts = [Facts.read(one.decode()) for one in members]
-        bodies = (yield from send(("HMGET", keys.messages, *(one.seq for one in facts))))[0] if facts else []
-        for one, body in zip(facts, bodies, strict=True):
+        batch = [Facts.read(member.decode()) for member in members]
+        bodies = (yield from send(("HMGET", keys.messages, *(facts.seq for facts in batch))))[0] if batch else []
+        for facts, body in zip(batch, bodies, strict=True):
             try:
                 if body is not None:  # else it was deleted meanwhile
-                    StoredMessage.of(body, "", one.seq).message  # noqa: B018 - makes it
+                    StoredMessage.of(body, "", facts.seq).message  # noqa: B018 - makes it
             except UNREADABLE as error:
                 why = str(error).partition("\n")[0] or type(error).__name__
-                text = f"message {one.id!r} of thread {id!r} cannot be read, and is left out ({why})"
-                remedy = f"history.delete([{one.id!r}], thread_id={id!r}), and append it again if you have it"
-                damaged.append(_found("messages", "error", text, remedy))
-        seen += facts
+                text = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"
+                remedy = f"history.delete([{facts.id!r}], thread_id={id!r}), and append it again if you have it"
+                damaged.append(_finding("messages", "error", text, remedy))
+        checked += batch
     if stored is None or state.recall is None:
         return damaged
     settings = json.loads(stored)
     digest = state.indexes.digest_of(state.indexes.index_settings(settings["dims"], settings))
-    lacking = sum(one.settings != digest for one in seen)
-    message = f"{lacking:,} of {len(seen):,} messages, the newest of each thread, lack vectors of the present settings"
-    return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None), *damaged]
+    lacking = sum(facts.settings != digest for facts in checked)
+    text = f"{lacking:,} of {len(checked):,} messages, the newest of each thread, lack vectors of the present settings"
+    return [_finding("vectors", "warning" if lacking else "ok", text, _REINDEX if lacking else None), *damaged]

@@ -73,8 +73,8 @@ class Filter:
             for number, part in enumerate(writer.iterencode({} if wanted is None else wanted)):
                 text += part
                 if len(text) > MOST_CHARACTERS or number > MOST_PARTS:
-                    seen = f"{name} has more than {MOST_CHARACTERS:,} characters as JSON, or {MOST_PARTS:,} parts"
-                    raise OptionError(seen, remedy="name fewer values, or use several calls")
+                    problem = f"{name} has more than {MOST_CHARACTERS:,} characters as JSON, or {MOST_PARTS:,} parts"
+                    raise OptionError(problem, remedy="name fewer values, or use several calls")
             check_nesting(wanted)
             copy = json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
@@ -100,12 +100,12 @@ class Filter:
 
     def apart(self, keys: Collection[str]) -> tuple[Filter, Filter]:
         """Return the conditions that name only these keys, and the others; both have to be met."""
-        own: list[Part] = []
+        matching: list[Part] = []
         others: list[Part] = []
         for part in self.parts:
             names = _keys([part])
-            (own if names and all(is_named(one, keys) for one in names) else others).append(part)
-        return Filter(own, self.work), Filter(others, self.work)
+            (matching if names and all(is_named(name, keys) for name in names) else others).append(part)
+        return Filter(matching, self.work), Filter(others, self.work)
 
     def condition(self, labels: Labels) -> Condition:
         """Write the equality that labels decide as a condition of a query."""
@@ -117,15 +117,15 @@ class Filter:
 
 def both(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return a filter that passes what all of these pass; None passes everything."""
-    given = [one for one in filters if one is not None]
-    return {"$and": given} if len(given) > 1 else next(iter(given), None)
+    conditions = [condition for condition in filters if condition is not None]
+    return {"$and": conditions} if len(conditions) > 1 else next(iter(conditions), None)
 
 
 def check_declared(keys: Collection[str], declared: Collection[str], where: str) -> None:
     """Check that the keys of a filter of metadata are declared."""
     if unknown := sorted(key for key in keys if not is_named(key, declared)):
-        seen = f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is"
-        raise OptionError(seen, remedy=f"name the keys in {where}")
+        problem = f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is"
+        raise OptionError(problem, remedy=f"name the keys in {where}")
 
 
 def _check(wanted: Any, where: str, known: Mapping[str, tuple[Any, str]]) -> None:
@@ -134,8 +134,8 @@ def _check(wanted: Any, where: str, known: Mapping[str, tuple[Any, str]]) -> Non
     if is_filter and not isinstance(wanted, dict):
         raise OptionError(f"{where}={shown(wanted)}", remedy="use a dict, such as {'score': {'$gt': 3}}")
     if isinstance(wanted, list):
-        for one in wanted:
-            _check(one, where, known)
+        for item in wanted:
+            _check(item, where, known)
     elif isinstance(wanted, dict):
         has_operators = _has_operators(wanted)
         for key, part in wanted.items():
@@ -154,8 +154,8 @@ def _check_sign(sign: str, operand: Any, known: Mapping[str, tuple[Any, str]], w
     kind, remedy = known[sign]
     if not isinstance(operand, kind) or (sign in _LOGIC and not operand):
         raise OptionError(f"{where}: {sign} of {shown(operand)}", remedy=remedy)
-    for one in _filters(sign, operand) if sign in _LOGIC else ():
-        _check(one, where, known)
+    for inner in _filters(sign, operand) if sign in _LOGIC else ():
+        _check(inner, where, known)
 
 
 def _is_sign(key: str) -> bool:
@@ -175,20 +175,20 @@ def _flat(wanted: dict[str, Any]) -> list[Part]:
     """Return the parts of a filter, those of the filters behind $and among them."""
     parts: list[Part] = []
     for key, part in wanted.items():
-        parts += [inner for one in part for inner in _flat(one)] if key == "$and" else [(key, part)]
+        parts += [inner_part for inner in part for inner_part in _flat(inner)] if key == "$and" else [(key, part)]
     return parts
 
 
 def _keys(parts: Iterable[Part]) -> set[str]:
-    found: set[str] = set()
+    keys: set[str] = set()
     for key, part in parts:
-        found |= {one for inner in _filters(key, part) for one in _keys(inner.items())} if _is_sign(key) else {key}
-    return found
+        keys |= {name for inner in _filters(key, part) for name in _keys(inner.items())} if _is_sign(key) else {key}
+    return keys
 
 
 def _is_equality(wanted: Any) -> bool:
     if isinstance(wanted, dict):
-        return all(key == "$eq" or (not _is_sign(key) and _is_equality(one)) for key, one in wanted.items())
+        return all(key == "$eq" or (not _is_sign(key) and _is_equality(part)) for key, part in wanted.items())
     return not isinstance(wanted, list) or all(map(_is_equality, wanted))
 
 
@@ -201,8 +201,8 @@ def _passes(document: Mapping[str, Any], parts: Iterable[Part]) -> bool:
 
 def _meets(document: Mapping[str, Any], key: str, part: Any) -> bool:
     if _is_sign(key):
-        found = (_passes(document, one.items()) for one in _filters(key, part))
-        return not any(found) if key == "$not" else any(found) if key == "$or" else all(found)
+        results = (_passes(document, inner.items()) for inner in _filters(key, part))
+        return not any(results) if key == "$not" else any(results) if key == "$or" else all(results)
     value: Any = document
     for name in [key] if key in document else key.split("."):
         value = value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
@@ -214,7 +214,7 @@ def _fits(value: Any, wanted: Any) -> bool:
         if _has_operators(wanted):
             return all(_compare(value, sign, operand) for sign, operand in wanted.items())
         is_dict = isinstance(value, Mapping)
-        return is_dict and all(_fits(value.get(key, _MISSING), one) for key, one in wanted.items())
+        return is_dict and all(_fits(value.get(key, _MISSING), part) for key, part in wanted.items())
     if isinstance(wanted, list):
         return isinstance(value, list) and len(value) == len(wanted) and all(map(_fits, value, wanted))
     return bool((None if value is _MISSING else value) == wanted)
@@ -251,15 +251,15 @@ def _groups(names: Names, wanted: Any, labels: Labels) -> list[Sequence[str] | N
     if len(names) == 1 and (_is_sign(names[0]) or "." in names[0]):
         return [None]
     if isinstance(wanted, dict) and not _has_operators(wanted):
-        inside = [group for key, one in wanted.items() for group in _groups((*names, key), one, labels)]
+        inside = [group for key, part in wanted.items() for group in _groups((*names, key), part, labels)]
         return [*inside, None]
     operators = wanted if isinstance(wanted, dict) else {"$eq": wanted}
     sign, operand = next(iter(operators.items()))
     if len(operators) > 1 or sign not in {"$eq", "$in"}:
         return [None]
     values = operand if sign == "$in" else [operand]
-    found = [None if value is None else labels(names, value) for value in values]  # what is missing is None, too
-    return [None if None in found else [one for group in found for one in group or ()]]
+    groups = [None if value is None else labels(names, value) for value in values]  # what is missing is None, too
+    return [None if None in groups else [digest for group in groups for digest in group or ()]]
 
 
 # ---------------------------------------------------------------------- metadata of threads and messages
@@ -304,7 +304,7 @@ def labels_of(names: Names, value: Any) -> list[str] | None:
     if len(names) > 1 or isinstance(value, list | tuple | dict):
         return None
     try:
-        return [label(names[0], one) for one in _equals(value)]
+        return [label(names[0], equal) for equal in _equals(value)]
     except OptionError:  # it is no JSON
         return None
 

@@ -82,10 +82,10 @@ def check_layout(state: HasLayout) -> Plan[None]:
     if isinstance(stored, RedisReplyError):
         raise stored
     # over RESP3, which replies with a dict, each answer says so itself; who may not read the settings is believed
-    known = as_dict(settings) if isinstance(settings, list) else {}
-    if known.get(b"search-on-oom") == b"return" and known.get(b"maxmemory", b"0") != b"0":  # of Search 8.4 and later
-        seen = "search-on-oom is 'return' and maxmemory is set: when memory is full, searches would find nothing"
-        raise RedisCapabilityError(seen, remedy=ANSWER_WHEN_FULL)
+    config = as_dict(settings) if isinstance(settings, list) else {}
+    if config.get(b"search-on-oom") == b"return" and config.get(b"maxmemory", b"0") != b"0":  # of Search 8.4 and later
+        problem = "search-on-oom is 'return' and maxmemory is set: when memory is full, searches would find nothing"
+        raise RedisCapabilityError(problem, remedy=ANSWER_WHEN_FULL)
     if None in stored:
         # HSETNX: another process may have written them meanwhile
         new = {"version": LAYOUT, "secret": secrets.token_hex(32)}
@@ -102,9 +102,9 @@ def check_layout(state: HasLayout) -> Plan[None]:
 def compare_layout(keys: Keys, stored: bytes) -> None:
     """Raise `OptionError` for another version than ours."""
     if (version := stored.decode(errors="replace")) != LAYOUT:
-        seen = f"the keys under {keys.prefix!r} have storage layout {version}, this version uses {LAYOUT}"
+        problem = f"the keys under {keys.prefix!r} have storage layout {version}, this version uses {LAYOUT}"
         remedy = "export with the version that wrote them, then import under another key_prefix or elsewhere"
-        raise OptionError(seen, remedy=remedy)
+        raise OptionError(problem, remedy=remedy)
 
 
 # ---------------------------------------------------------------------- the indexes of a memory
@@ -152,7 +152,7 @@ class Indexes:
 
     def threads(self, user_id: str | None) -> Plan[list[ListedThread]]:
         """List the threads of a user, or all, the oldest first. A round trip per 10,000."""
-        index, found, last = self.keys.threads_index, list[ListedThread](), None
+        index, threads, last = self.keys.threads_index, list[ListedThread](), None
         while True:
             where = build_filter(user_id=user_id, since=last and last[0])
             fields = "count", "last_at"
@@ -160,9 +160,9 @@ class Indexes:
             rows = rows_of((yield from self.search(command))[0])
             for row in rows:
                 count, last_at = int(row.get(b"count", 0)), int(row.get(b"last_at", 0))
-                found.append(ListedThread(self.keys.thread_of(row[b"__key"]), count, last_at))
+                threads.append(ListedThread(self.keys.thread_of(row[b"__key"]), count, last_at))
             if len(rows) < LISTED:
-                return found
+                return threads
             last = int(rows[-1][b"created_at"]), rows[-1][b"__key"].decode()
 
     def refresh(self, dims: int | None = None) -> Plan[None]:
@@ -187,8 +187,8 @@ class Indexes:
         if self.create:
             yield from self._check_engine()
         key, wanted = self.keys.vectors_settings, self.index_settings(dims)
-        others = ("GET", self.keys.vectors_scale), ("EXISTS", key)
-        stored, scale, known = yield from register_index_settings(key, wanted, *others, create=self.create)
+        beside = ("GET", self.keys.vectors_scale), ("EXISTS", key)
+        stored, scale, existed = yield from register_index_settings(key, wanted, *beside, create=self.create)
         if stored is None:
             raise no_index(f"there is no index {self.keys.vectors_index!r}")
         self.check_index_settings(stored, dims)
@@ -199,8 +199,8 @@ class Indexes:
             attributes = {name: value for name, value in stored.items() if name != "model"}
             yield from ensure_index(vectors_schema(self.keys, attributes))
             with_messages = ("LOAD", 1, "@count", "FILTER", "@count > 0", "LIMIT", 0, 1)
-            asked = aggregate(self.keys.threads_index, "*", *with_messages)
-            if not known and rows_of((yield from self.search(asked))[0]):
+            command = aggregate(self.keys.threads_index, "*", *with_messages)
+            if not existed and rows_of((yield from self.search(command))[0]):
                 _log.warning("recall is new, and older messages have no vectors: memory.recall.reindex() adds them")
         if scale and (learned := json.loads(scale))["model"] == self.model:
             self.scale = learned["floor"]
@@ -209,8 +209,8 @@ class Indexes:
     def _check_engine(self) -> Plan[None]:
         """Raise `RedisCapabilityError` if the index is to hold int8, and the engine has no such vectors."""
         if self.options.index.dtype == "int8":
-            (about,) = yield from attempt(("HELLO",))
-            if (search_version(about) or _INT8) < _INT8:  # a hosted server may hide it, and refuses the index then
+            (hello,) = yield from attempt(("HELLO",))
+            if (search_version(hello) or _INT8) < _INT8:  # a hosted server may hide it, and refuses the index then
                 remedy = "use IndexOptions(dtype='float16'), or Redis 8"
                 raise RedisCapabilityError("the Search of this server has no vectors of int8", remedy=remedy)
 
@@ -239,8 +239,8 @@ class Indexes:
             )
         changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
         if changed:
-            seen = f"the vector index was built with {changed}, these options differ"
-            raise OptionError(seen, remedy="use those, or rebuild it with memory.recall.reindex()")
+            problem = f"the vector index was built with {changed}, these options differ"
+            raise OptionError(problem, remedy="use those, or rebuild it with memory.recall.reindex()")
 
     def rebuild_index(self) -> Plan[None]:
         """Create the vector index for options and model; drop one with other settings, but not its documents."""
@@ -249,10 +249,10 @@ class Indexes:
         stored, info = yield from attempt(
             ("GET", self.keys.vectors_settings), ("FT.INFO", self.keys.vectors_index), in_order=True
         )
-        before = json.loads(stored) if stored else {}
+        settings = json.loads(stored) if stored else {}
         built = {} if isinstance(info, RedisReplyError) else built_as(info)  # otherwise after an interrupted rebuild
-        wanted = self.index_settings(dims, before | built)
-        if (before and before != wanted) or not built.items() <= wanted.items():
+        wanted = self.index_settings(dims, settings | built)
+        if (settings and settings != wanted) or not built.items() <= wanted.items():
             # the settings first: whoever searches meanwhile makes the index by them
             yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted)))
             yield from attempt(("FT.DROPINDEX", self.keys.vectors_index))
@@ -262,10 +262,10 @@ class Indexes:
 
 def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Command, create: bool) -> Plan[list[Any]]:
     """Return the stored settings of an index, else None or, with `create`, the wanted ones; and replies `beside`."""
-    stored, *others = yield from send(("GET", key), *beside)
+    stored, *replies = yield from send(("GET", key), *beside)
     if stored is None and create:
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key), in_order=True)
-    return [json.loads(stored) if stored else None, *others]
+    return [json.loads(stored) if stored else None, *replies]
 
 
 def ensure_index(command: Command) -> Plan[None]:
@@ -301,6 +301,6 @@ def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[ob
         raise no_index(error) from error
 
 
-def no_index(seen: object) -> OptionError:
+def no_index(problem: object) -> OptionError:
     """Return the error for an index that is missing and may not be created."""
-    return OptionError(seen, remedy="create_index=False, so run setup() once with a user that may create it")
+    return OptionError(problem, remedy="create_index=False, so run setup() once with a user that may create it")

@@ -35,11 +35,11 @@ def check_id(value: object, name: str) -> str:
     if len(value) <= MAX_ID_BYTES and value.isascii():
         return value
     if not is_utf8(value):
-        seen = f"{name} {value!r} holds a lone surrogate, which UTF-8 cannot carry"
-        raise IdError(seen, remedy="pass valid Unicode")
+        problem = f"{name} {value!r} holds a lone surrogate, which UTF-8 cannot carry"
+        raise IdError(problem, remedy="pass valid Unicode")
     if (size := len(value.encode())) > MAX_ID_BYTES:
-        seen = f"{name} has {size} bytes in UTF-8, the limit is {MAX_ID_BYTES}"
-        raise IdError(seen, remedy="use a shorter id or a hash of it")
+        problem = f"{name} has {size} bytes in UTF-8, the limit is {MAX_ID_BYTES}"
+        raise IdError(problem, remedy="use a shorter id or a hash of it")
     return value
 
 
@@ -134,8 +134,8 @@ class Keys:
         return f"{self.prefix}:{kind}:{{{encode(id)}}}"
 
     def _of(self, thread_id: str) -> ThreadKeys:
-        found = {kind: self._name(kind, thread_id) for kind in _THREAD_KINDS}
-        return ThreadKeys(*{**found, "vector": f"{found['vector']}:"}.values())
+        names = {kind: self._name(kind, thread_id) for kind in _THREAD_KINDS}
+        return ThreadKeys(*{**names, "vector": f"{names['vector']}:"}.values())
 
     def _of_user(self, user_id: str) -> UserKeys:
         return UserKeys(*(self._name(kind, user_id) for kind in _USER_KINDS))

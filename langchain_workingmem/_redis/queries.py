@@ -110,8 +110,8 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
     with np.errstate(over="ignore", invalid="ignore"):
         packed = (np.rint(vectors * 127) if dtype == "int8" else vectors).astype(dtype)
     if distance != "cosine" and not np.isfinite(vectors if dtype == "int8" else packed).all():
-        seen = f"the embedding model gave numbers that {dtype} cannot hold"
-        raise EmbeddingError(seen, remedy="use IndexOptions(dtype='float32')")
+        problem = f"the embedding model gave numbers that {dtype} cannot hold"
+        raise EmbeddingError(problem, remedy="use IndexOptions(dtype='float32')")
     return [row.tobytes() for row in packed]
 
 
@@ -129,8 +129,8 @@ def build_filter(
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
     ids = {"user": user_id, "thread": thread_id}
-    given = {name: check_id(id, f"{name}_id") for name, id in ids.items() if id is not None}
-    parts: list[object] = [f"@{name}:{{{_escaped(id)}}}" for name, id in given.items()]
+    tags = {name: check_id(id, f"{name}_id") for name, id in ids.items() if id is not None}
+    parts: list[object] = [f"@{name}:{{{_escaped(id)}}}" for name, id in tags.items()]
     if thread_ids is not None:
         parts.append(f"@thread:{{{'|'.join(map(_escaped, thread_ids))}}}" if thread_ids else NOTHING)
     if not_thread_ids:
@@ -183,13 +183,13 @@ def word_search(index: str, words: Sequence[str], where: str, depth: int, fields
     # Words are parameters: nothing in them is syntax, and Search skips its own stop words. (Two of these, written out
     # at the beginning of a union, crash RediSearch 2.10.) The weight of 0 takes the filter out of the score; up to
     # Search 8.0 only for a group, so it stands twice; and in a filtered union not all words count, so each has its own.
-    owned, names = f"({where}|{where})=>{{$weight:0}}", [f"$w{at}" for at in range(len(words))]
-    apart = len(words) <= _COUNTED_APART and len(words) * len(owned) <= _LONGEST_FILTERS
-    query = "|".join([f"(@text:({one}) {owned})" for one in (names if apart else ["|".join(names)])])
-    given = [part for at, word in enumerate(words) for part in (f"w{at}", word)]
-    wanted: Command = ("RETURN", len(fields), *fields) if fields else ("NOCONTENT",)
-    shown = ("SCORER", "BM25STD", "WITHSCORES", *wanted, "DIALECT", 2, "LIMIT", 0, depth, *_NO_TIMEOUT)
-    return ("FT.SEARCH", index, query, *shown, "PARAMS", len(given), *given)
+    unscored, names = f"({where}|{where})=>{{$weight:0}}", [f"$w{number}" for number in range(len(words))]
+    is_separate = len(words) <= _COUNTED_APART and len(words) * len(unscored) <= _LONGEST_FILTERS
+    query = "|".join([f"(@text:({term}) {unscored})" for term in (names if is_separate else ["|".join(names)])])
+    params = [part for number, word in enumerate(words) for part in (f"w{number}", word)]
+    returned: Command = ("RETURN", len(fields), *fields) if fields else ("NOCONTENT",)
+    options = ("SCORER", "BM25STD", "WITHSCORES", *returned, "DIALECT", 2, "LIMIT", 0, depth, *_NO_TIMEOUT)
+    return ("FT.SEARCH", index, query, *options, "PARAMS", len(params), *params)
 
 
 def sorted_search(
@@ -205,8 +205,8 @@ def sorted_search(
     """Build a sorted search for documents with these fields, or all; `after` is a time, and a key for equal times."""
     alive = "exists(@__key)"  # a document that has just expired would be an empty row
     if after is not None:
-        edge, key = after
-        alive += f" && (@{order_by} != {edge} || @__key > '{key}')"
+        last_time, last_key = after
+        alive += f" && (@{order_by} != {last_time} || @__key > '{last_key}')"
     time = f"@{order_by}"
     order: tuple[Argument, ...] = ("SORTBY", 4, time, "DESC" if descending else "ASC", "@__key", "ASC")
     load: tuple[Argument, ...] = (len(fields), *(f"@{name}" for name in fields)) if fields else ("*",)
@@ -251,10 +251,10 @@ def numbers(ranks: list[Any]) -> Floats:
     """Read scores, or sort keys ("#" and a number; None for a document that was deleted: not a number)."""
     import numpy as np
 
-    found = [one or b"nan" for one in ranks] if None in ranks else ranks
-    if not found or isinstance(found[-1], float):
-        return np.array(found, np.float64)
-    text = b",".join(found).replace(b"#", b"")
+    values = [rank or b"nan" for rank in ranks] if None in ranks else ranks
+    if not values or isinstance(values[-1], float):
+        return np.array(values, np.float64)
+    text = b",".join(values).replace(b"#", b"")
     try:
         return np.array(orjson.loads(b"[%b]" % text), np.float64)  # in a fifth of the time of `float` for each
     except orjson.JSONDecodeError:  # infinity, or not a number
@@ -273,18 +273,18 @@ def similarities(distances: Floats, metric: str) -> Floats:
     # l2: Redis returns the square; cosine and ip: 1 - product, and float16 lets a cosine exceed 1
     import numpy as np
 
-    found = 1 / (1 + distances) if metric == "l2" else 1 - distances
-    return np.fmax(0.0, np.minimum(found, 1.0) if metric == "cosine" else found)  # 0 for what is not a number
+    values = 1 / (1 + distances) if metric == "l2" else 1 - distances
+    return np.fmax(0.0, np.minimum(values, 1.0) if metric == "cosine" else values)  # 0 for what is not a number
 
 
 def built_as(info: Any) -> dict[str, Any]:
     """Return how a vector index was built, in the terms of `IndexOptions.attributes`, as far as FT.INFO says it."""
     fields = as_dict(info)[b"attributes"]
-    pairs = [one if isinstance(one, dict) else dict(zip(one[::2], one[1::2], strict=False)) for one in fields]
-    vector: dict[bytes, Any] = next((one for one in pairs if one.get(b"attribute") == b"vector"), {})
+    pairs = [field if isinstance(field, dict) else dict(zip(field[::2], field[1::2], strict=False)) for field in fields]
+    vector: dict[bytes, Any] = next((field for field in pairs if field.get(b"attribute") == b"vector"), {})
     names = {"algorithm": b"algorithm", "distance_metric": b"distance_metric", "datatype": b"data_type"}
-    found: dict[str, Any] = {ours: vector[name].decode().lower() for ours, name in names.items() if name in vector}
-    return found | ({"dims": int(vector[b"dim"])} if b"dim" in vector else {})
+    settings: dict[str, Any] = {term: vector[name].decode().lower() for term, name in names.items() if name in vector}
+    return settings | ({"dims": int(vector[b"dim"])} if b"dim" in vector else {})
 
 
 def is_stale(error: RedisReplyError) -> bool:

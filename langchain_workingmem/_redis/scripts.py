@@ -39,17 +39,17 @@ READING, CHANGING = ("common",), ("common", "derived/rows", "changing")  # the p
 
 @cache
 def _source(name: str) -> str:
-    room, _, file = name.rpartition("/")
-    return (_PACKAGE / (room or "_redis") / "lua" / f"{file}.lua").read_text()
+    folder, _, file = name.rpartition("/")
+    return (_PACKAGE / (folder or "_redis") / "lua" / f"{file}.lua").read_text()
 
 
 class Script:
-    """A script, called by its digest; `name`, `parts`: "room/file" or of `_redis/lua`. allow-oom: it frees memory."""
+    """A script, called by its digest; `name`, `parts`: "folder/file" or of `_redis/lua`. allow-oom: it frees memory."""
 
     def __init__(self, name: str, *parts: str) -> None:
-        own = _source(name)
-        flags = own[: own.index("\n") + 1] if own.startswith("#!") else ""  # Redis reads them only in the first line
-        self.name, self.source = name, "".join((flags, *map(_source, parts), own.removeprefix(flags)))
+        text = _source(name)
+        flags = text[: text.index("\n") + 1] if text.startswith("#!") else ""  # Redis reads them only in the first line
+        self.name, self.source = name, "".join((flags, *map(_source, parts), text.removeprefix(flags)))
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         SCRIPT_SOURCES[self.sha] = self.source
 
@@ -59,8 +59,8 @@ class Script:
 
     def on(self, keys: Sequence[str], /, *arguments: Argument, **head: Any) -> Command:
         """Build the call of a script over a thread; what is None is left out of its head."""
-        given = {name: value for name, value in head.items() if value is not None}
-        return ("EVALSHA", self.sha, len(keys), *keys, orjson.dumps(given), *arguments)
+        fields = {name: value for name, value in head.items() if value is not None}
+        return ("EVALSHA", self.sha, len(keys), *keys, orjson.dumps(fields), *arguments)
 
 
 READ, PAGE = Script("read", *READING), Script("page", *READING)
@@ -74,24 +74,24 @@ def find_seqs(keys: ThreadKeys, ids: Sequence[str]) -> Plan[dict[str, int]]:
     """Return where messages lie, by those ids that are there. One round trip, none without ids, two with aliases."""
     values = (yield from send(("HMGET", keys.ids, *ids)))[0] if ids else []
     if aliases := [value[1:] for value in values if value and value[:1] == b"="]:
-        others = iter((yield from send(("HMGET", keys.ids, *aliases)))[0])
-        values = [next(others) if value and value[:1] == b"=" else value for value in values]
-    found = zip(ids, values, strict=True)
-    return {id: int(value.split()[0]) for id, value in found if value and value[:1] != b"x"}
+        resolved = iter((yield from send(("HMGET", keys.ids, *aliases)))[0])
+        values = [next(resolved) if value and value[:1] == b"=" else value for value in values]
+    pairs = zip(ids, values, strict=True)
+    return {id: int(value.split()[0]) for id, value in pairs if value and value[:1] != b"x"}
 
 
 def read_reply(reply: Any, thread_id: str, user_id: str | None) -> dict[str, Any]:
     """Return the map of a script's reply; raise what it refuses."""
-    found: dict[str, Any] = orjson.loads(reply[0])
-    match found.get("refused"):
+    answer: dict[str, Any] = orjson.loads(reply[0])
+    match answer.get("refused"):
         case None:
-            return found
+            return answer
         case "owner" | "self" as refused:
             raise ThreadOwnershipError(thread_id, user_id or "", owns_itself=refused == "self")
         case "exists":
             raise ThreadExistsError(thread_id)
         case "message":
-            raise MessageNotFoundError(found["missing"], thread_id)
+            raise MessageNotFoundError(answer["missing"], thread_id)
         case "damaged":
             raise ThreadDamagedError(thread_id)
         case _:  # "thread"
@@ -103,14 +103,14 @@ def guarded_write(
 ) -> Plan[tuple[list[Any], UserDeletedError | None]]:
     """Send a call that writes into a thread; if an error comes back, the caller undoes the write, and raises it."""
     # Tombstones, in other slots, are read after the write: a deletion finds earlier writes, later ones its tombstone.
-    known = [owner for owner in owners if owner is not None]
-    checks = [("GET", state.keys.of_user(owner).tombstone) for owner in known]
+    named = [owner for owner in owners if owner is not None]
+    checks = [("GET", state.keys.of_user(owner).tombstone) for owner in named]
     reply, *tombstones = yield from send(call, *checks, at_most_once=at_most_once, in_order=True)
-    found = [read_reply(reply, thread_id, known[0] if known else None), *reply[1:]]
-    if found[0].get("renew"):
+    results = [read_reply(reply, thread_id, named[0] if named else None), *reply[1:]]
+    if results[0].get("renew"):
         yield Spawn(renew_vectors(state, thread_id), task="ttl")
-    deleted = next((owner for owner, one in zip(known, tombstones, strict=True) if one is not None), None)
-    return found, None if deleted is None else UserDeletedError(deleted)
+    deleted = next((owner for owner, tombstone in zip(named, tombstones, strict=True) if tombstone is not None), None)
+    return results, None if deleted is None else UserDeletedError(deleted)
 
 
 def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, ids: Sequence[str] = ()) -> Plan[None]:
@@ -183,41 +183,41 @@ def delete_from(
     call = DELETE.on(keys, user=owner_tag(user_id), what=what, most=SWEEP, **head)
     is_once = what != "undo" and not repeats  # who deletes is told a number
     replies = yield from send(*beside, call, *beside, in_order=True, at_most_once=is_once)
-    found = read_reply(replies[len(beside)], thread_id, user_id)
-    if found.get("renew"):
+    answer = read_reply(replies[len(beside)], thread_id, user_id)
+    if answer.get("renew"):
         yield Spawn(renew_vectors(state, thread_id), task="ttl")
-    if found.get("is_left"):
-        found["vectors"] += yield from sweep(state, thread_id)
-    return found
+    if answer.get("is_left"):
+        answer["vectors"] += yield from sweep(state, thread_id)
+    return answer
 
 
 def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
     """Delete the vectors of dropped messages; return how many. One round trip for each 500."""
-    waiting, gone = list(thread_ids), 0
+    waiting, deleted = list(thread_ids), 0
     while waiting:
-        most = max(1, SWEEP // len(waiting))
-        replies = yield from send(*(DELETE.on(state.keys.of(id), user="", what="sweep", most=most) for id in waiting))
-        found = [orjson.loads(reply[0]) for reply in replies]
-        gone += sum(int(one.get("vectors", 0)) for one in found)
-        waiting = [id for id, one in zip(waiting, found, strict=True) if one.get("is_left")]
-    return gone
+        limit = max(1, SWEEP // len(waiting))
+        replies = yield from send(*(DELETE.on(state.keys.of(id), user="", what="sweep", most=limit) for id in waiting))
+        answers = [orjson.loads(reply[0]) for reply in replies]
+        deleted += sum(int(answer.get("vectors", 0)) for answer in answers)
+        waiting = [id for id, answer in zip(waiting, answers, strict=True) if answer.get("is_left")]
+    return deleted
 
 
 def renew_vectors(state: MemoryState, thread_id: str) -> Plan[None]:
     """Let the vectors of a thread live a ttl longer than it. Two round trips, and one for each 500 messages."""
     keys, after = state.keys.of(thread_id), "-inf"
-    at, ttl = yield from send(("PEXPIRETIME", keys.thread), ("HGET", keys.thread, "ttl"))
-    until = min(int(at) + int(ttl or 0), 9_223_372_036_854)
-    while at > 0:
+    expires_at, ttl = yield from send(("PEXPIRETIME", keys.thread), ("HGET", keys.thread, "ttl"))
+    until = min(int(expires_at) + int(ttl or 0), 9_223_372_036_854)
+    while expires_at > 0:
         (members,) = yield from send(("ZRANGE", keys.order, after, "+inf", "BYSCORE", "LIMIT", 0, SWEEP))
-        found = [Facts.read(member.decode()) for member in members]
-        names = [name for facts in found for name in vector_names(keys.vector, facts)]
+        batch = [Facts.read(member.decode()) for member in members]
+        names = [name for facts in batch for name in vector_names(keys.vector, facts)]
         if names:
             yield from send(*(("PEXPIREAT", name, until) for name in names))
-        if len(found) < SWEEP:
+        if len(batch) < SWEEP:
             yield from send(THREAD.on(keys, user="", what="vectors", until=until))
             break
-        after = f"({found[-1].seq}"
+        after = f"({batch[-1].seq}"
 
 
 def vector_names(prefix: str, facts: Facts) -> list[str]:

@@ -62,12 +62,12 @@ class Recent(Generic[K, V]):
     def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
         """Replace an entry by what `make` returns for it, and return that; None removes the entry. Atomic."""
         with self._lock:
-            made = make(self._entries.pop(key, None))
-            if made is not None:
-                self._entries[key] = made
+            value = make(self._entries.pop(key, None))
+            if value is not None:
+                self._entries[key] = value
             if len(self._entries) > self._most:
                 self._entries.popitem(last=False)
-            return made
+            return value
 
     def pop(self, key: K) -> V | None:
         """Remove an entry, and return it."""
@@ -160,8 +160,8 @@ class ShownDocuments(Recent[tuple[str | None, str], ShownDocument]):
 
     def text(self, thread_id: str | None, memory_key: str, step: Any = None) -> str | None:
         """Return what a model knew before this step, None if that is unknown."""
-        found = self.get((thread_id, memory_key))
-        return None if found is None else found.at(step)
+        document = self.get((thread_id, memory_key))
+        return None if document is None else document.at(step)
 
 
 @dataclass(kw_only=True)
@@ -190,13 +190,13 @@ class MemoryState:
 
     def __post_init__(self) -> None:
         options = self.recall or RecallOptions()
-        own: Any = {"keys": self.keys, "embedder": self.embedder, "model": self.model, "create": self.create}
-        self.indexes = Indexes(options=options, **own)
+        shared: Any = {"keys": self.keys, "embedder": self.embedder, "model": self.model, "create": self.create}
+        self.indexes = Indexes(options=options, **shared)
 
     def local(self, kind: type[R]) -> R:
         """Return what a part keeps in this process for this memory, made at the first use: `kind()`."""
-        found = self._local.get(kind)
-        return cast("R", self._local.setdefault(kind, kind()) if found is None else found)  # several threads may ask
+        kept = self._local.get(kind)
+        return cast("R", self._local.setdefault(kind, kind()) if kept is None else kept)  # several threads may ask
 
     def claim(self, what: str) -> bool:
         """Claim what is done once in a process; False if somebody has claimed it."""
@@ -267,8 +267,8 @@ class Core:
     async def astream(self, plans: Iterable[Plan[list[T]]], name: str) -> AsyncIterator[T]:
         """Async twin of `stream`."""
         for plan in plans:
-            for one in await self.arun(plan, name):
-                yield one
+            for item in await self.arun(plan, name):
+                yield item
 
     def with_breaker(self, plan: Plan[T]) -> Plan[T]:
         """Run a plan behind the circuit breaker, which raises at once while open; with on_error="raise" without it."""
