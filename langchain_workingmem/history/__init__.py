@@ -72,8 +72,8 @@ class History(Operations):
         Raises `MessageNotFoundError` when one of them is not stored, and changes none then. A structured answer (a call
         of a tool that ended its turn) is no longer recalled after that: delete it, and save its turn again.
         """
-        given = as_messages(messages)
-        for message in given:
+        updates = as_messages(messages)
+        for message in updates:
             if message.id is None:
                 raise IdError("a message to update has no id", remedy="take it from history.messages()")
             if not is_storable(message):
@@ -81,7 +81,7 @@ class History(Operations):
                     f"message {message.id!r} is a system or generated message, which history does not store",
                     remedy="take it from history.messages()",
                 )
-        return append(self._core, given, thread_id, user_id, must_exist=True)
+        return append(self._core, updates, thread_id, user_id, must_exist=True)
 
     aupdate = twin(update)
 
@@ -109,19 +109,19 @@ class History(Operations):
         if last is not None:
             at_least(last, 0, "last")
         wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until)
-        given = ("below", "before", before), ("above", "after", after)
-        edges = {edge: check_id(id, name) for edge, name, id in given if id is not None}
+        bounds = ("below", "before", before), ("above", "after", after)
+        edges = {edge: check_id(id, name) for edge, name, id in bounds if id is not None}
         keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
-        places = yield from find_seqs(keys, [*edges.values()])
-        wanted |= {edge: places[id] for edge, id in edges.items() if id in places}
+        seqs = yield from find_seqs(keys, [*edges.values()])
+        wanted |= {edge: seqs[id] for edge, id in edges.items() if id in seqs}
         page = yield from read_page(self._core.state, thread_id, user_id, wanted)
-        missing = [id for id in edges.values() if id not in places]
+        missing = [id for id in edges.values() if id not in seqs]
         if missing and page.owner is not None:  # whose thread it is was asked first
             raise MessageNotFoundError(missing[0], thread_id)
         rows = page.rows()
         if superseded:
-            others = yield from read_page(self._core.state, thread_id, user_id, {**wanted, "superseded": True})
-            rows = sorted([*rows, *others.rows()], key=lambda row: row.seq)
+            hidden_page = yield from read_page(self._core.state, thread_id, user_id, {**wanted, "superseded": True})
+            rows = sorted([*rows, *hidden_page.rows()], key=lambda row: row.seq)
             rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
         return [row.message for row in (yield from made(self._core.state, rows))]
 
@@ -149,12 +149,12 @@ class History(Operations):
         if cursor is not None:
             (seq,) = read_cursor(cursor, _PAGE_CURSOR)
             wanted["below" if descending else "above"] = int(seq)
-        found = yield from read_page(self._core.state, thread_id, user_id, wanted)
-        facts = found.facts[::-1] if descending else found.facts
-        more = str(facts[limit - 1].seq) if len(facts) > limit else None
-        on_page = {one.seq for one in facts[:limit]}
-        items = yield from made(self._core.state, [row for row in found.rows() if row.place in on_page])
-        return Page(items=items[::-1] if descending else items, total=found.total, next_cursor=more)
+        page = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        facts = page.facts[::-1] if descending else page.facts
+        next_cursor = str(facts[limit - 1].seq) if len(facts) > limit else None
+        seqs = {fact.seq for fact in facts[:limit]}
+        items = yield from made(self._core.state, [row for row in page.rows() if row.place in seqs])
+        return Page(items=items[::-1] if descending else items, total=page.total, next_cursor=next_cursor)
 
     apage = twin(page)
 
@@ -177,32 +177,32 @@ class History(Operations):
         at_least(limit, 1, "limit")
         state, user_id = self._core.state, check_id(user_id, "user_id")
         # threads live in different slots of a cluster, so no key holds all messages: the times of each are merged
-        at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _USER_CURSOR)
+        last_time, last_thread = (None, "") if cursor is None else read_cursor(cursor, _USER_CURSOR)
         span = selection(since=since, until=until)
         start, end = span.get("since"), span.get("until")
-        threads = [one for one in (yield from state.indexes.threads(user_id)) if one.message_count]
-        total, waiting = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
+        threads = [thread for thread in (yield from state.indexes.threads(user_id)) if thread.message_count]
+        total, time_reads = sum(count for _, count, _ in threads), list[tuple[str, dict[str, Any]]]()
         if span:
-            counting = {**span, "limit": 0, "total": True}
-            within = [(id, counting) for id, _, last_at in threads if last_at >= (start or 0)]
-            total = sum(page.total for page in (yield from read_pages(state, user_id, within)))
+            count_only = {**span, "limit": 0, "total": True}
+            count_reads = [(id, count_only) for id, _, last_at in threads if last_at >= (start or 0)]
+            total = sum(page.total for page in (yield from read_pages(state, user_id, count_reads)))
         for id, _, last_at in threads:
             # times rise strictly within a thread, so a thread after the cursor's goes on just after that time
-            first = start if at is None else max(int(at) + (id <= last_thread), start or 0)
+            first = start if last_time is None else max(int(last_time) + (id <= last_thread), start or 0)
             if first is None or last_at >= first:
-                waiting.append((id, {"limit": limit + 1, "since": first, "until": end, "times": True}))
-        pages = yield from read_pages(state, user_id, waiting)
+                time_reads.append((id, {"limit": limit + 1, "since": first, "until": end, "times": True}))
+        pages = yield from read_pages(state, user_id, time_reads)
         pairs = ((time, page.thread_id) for page in pages for time in page.bodies if isinstance(time, int))
-        times = nsmallest(limit + 1, pairs)
+        earliest = nsmallest(limit + 1, pairs)
         on_page: dict[str, list[int]] = defaultdict(list)
-        for time, id in times[:limit]:
+        for time, id in earliest[:limit]:
             on_page[id].append(time)
-        asked = [(id, {"limit": len(some), "since": some[0], "until": some[-1]}) for id, some in on_page.items()]
-        pages = yield from read_pages(state, user_id, asked)
+        reads = [(id, {"limit": len(times), "since": times[0], "until": times[-1]}) for id, times in on_page.items()]
+        pages = yield from read_pages(state, user_id, reads)
         rows = yield from made(state, [row for page in pages for row in page.rows()])  # but for those deleted meanwhile
         items = sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
-        more = None if len(times) <= limit else "{}:{}".format(*times[limit - 1])
-        return Page(items=items, total=total, next_cursor=more)
+        next_cursor = None if len(earliest) <= limit else "{}:{}".format(*earliest[limit - 1])
+        return Page(items=items, total=total, next_cursor=next_cursor)
 
     afor_user = twin(for_user)
 
@@ -224,23 +224,23 @@ class History(Operations):
         while its result stays: no model is shown one without the other.
         """
         if (message_ids is None) == (until is None):
-            seen = "neither message_ids nor until" if until is None else "both message_ids and until"
-            raise OptionError(seen, remedy="pass one of them; `clear` deletes all messages of a thread")
+            problem = "neither message_ids nor until" if until is None else "both message_ids and until"
+            raise OptionError(problem, remedy="pass one of them; `clear` deletes all messages of a thread")
         state, count = self._core.state, 0
         if until is None:
             ids = [message_ids] if isinstance(message_ids, str) else [*(message_ids or ())]
             ids = [check_id(id, "message id") for id in ids]
             for start in range(0, max(len(ids), 1), _STEP):
-                some = ids[start : start + _STEP]
-                found = yield from delete_from(state, thread_id, user_id, what="messages", ids=some)
-                count += int(found.get("deleted", 0))
+                batch = ids[start : start + _STEP]
+                reply = yield from delete_from(state, thread_id, user_id, what="messages", ids=batch)
+                count += int(reply.get("deleted", 0))
             return count
         for superseded in (False, True):
             wanted = selection(until=until, limit=_STEP, superseded=superseded, times=True)
             while (page := (yield from read_page(state, thread_id, user_id, wanted))).facts:
-                ids, last = [one.id for one in page.facts], page.facts[-1].seq
-                found = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, last=last)
-                count, wanted["above"] = count + int(found.get("deleted", 0)), last
+                ids, last = [fact.id for fact in page.facts], page.facts[-1].seq
+                reply = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, last=last)
+                count, wanted["above"] = count + int(reply.get("deleted", 0)), last
         return count
 
     adelete = twin(delete)
@@ -253,12 +253,12 @@ class History(Operations):
         it back. Atomic; one round trip; more than 500 vectors go in the background. `ThreadNotFoundError`,
         `MessageNotFoundError`.
         """
-        asked = check_id(after, "after")
-        head: dict[str, Any] = {"question": asked, "exists": True, "truncate": True}
-        found, _ = yield from write(self._core.state, (), thread_id, user_id, at_most_once=True, **head)
-        if found.get("is_deleted") or found.get("stale"):
-            raise MessageNotFoundError(asked, thread_id)
-        return int(found.get("superseded", 0))
+        message_id = check_id(after, "after")
+        head: dict[str, Any] = {"question": message_id, "exists": True, "truncate": True}
+        reply, _ = yield from write(self._core.state, (), thread_id, user_id, at_most_once=True, **head)
+        if reply.get("is_deleted") or reply.get("stale"):
+            raise MessageNotFoundError(message_id, thread_id)
+        return int(reply.get("superseded", 0))
 
     atruncate = twin(truncate)
 
@@ -269,7 +269,7 @@ class History(Operations):
         Atomic. One round trip, one for each further 500 vectors. A list that still has the messages stores them again,
         but for those that were deleted by id.
         """
-        found = yield from delete_from(self._core.state, thread_id, user_id, what="all")
-        return int(found.get("deleted", 0))
+        reply = yield from delete_from(self._core.state, thread_id, user_id, what="all")
+        return int(reply.get("deleted", 0))
 
     aclear = twin(clear)

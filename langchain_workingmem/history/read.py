@@ -35,13 +35,13 @@ def selection(
     *, since: datetime | None = None, until: datetime | None = None, roles: Sequence[str] | None = None, **rest: Any
 ) -> dict[str, Any]:
     """Check and convert what selects messages, for `read_page`."""
-    found = {
+    filters = {
         "since": None if since is None else to_micros(since),
         "until": None if until is None else to_micros(until),
         "roles": None if roles is None else check_roles(roles),
         **rest,
     }
-    return {name: value for name, value in found.items() if value is not None and value is not False}
+    return {name: value for name, value in filters.items() if value is not None and value is not False}
 
 
 @dataclass(slots=True)
@@ -57,15 +57,15 @@ class PageOfThread:
     @classmethod
     def read(cls, reply: Any, thread_id: str, user_id: str | None, wanted: Mapping[str, Any]) -> PageOfThread:
         """Read the reply to a `page_command`; raise what it refuses."""
-        found, order = read_reply(reply, thread_id, user_id), slice(None, None, -1 if "newest" in wanted else 1)
-        facts = [Facts.read(text, is_current="superseded" not in wanted) for text in found.get("shown") or ()]
-        return cls(thread_id, found.get("total", 0), found.get("owner"), facts[order], reply[1][order])
+        head, order = read_reply(reply, thread_id, user_id), slice(None, None, -1 if "newest" in wanted else 1)
+        facts = [Facts.read(text, is_current="superseded" not in wanted) for text in head.get("shown") or ()]
+        return cls(thread_id, head.get("total", 0), head.get("owner"), facts[order], reply[1][order])
 
     def rows(self) -> list[StoredMessage]:
         """Return the messages, without those that cannot be read."""
         pairs = zip(self.facts, self.bodies, strict=True)
-        found = ((facts.seq, facts.upto if facts.words else 0, body) for facts, body in pairs)
-        return read_rows(found, self.thread_id)
+        rows = ((facts.seq, facts.upto if facts.words else 0, body) for facts, body in pairs)
+        return read_rows(rows, self.thread_id)
 
 
 def read_page(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Plan[PageOfThread]:
@@ -81,20 +81,21 @@ def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, wanted:
     """Read messages of some roles, of the whole thread for a `total`."""
     wanted = {**wanted}
     roles, limit, total = wanted.pop("roles"), wanted.pop("limit", inf), wanted.pop("total", False)
-    edge, found, number = "below" if "newest" in wanted else "above", list[tuple[Facts, Any]](), 0
-    begin = wanted.pop(edge, None) if total else None
+    edge, selected, count = "below" if "newest" in wanted else "above", list[tuple[Facts, Any]](), 0
+    cursor = wanted.pop(edge, None) if total else None
     while True:
         page = yield from read_page(state, thread_id, user_id, {**wanted, "limit": PAGE_SIZE})
         pairs = [*zip(page.facts, page.bodies, strict=True)][:: -1 if edge == "below" else 1]
         for facts, body in pairs:
-            if (role := _ROLE.match(body or b"")) and role[1].decode() in roles:
-                number += 1
-                is_on_page = begin is None or (facts.seq < begin if edge == "below" else facts.seq > begin)
-                if is_on_page and len(found) < limit:
-                    found.append((facts, body))
-        if len(pairs) < PAGE_SIZE or (len(found) >= limit and not total):
-            found.sort(key=lambda pair: pair[0].seq)
-            return PageOfThread(thread_id, number, page.owner, [one for one, _ in found], [one for _, one in found])
+            if (match := _ROLE.match(body or b"")) and match[1].decode() in roles:
+                count += 1
+                is_on_page = cursor is None or (facts.seq < cursor if edge == "below" else facts.seq > cursor)
+                if is_on_page and len(selected) < limit:
+                    selected.append((facts, body))
+        if len(pairs) < PAGE_SIZE or (len(selected) >= limit and not total):
+            selected.sort(key=lambda pair: pair[0].seq)
+            facts_list, bodies = [facts for facts, _ in selected], [body for _, body in selected]
+            return PageOfThread(thread_id, count, page.owner, facts_list, bodies)
         wanted[edge] = pairs[-1][0].seq
 
 
@@ -111,27 +112,27 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: 
     if not waiting:
         return
     commands = [
-        ("HMGET", state.keys.of(row.thread_id).media, *(f"{row.place}:{at}" for at in range(len(row.record["media"]))))
+        ("HMGET", state.keys.of(row.thread_id).media, *(f"{row.place}:{i}" for i in range(len(row.record["media"]))))
         for row in waiting
     ]
     for row, texts in zip(waiting, (yield from send(*commands)), strict=True):
         if None not in texts:
-            for (*way, last), text in zip(row.record.pop("media"), texts, strict=True):
-                reduce(getitem, way, row.record["data"])[last] = text.decode("utf-8", "surrogatepass")
+            for (*path, name), text in zip(row.record.pop("media"), texts, strict=True):
+                reduce(getitem, path, row.record["data"])[name] = text.decode("utf-8", "surrogatepass")
             vars(row).pop("message", None)  # it is made again
         elif not keep_lost:
             row.record["type"] = "gone"
 
 
 def read_pages(
-    state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]
+    state: MemoryState, user_id: str, requests: Sequence[tuple[str, dict[str, Any]]]
 ) -> Plan[list[PageOfThread]]:
     """Read from many threads; one with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
     pages: list[PageOfThread] = []
-    for start in range(0, len(asked), ASKED):
-        some = asked[start : start + ASKED]
-        calls = (PAGE.on(state.keys.of(id), user=owner_tag(user_id), **wanted) for id, wanted in some)
-        for (id, wanted), reply in zip(some, (yield from send(*calls)), strict=True):
+    for start in range(0, len(requests), ASKED):
+        batch = requests[start : start + ASKED]
+        commands = (PAGE.on(state.keys.of(id), user=owner_tag(user_id), **wanted) for id, wanted in batch)
+        for (id, wanted), reply in zip(batch, (yield from send(*commands)), strict=True):
             try:
                 pages.append(PageOfThread.read(reply, id, user_id, wanted))
             except WorkingMemError:

@@ -48,7 +48,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 def write(
     state: MemoryState,
-    ready: Sequence[Draft],
+    batch: Sequence[Draft],
     thread_id: str,
     user_id: str | None,
     ready_vectors: tuple[str, Sequence[bytes]] | None = None,  # index digest, and the vectors of all chunks
@@ -58,44 +58,44 @@ def write(
 ) -> Plan[tuple[dict[str, Any], Exception | None]]:
     """Embed messages and write them in one atomic step; return the reply, and why there are no vectors."""
     keys, indexes = state.keys.of(check_id(thread_id, "thread_id")), state.indexes
-    texts = [text for draft in ready for text in draft.chunks if not draft.is_superseded]
+    texts = [text for draft in batch for text in draft.chunks if not draft.is_superseded]
     algorithm = state.recalling.index.algorithm if state.recall else "flat"
-    if (count := len(ready) + len(texts)) > (most := MOST_AT_ONCE[algorithm]):
-        seen = f"{count:,} messages and chunks in one atomic step, of at most {most:,} (with {algorithm})"
-        raise OptionError(seen, remedy="save them in several calls")
+    if (count := len(batch) + len(texts)) > (limit := MOST_AT_ONCE[algorithm]):
+        problem = f"{count:,} messages and chunks in one atomic step, of at most {limit:,} (with {algorithm})"
+        raise OptionError(problem, remedy="save them in several calls")
     if not indexes.threads_ready:
         yield from indexes.ready()
-    settings, vectors = (indexes.digest, []) if ready_vectors is None else ready_vectors
+    digest, vectors = (indexes.digest, []) if ready_vectors is None else ready_vectors
     failure: Exception | None = None
     if texts and state.recall and ready_vectors is None:
         try:
             embedded = yield from state.embedder.embed(texts)
             if indexes.dims != embedded.shape[1]:
                 yield from indexes.vectors_ready(embedded.shape[1])
-            settings, vectors = indexes.digest, pack(embedded, indexes.dtype, state.recall.index.distance)
+            digest, vectors = indexes.digest, pack(embedded, indexes.dtype, state.recall.index.distance)
         except EMBEDDING_ERRORS as error:
-            settings, failure = "", error
-    head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
-    make = partial(_call, keys, ready, vectors, head)
-    call = yield from compute(make, sum([len(draft.body) for draft in ready]))
-    (reply, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=at_most_once)
-    if deleted is not None:
+            digest, failure = "", error
+    head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": digest}
+    build = partial(_call, keys, batch, vectors, head)
+    command = yield from compute(build, sum([len(draft.body) for draft in batch]))
+    (reply, *_), deletion = yield from guarded_write(state, thread_id, [user_id], command, at_most_once=at_most_once)
+    if deletion is not None:
         if reply.get("new"):  # else nothing was written, or only what is stored has changed
-            new = [ready[at].id for at in reply["new"]]
+            new_ids = [batch[index].id for index in reply["new"]]
             version = reply["version"] if reply.get("is_new") else None
-            yield from undone(state, thread_id, user_id or "", version, new)
-        raise deleted
+            yield from undone(state, thread_id, user_id or "", version, new_ids)
+        raise deletion
     if reply.get("is_left"):
         yield Spawn(sweep(state, thread_id), task="sweep")
     return reply, failure
 
 
-def _call(keys: ThreadKeys, ready: Sequence[Draft], vectors: Sequence[bytes], head: Mapping[str, Any]) -> Command:
+def _call(keys: ThreadKeys, batch: Sequence[Draft], vectors: Sequence[bytes], head: Mapping[str, Any]) -> Command:
     """Build the call of `write.lua`, with the body of each message, its vectors and its media."""
-    heads, arguments, waiting = list[dict[str, Any]](), list["Argument"](), iter(vectors)
-    for draft in ready:
+    heads, arguments, remaining = list[dict[str, Any]](), list["Argument"](), iter(vectors)
+    for draft in batch:
         chunks = draft.chunks if vectors and not draft.is_superseded else []
-        about: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "id": draft.id,
             "words": draft.words,
             "tokens": draft.weight,
@@ -107,13 +107,13 @@ def _call(keys: ThreadKeys, ready: Sequence[Draft], vectors: Sequence[bytes], he
             "media": len(draft.media),
             "chunks": len(chunks),
         }
-        rare = {"metadata": draft.metadata or None, "seq": draft.seq, "facts": draft.facts, "at": draft.at}
-        about |= {name: value for name, value in rare.items() if value is not None}
-        heads.append({**about, "is_superseded": True} if draft.is_superseded else about)
+        optional = {"metadata": draft.metadata or None, "seq": draft.seq, "facts": draft.facts, "at": draft.at}
+        fields |= {name: value for name, value in optional.items() if value is not None}
+        heads.append({**fields, "is_superseded": True} if draft.is_superseded else fields)
         arguments.append(draft.body)
         for text in chunks:
-            arguments += (as_searched(text), next(waiting))
-        arguments += [one.encode("utf-8", "surrogatepass") for one in draft.media]
+            arguments += (as_searched(text), next(remaining))
+        arguments += [string.encode("utf-8", "surrogatepass") for string in draft.media]
     return WRITE.on(keys, *arguments, messages=heads, **head)
 
 
@@ -131,33 +131,35 @@ def append(
     on_error: str | None = None,
 ) -> Plan[list[BaseMessage]]:
     """Save messages at the end of a thread; stored ones are replaced where they differ. One round trip."""
-    state, given = core.state, as_messages(messages)
-    times, listed = _times(said_at, len(given)), given
+    state, listed = core.state, as_messages(messages)
+    times = _times(said_at, len(listed))
     if not must_exist:
         check_id(user_id, "user_id")
-    given = yield from unmarked(state, given, thread_id, user_id or "")
-    given = [one for one in given if MARK not in one.additional_kwargs]  # of a marked copy the original is stored
-    answers = structured_answers(given, is_over=False)
-    prepare = partial(drafts, given, state.recall, core.new_id, answers)
-    ready = yield from compute(prepare, count_characters(given))
-    at_of = {message.id: at for message, at in zip(listed, times, strict=True)}  # each has an id now
-    for draft in ready:
-        draft.at = at_of.get(draft.id)
-    unique = [*{draft.id: draft for draft in ready}.values()]
+    restored = yield from unmarked(state, listed, thread_id, user_id or "")
+    restored = [copy for copy in restored if MARK not in copy.additional_kwargs]  # a copy's original is stored
+    answers = structured_answers(restored, is_over=False)
+    prepare = partial(drafts, restored, state.recall, core.new_id, answers)
+    batch = yield from compute(prepare, count_characters(restored))
+    time_of = {message.id: time for message, time in zip(listed, times, strict=True)}  # each has an id now
+    for draft in batch:
+        draft.at = time_of.get(draft.id)
+    unique = [*{draft.id: draft for draft in batch}.values()]
     head: dict[str, Any] = {"edit": True, "exists": True} if must_exist else {}
     reply, failure = yield from write(state, unique, thread_id, user_id, upsert=True, **head)
     if not reply.get("is_same"):
         yield from after_write(state, thread_id, user_id, reply, unique)
         if failure is not None:
             _tell(core, failure, thread_id, on_error)
-    return [draft.message for draft in ready]
+    return [draft.message for draft in batch]
 
 
-def unmarked(state: MemoryState, given: Sequence[BaseMessage], thread_id: str, user_id: str) -> Plan[list[BaseMessage]]:
+def unmarked(
+    state: MemoryState, messages: Sequence[BaseMessage], thread_id: str, user_id: str
+) -> Plan[list[BaseMessage]]:
     """Return messages as they were before memory changed them; a process that never asked Redis reads the secret."""
-    if state.secret is None and any(MARK in one.additional_kwargs for one in given):
+    if state.secret is None and any(MARK in message.additional_kwargs for message in messages):
         yield from check_layout(state)
-    return Marks(state.secret, check_id(thread_id, "thread_id"), user_id).unmarked(given)
+    return Marks(state.secret, check_id(thread_id, "thread_id"), user_id).unmarked(messages)
 
 
 def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[int | None]:
@@ -167,12 +169,12 @@ def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[i
     times: list[Any] = [said_at] * number if isinstance(said_at, str | datetime) else [*said_at]
     if len(times) != number:
         raise OptionError(f"{len(times)} times for {number} messages", remedy="pass one time, or one for each message")
-    found = [to_micros(at) for at in times]
-    bounds = [0, *found, to_micros(datetime.now(UTC)) + MINUTE]
+    micros = [to_micros(time) for time in times]
+    bounds = [0, *micros, to_micros(datetime.now(UTC)) + MINUTE]
     if bounds != sorted(bounds):
-        seen = f"the times {shown(times)} of said_at do not rise from 1970 to now"
-        raise OptionError(seen, remedy="pass the times at which the messages were said, in that order")
-    return [*found]
+        problem = f"the times {shown(times)} of said_at do not rise from 1970 to now"
+        raise OptionError(problem, remedy="pass the times at which the messages were said, in that order")
+    return [*micros]
 
 
 # ---------------------------------------------------------------------- a turn
@@ -180,10 +182,10 @@ def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[i
 
 def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what `read.lua` is told of a list: its ids, which are of what was said, and how much has no id."""
-    named = [entry for entry in entries if entry.id]
+    with_id = [entry for entry in entries if entry.id]
     return {
-        "ids": [entry.id for entry in named],
-        "spoken": [bool(entry.words) for entry in named],
+        "ids": [entry.id for entry in with_id],
+        "spoken": [bool(entry.words) for entry in with_id],
         "said": sum(1 for entry in entries if entry.words and not entry.id),
     }
 
@@ -227,12 +229,12 @@ def save_turn(
     read and compared again. One round trip; one more for several turns of which nothing was read, two more where ids
     are stored already.
     """
-    state, given = core.state, [one for one in messages if not is_blank(one)]  # a blank question says nothing
-    answers = structured_answers(given, is_over=True) if structured is None else structured
-    ready = yield from compute(partial(drafts, given, state.recall, core.new_id, answers), count_characters(given))
-    ready = [*{one.id: one for one in ready}.values()]  # of an id that comes twice, the last one counts
-    entries = [entry_of(one.message, None if one.has_new_id else one.id, one.words) for one in ready]
-    followed = Followed(new=[*range(len(ready))])
+    state, listed = core.state, [message for message in messages if not is_blank(message)]  # blank ones say nothing
+    answers = structured_answers(listed, is_over=True) if structured is None else structured
+    batch = yield from compute(partial(drafts, listed, state.recall, core.new_id, answers), count_characters(listed))
+    batch = [*{draft.id: draft for draft in batch}.values()]  # of an id that comes twice, the last one counts
+    entries = [entry_of(draft.message, None if draft.has_new_id else draft.id, draft.words) for draft in batch]
+    followed = Followed(new=[*range(len(batch))])
     created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
     is_new_turn = known is None and kind != "state" and is_one_turn(entries)
@@ -242,18 +244,20 @@ def save_turn(
         if known is not None:
             followed = follow(entries, kind, known, left_out, keeps_all=keeps_all)
         if followed.is_older:
-            seen = f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end"
-            remedy = "save those that are new; an older conversation is stored whole if its thread is new to memory"
-            raise OptionError(seen, remedy=remedy)
+            raise OptionError(
+                f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end",
+                remedy="save those that are new; an older conversation is stored whole if its thread is new to memory",
+            )
         if followed.aliases or followed.need_ids:
-            _give_ids(core, ready, entries, followed)
+            _give_ids(core, batch, entries, followed)
         # what a list has in front of a thread's first question may be examples
-        begins = last_question(entries) if kind == "list" and known is not None and not known.facts else 0
-        for at, draft in enumerate(ready):
-            draft.seq, draft.writer = followed.edited.get(at), IN_FRONT if at < begins else followed.writer
-        stored = [ready[at].message for at in sorted({*followed.new, *followed.seqs})]
-        changed = [ready[at] for at in sorted({*followed.new, *followed.edited})]
-        aliases = {entries[at].id: id for at, id in followed.aliases.items() if entries[at].id and kind == "state"}
+        turn_start = last_question(entries) if kind == "list" and known is not None and not known.facts else 0
+        for index, draft in enumerate(batch):
+            draft.seq, draft.writer = followed.edited.get(index), IN_FRONT if index < turn_start else followed.writer
+        stored = [batch[index].message for index in sorted({*followed.new, *followed.seqs})]
+        changed = [batch[index] for index in sorted({*followed.new, *followed.edited})]
+        renamed = followed.aliases.items() if kind == "state" else ()
+        aliases = {entries[index].id: id for index, id in renamed if entries[index].id}
         if not (changed or aliases or followed.changes_branch):
             return stored, known
         basis = known if followed.changes_branch else None  # a change of branch is decided on a version
@@ -271,7 +275,7 @@ def save_turn(
         if reply.get("is_deleted"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
-        if any(changed[at].has_new_id for at in reply.get("known") or ()):  # this was written, and the reply was lost
+        if any(changed[index].has_new_id for index in reply.get("known") or ()):  # written, but the reply was lost
             reply, failure = yield from write(state, changed[:STEP_SIZE], thread_id, user_id, upsert=True, exists=True)
         if "seqs" in reply:  # it is written; else others have stored some of it, or changed the thread
             break
@@ -281,14 +285,14 @@ def save_turn(
         raise ThreadConflictError(thread_id)
     pairs = zip(changed, reply["seqs"], strict=False)
     # nobody asks for `upto`, vectors or text of what was just written
-    written = [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
-    known = (known or Known()).with_written(written, followed, reply["version"])
+    facts = [Facts(seq, new.words, new.weight, 0, new.writer, "", new.id, "") for new, seq in pairs if seq >= 0]
+    known = (known or Known()).with_written(facts, followed, reply["version"])
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP_SIZE], title_model)
     for start in range(STEP_SIZE, len(changed), STEP_SIZE):
-        some = changed[start : start + STEP_SIZE]
-        reply, more = yield from write(state, some, thread_id, user_id, upsert=True, exists=True)
-        yield from after_write(state, thread_id, user_id, reply, some)
-        failure = failure or more
+        step = changed[start : start + STEP_SIZE]
+        reply, step_failure = yield from write(state, step, thread_id, user_id, upsert=True, exists=True)
+        yield from after_write(state, thread_id, user_id, reply, step)
+        failure = failure or step_failure
     if failure is not None:
         _tell(core, failure, thread_id)
     return stored, known
@@ -301,15 +305,15 @@ def _read(state: MemoryState, ids: tuple[str, str], entries: Sequence[Entry], be
     return known_in(read_reply(reply, *ids), before)
 
 
-def _give_ids(core: Core, ready: list[Draft], entries: list[Entry], followed: Followed) -> None:
+def _give_ids(core: Core, batch: list[Draft], entries: list[Entry], followed: Followed) -> None:
     """Give messages the ids under which they are stored: a new one where others have it, or that of the stored one."""
-    ids = followed.aliases | {at: core.new_id() for at in followed.need_ids}
-    for at in [at for at in followed.new if at in ids]:
-        message = ready[at].message.model_copy(update={"id": ids[at]})
-        ready[at] = draft_of(message, core.state.recall, structured=ready[at].words.startswith("as"))
-        entries[at] = entries[at]._replace(id=message.id)
-    for at, draft in enumerate(ready):
-        id = followed.aliases.get(at, draft.id)
+    ids = followed.aliases | {index: core.new_id() for index in followed.need_ids}
+    for index in [index for index in followed.new if index in ids]:
+        message = batch[index].message.model_copy(update={"id": ids[index]})
+        batch[index] = draft_of(message, core.state.recall, structured=batch[index].words.startswith("as"))
+        entries[index] = entries[index]._replace(id=message.id)
+    for index, draft in enumerate(batch):
+        id = followed.aliases.get(index, draft.id)
         if draft.has_new_id:
             draft.message.id = id
         elif draft.message.id != id:
@@ -344,15 +348,15 @@ def after_write(
 def embed_again(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[None]:
     """Give vectors to messages that are current again. Two round trips."""
     keys = state.keys.of(thread_id)
-    members = (("ZRANGE", keys.order, seq, seq, "BYSCORE") for seq in seqs)
-    bodies, *facts = yield from send(("HMGET", keys.messages, *seqs), *members)
-    pairs = zip(facts, bodies, strict=True)
-    yield from heal(state, thread_id, [(Facts.read(some[0].decode()), body) for some, body in pairs if some])
+    commands = (("ZRANGE", keys.order, seq, seq, "BYSCORE") for seq in seqs)
+    bodies, *replies = yield from send(("HMGET", keys.messages, *seqs), *commands)
+    pairs = zip(replies, bodies, strict=True)
+    yield from heal(state, thread_id, [(Facts.read(reply[0].decode()), body) for reply, body in pairs if reply])
 
 
 def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes | None]]) -> Plan[int]:
     """Give new vectors to messages, unless they change meanwhile; return how many. Raises what embedding raises."""
-    ready = list["Draft"]()
+    batch = list["Draft"]()
     for facts, body in rows:
         try:
             message = StoredMessage.of(body, thread_id, facts.seq).message
@@ -360,13 +364,13 @@ def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes |
             continue  # it cannot be read: the doctor names it
         draft = draft_of(message, state.recalling, structured=facts.is_structured)
         draft.facts, draft.body, draft.media = facts.text, b"", []
-        ready.append(draft)
-    if not ready:
+        batch.append(draft)
+    if not batch:
         return 0
-    _, failure = yield from write(state, ready, thread_id, None, exists=True)
+    _, failure = yield from write(state, batch, thread_id, None, exists=True)
     if failure is not None:
         raise failure
-    return sum(bool(draft.chunks) for draft in ready)
+    return sum(bool(draft.chunks) for draft in batch)
 
 
 def _tell(core: Core, failure: Exception, thread_id: str, on_error: str | None = None) -> None:

@@ -49,8 +49,8 @@ def schedule(
         if state.claim("model for titles"):
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
     elif state.claim(task):
-        naming = _name(state, options, chosen, thread_id, user_id, task)
-        yield Spawn(naming, lost=partial(state.done.pop, task, None), task="title")
+        plan = _name(state, options, chosen, thread_id, user_id, task)
+        yield Spawn(plan, lost=partial(state.done.pop, task, None), task="title")
 
 
 def _name(
@@ -59,16 +59,16 @@ def _name(
     """Ask the model, and set the title unless there is one or the message that it is made from is gone."""
     try:
         page = yield from read_page(state, thread_id, None, selection(limit=_MOST_MESSAGES, roles=["human"]))
-        facts = {one.seq: one for one in page.facts}
+        facts = {fact.seq: fact for fact in page.facts}
         rows = [row for row in page.rows() if not facts[row.place].is_refused and is_readable(row)]
         source = next((row for row in rows if words_in(row.message).strip()), None)
         if source is None:
             return
         text = visible(words_in(source.message).strip()[:_MOST_READ])
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
-        asked = [SystemMessage(instructions), HumanMessage(text)]
+        messages = [SystemMessage(instructions), HumanMessage(text)]
         run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
-        answer = yield from ask_counted(state, thread_id, user_id, model, asked, run=run)
+        answer = yield from ask_counted(state, thread_id, user_id, model, messages, run=run)
         if title := clean(str(answer.text), options.max_chars):
             yield from change_thread(state, thread_id, user_id, "title", title=title, facts=facts[source.place].text)
     except WorkingMemError as error:
