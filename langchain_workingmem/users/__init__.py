@@ -67,12 +67,12 @@ class Users(Operations):
         steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]
         steps += ["REDUCE", "SUM", 1, "@count", "AS", "messages", "REDUCE", "MAX", 1, "@updated_at", "AS", "updated"]
         if cursor is not None:  # the time and the id of the last user of a page
-            time, last = read_cursor(cursor, CURSOR)
-            edge = f"@updated < {int(time)} || (@updated == {int(time)} && @user > '{encode(decode(last))}')"
+            time, last_user = read_cursor(cursor, CURSOR)
+            edge = f"@updated < {int(time)} || (@updated == {int(time)} && @user > '{encode(decode(last_user))}')"
             steps += ["FILTER", edge]
         steps += ["SORTBY", 4, "@updated", "DESC", "@user", "ASC", "LIMIT", 0, limit + 1]
-        asked = (aggregate(state.keys.threads_index, "*", *some) for some in (steps, count))
-        rows, counted = map(rows_of, (yield from state.indexes.search(*asked)))
+        commands = (aggregate(state.keys.threads_index, "*", *pipeline) for pipeline in (steps, count))
+        rows, count_rows = map(rows_of, (yield from state.indexes.search(*commands)))
         users = [
             UserSummary(
                 user_id=decode(row[b"user"]),
@@ -84,7 +84,7 @@ class Users(Operations):
         ]
         is_last = len(rows) <= limit
         next_cursor = None if is_last else f"{int(rows[limit - 1][b'updated'])},{encode(users[-1].user_id)}"
-        return Page(items=users, total=int(counted[0][b"users"]) if counted else 0, next_cursor=next_cursor)
+        return Page(items=users, total=int(count_rows[0][b"users"]) if count_rows else 0, next_cursor=next_cursor)
 
     alist = twin(list)  # noqa: A003 - the method
 
@@ -180,14 +180,14 @@ def _tombstone(state: MemoryState, user_id: str, *arguments: str) -> Command:
 
 def delete(state: MemoryState, user_id: str, token: str, saver: Any = None) -> Plan[DeletionReport]:
     """Look through all keys, and delete what a user has, until nothing is found; a tombstone refuses writers."""
-    this = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
+    deletion = _Deletion(state, check_id(user_id, "user_id"), saver, "not asked" if saver is None else "deleted")
     if saver is not None:
         yield from check_saver(saver, "delete_thread")
     verified = False
     try:
         yield from send(_tombstone(state, user_id, "claim", "", token))
         for _ in range(LOOKS):
-            verified = not (yield from this.look())
+            verified = not (yield from deletion.look())
             if verified:
                 yield from send(_tombstone(state, user_id, "lift", "", token))
                 break
@@ -199,7 +199,7 @@ def delete(state: MemoryState, user_id: str, token: str, saver: Any = None) -> P
         )
         raise
     state.local(Authors).pop(user_id)
-    return DeletionReport(user_id=user_id, checkpoints=this.checkpoints, verified=verified, **this.counts)
+    return DeletionReport(user_id=user_id, checkpoints=deletion.checkpoints, verified=verified, **deletion.counts)
 
 
 @dataclass(slots=True)
@@ -214,42 +214,42 @@ class _Deletion:
 
     def look(self) -> Plan[int]:
         """Delete what names the user, without an index; return how much it was."""
-        keys, found, cursors = self.state.keys, 0, None
-        own, thread, vector = (one.encode() for one in (encode(self.user_id), keys.thread_prefix, keys.vector_prefix))
+        keys, total, cursors = self.state.keys, 0, None
+        user, prefixes = encode(self.user_id).encode(), (keys.thread_prefix.encode(), keys.vector_prefix.encode())
         while cursors != {}:
-            seen, cursors = yield from scan(f"{keys.prefix}:*:{{*", cursors)
+            scanned, cursors = yield from scan(f"{keys.prefix}:*:{{*", cursors)
             # prefixes are compared whole: the pattern also takes keys of a Memory whose `key_prefix` begins with ours
-            asked = [key for key in seen if key.startswith((thread, vector))]
-            owners = (yield from attempt(*(("HGET", key, "user") for key in asked))) if asked else []
-            named = [key for key, owner in zip(asked, owners, strict=True) if owner == own]
-            for id in dict.fromkeys(map(keys.thread_of, named)):
-                yield from self.delete_thread(id, own)
-            left = [("DEL", key) for key in named if key.startswith(vector)]  # of threads that have expired
-            self.counts["vectors"] += sum((yield from send(*left))) if left else 0
-            found += len(named)
-        of_user = keys.of_user(self.user_id)
-        counting = ("EXISTS", of_user.memory), ("XLEN", of_user.revisions), ("ZCARD", of_user.paths)
-        *counted, number = yield from send(*counting, ("UNLINK", *of_user[1:]), in_order=True)
-        self.counts.update(dict(zip(("working_memories", "revisions", "files"), counted, strict=True)))
-        return found + int(number)
+            candidates = [key for key in scanned if key.startswith(prefixes)]
+            owners = (yield from attempt(*(("HGET", key, "user") for key in candidates))) if candidates else []
+            owned = [key for key, owner in zip(candidates, owners, strict=True) if owner == user]
+            for id in dict.fromkeys(map(keys.thread_of, owned)):
+                yield from self.delete_thread(id, user)
+            orphans = [("DEL", key) for key in owned if key.startswith(prefixes[1])]  # of threads that have expired
+            self.counts["vectors"] += sum((yield from send(*orphans))) if orphans else 0
+            total += len(owned)
+        user_keys = keys.of_user(self.user_id)
+        count_commands = ("EXISTS", user_keys.memory), ("XLEN", user_keys.revisions), ("ZCARD", user_keys.paths)
+        *counts, unlinked = yield from send(*count_commands, ("UNLINK", *user_keys[1:]), in_order=True)
+        self.counts.update(dict(zip(("working_memories", "revisions", "files"), counts, strict=True)))
+        return total + int(unlinked)
 
-    def delete_thread(self, id: str, own: bytes) -> Plan[None]:
+    def delete_thread(self, id: str, user: bytes) -> Plan[None]:
         """Delete a thread in one atomic step, and before that its checkpoints, unless it has another owner by now."""
         thread = self.state.keys.of(id).thread
-        if self.saver is not None and (yield from send(("HGET", thread, "user"))) == [own]:
-            call, acall = (own_method(self.saver, name) for name in ("delete_thread", "adelete_thread"))
+        if self.saver is not None and (yield from send(("HGET", thread, "user"))) == [user]:
+            method, amethod = (own_method(self.saver, name) for name in ("delete_thread", "adelete_thread"))
             try:
-                yield from Call(partial(call or self.saver.delete_thread, id), acall and partial(acall, id))
+                yield from Call(partial(method or self.saver.delete_thread, id), amethod and partial(amethod, id))
             except NotImplementedError:
                 self.checkpoints = "not implemented"
         deletion = partial(delete_from, self.state, id, what="thread", repeats=True)
         with suppress(errors.ThreadOwnershipError):
             try:
-                gone = yield from deletion(user_id=self.user_id)
+                reply = yield from deletion(user_id=self.user_id)
             except errors.ThreadDamagedError:  # its vectors say whose it is
-                gone = yield from deletion(user_id=None)
-            self.counts.update(threads=int("deleted" in gone), messages=gone.get("deleted", 0))
-            self.counts.update({name: gone.get(name, 0) for name in ("vectors", "working_memories", "revisions")})
+                reply = yield from deletion(user_id=None)
+            self.counts.update(threads=int("deleted" in reply), messages=reply.get("deleted", 0))
+            self.counts.update({name: reply.get(name, 0) for name in ("vectors", "working_memories", "revisions")})
 
 
 # ---------------------------------------------------------------------- merges
@@ -270,12 +270,12 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
         if deleting is not None:
             raise errors.UserDeletedError(into)
         yield from _merge_memory(state, source, into, counts)
-        for thread in (yield from state.indexes.threads(source)):
+        for row in (yield from state.indexes.threads(source)):
             try:
-                given = yield from transfer(state, thread.id, source, into, merging=True)
+                transferred = yield from transfer(state, row.id, source, into, merging=True)
             except (errors.ThreadOwnershipError, errors.ThreadNotFoundError):  # it was given away or deleted meanwhile
                 continue
-            counts.update(threads=1, messages=given.message_count)
+            counts.update(threads=1, messages=transferred.message_count)
         (has_files,) = yield from send(("EXISTS", *keys.of_user(source).files[1:]))
         if has_files:
             moved = yield from wing("files").merge(state, source, into)
@@ -285,28 +285,28 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
             error.add_note(f"a part is merged: call users.merge({source!r}, into={into!r}) again for the rest")
         raise
     yield from send(_tombstone(state, source, "lift", mark, token))
-    for one in (source, into):
-        state.local(Authors).pop(one)
+    for user_id in (source, into):
+        state.local(Authors).pop(user_id)
     return MergeReport(source=source, into=into, **{**counts, **moved})
 
 
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
     """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips."""
     _, memory, revisions, usage, *_ = state.keys.of_user(source)
-    (document, kept), taken = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
+    (document, kept), usage_fields = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
     if document and kept:  # values of rows come with these
         document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
     if document:
         guest, form = document.decode(), state.remembering.format
-        where = ScopeKey(state.keys.of_user(into).of_memory, None, into)
+        scope_key = ScopeKey(state.keys.of_user(into).of_memory, None, into)
 
         def join(text: str) -> str:
             if form.is_empty(guest) or form.is_empty(text):
                 return guest if form.is_empty(text) else text
             return text if form.is_foreign(text) or form.is_foreign(guest) else form.joined(text, guest)
 
-        yield from change_document(state, where, join, "merge")
+        yield from change_document(state, scope_key, join, "merge")
         counts["working_memories"] += 1
-    numbers = {name.decode(): int(number) for name, number in as_dict(taken).items()}
-    counting = [count_command(state, into, numbers)] if numbers else []
-    yield from send(*counting, ("DEL", memory, revisions, usage), at_most_once=bool(numbers))
+    counters = {name.decode(): int(number) for name, number in as_dict(usage_fields).items()}
+    commands = [count_command(state, into, counters)] if counters else []
+    yield from send(*commands, ("DEL", memory, revisions, usage), at_most_once=bool(counters))

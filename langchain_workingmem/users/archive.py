@@ -59,8 +59,8 @@ def header(user_id: str | None = None) -> dict[str, Any]:
 
 def export(state: MemoryState, user_id: str, *, vectors: bool) -> Iterator[Plan[list[dict[str, Any]]]]:
     """Yield the steps that read all data of a user, one after the other; what was deleted meanwhile is left out."""
-    this = Export(state, check_id(user_id, "user_id"), vectors)
-    yield from map(this.counted, this.steps())
+    reader = Export(state, check_id(user_id, "user_id"), vectors)
+    yield from map(reader.counted, reader.steps())
 
 
 @dataclass(slots=True)
@@ -99,12 +99,12 @@ class Export:
         """Return the header and the user's working memory; note which threads there are."""
         yield from self.state.indexes.ready()
         keys = self.state.keys.of_user(self.user_id)
-        has_files = ("EXISTS", *keys.files[1:])
-        *stored, found = yield from send(("HGETALL", keys.memory), ("XRANGE", keys.revisions, "-", "+"), has_files)
+        exists = ("EXISTS", *keys.files[1:])
+        *replies, file_count = yield from send(("HGETALL", keys.memory), ("XRANGE", keys.revisions, "-", "+"), exists)
         self.threads = [thread.id for thread in (yield from self.state.indexes.threads(self.user_id))]
-        self.has_files = bool(found)
+        self.has_files = bool(file_count)
         # without its last record the archive is not whole
-        return [{**header(self.user_id), "ends": True}, *_memory_records(None, *stored)]
+        return [{**header(self.user_id), "ends": True}, *_memory_records(None, *replies)]
 
     def thread(self, id: str) -> Plan[list[dict[str, Any]]]:
         """Read a thread with its working memory, and which messages it has, the superseded ones where they were."""
@@ -112,26 +112,26 @@ class Export:
         hashes = (("HGETALL", key) for key in (keys.thread, keys.ids, keys.memory))
         sets = (("ZRANGE", key, 0, -1) for key in (keys.order, keys.superseded))
         replies = yield from send(*hashes, *sets, ("XRANGE", keys.revisions, "-", "+"))
-        fields, ids, memory, order, others, revisions = replies
+        fields, ids, memory, order, superseded, revisions = replies
         thread = read_thread(id, fields)
         if thread is None or thread.user_id != self.user_id:
             return []
         facts = [Facts.read(text.decode()) for text in order]
-        self.facts = facts = sorted([*facts, *(Facts.read(text.decode(), is_current=False) for text in others)])
+        self.facts = facts = sorted([*facts, *(Facts.read(text.decode(), is_current=False) for text in superseded)])
         record: dict[str, Any] = {"kind": "thread", "id": id, "title": thread.title}
         record |= {"metadata": thread.metadata, "source_id": thread.source_id}
         record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
         if source := as_dict(fields).get(b"title_source"):  # the seq of the message that a model has made it from
-            record["title_source"] = next((one.id for one in facts if one.seq == int(source)), None)
+            record["title_source"] = next((fact.id for fact in facts if fact.seq == int(source)), None)
         if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
             record["deleted"] = deleted
         return [record, *_memory_records(id, memory, revisions)]
 
     def messages(self, id: str, facts: Sequence[Facts]) -> Plan[list[dict[str, Any]]]:
         """Read some messages of a thread."""
-        held = yield from read_held(self.state, id, self.user_id, facts, vectors=self.vectors)
-        size = count_characters(one.row.message for one in held)
-        return (yield from compute(partial(_messages, held, vectors=self.vectors), size))
+        entries = yield from read_held(self.state, id, self.user_id, facts, vectors=self.vectors)
+        size = count_characters(entry.row.message for entry in entries)
+        return (yield from compute(partial(_messages, entries, vectors=self.vectors), size))
 
     def rows(self, id: str) -> Plan[list[dict[str, Any]]]:
         """Read what models have made of the messages of a thread."""
@@ -144,26 +144,26 @@ class Export:
         return [{"kind": END, "records": {kind: count for kind, count in self.counts.items() if kind != "header"}}]
 
 
-def _messages(found: Iterable[Held], *, vectors: bool) -> list[dict[str, Any]]:
+def _messages(entries: Iterable[Held], *, vectors: bool) -> list[dict[str, Any]]:
     records = []
-    for facts, row, held in found:
+    for facts, row, packed in entries:
         # stored messages may hold NaN, which is not JSON
         message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
         record: dict[str, Any] = {"kind": "message", "thread_id": row.thread_id, "stored_at": row.stored_at.isoformat()}
         optional: dict[str, Any] = {"superseded": not facts.is_current, "refused": facts.is_refused}
         optional |= {"structured": facts.is_structured, "writer": facts.writer}
         record |= {"message": message, **{name: value for name, value in optional.items() if value}}
-        if vectors and facts.settings and held is not None:
-            record["vectors"] = {"settings": facts.settings, "data": [b64encode(one).decode() for one in held]}
+        if vectors and facts.settings and packed is not None:
+            record["vectors"] = {"settings": facts.settings, "data": [b64encode(vector).decode() for vector in packed]}
         records.append(record)
     return records
 
 
-def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> list[dict[str, Any]]:
+def _memory_records(thread_id: str | None, memory: Any, stream: list[Any]) -> list[dict[str, Any]]:
     row = as_dict(memory)
     if not row:
         return []
-    revisions = [_state(as_dict(fields)) for _, fields in entries]
+    revisions = [_state(as_dict(fields)) for _, fields in stream]
     record = {"kind": "working_memory", "thread_id": thread_id, **_state(row), "revisions": revisions}
     return [record | ({"kept": row[b"kept"].decode()} if b"kept" in row else {})]
 
@@ -183,22 +183,22 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
 def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet."""
     check_list(source, "records", "dicts, such as map(json.loads, file)")
-    this = Import(state, Writer(state), "" if user_id is None else check_id(user_id, "user_id"))
-    records = yield from this.read_all(source)
-    asked = [("HGET", state.keys.of(id).thread, "user") for id in this.threads]
-    for id, owner in zip(this.threads, (yield from send(*asked)) if asked else [], strict=True):
-        if owner is not None and decode(owner) != this.owner:
-            refused = ThreadOwnershipError(id, this.owner)
-            refused.add_note(f"record {this.threads[id]} names it; nothing was imported")
-            raise refused
-    if this.files:
-        yield from wing("files").FileRecord.check(this)
+    context = Import(state, Writer(state), "" if user_id is None else check_id(user_id, "user_id"))
+    records = yield from context.read_all(source)
+    commands = [("HGET", state.keys.of(id).thread, "user") for id in context.threads]
+    for id, owner in zip(context.threads, (yield from send(*commands)) if commands else [], strict=True):
+        if owner is not None and decode(owner) != context.owner:
+            error = ThreadOwnershipError(id, context.owner)
+            error.add_note(f"record {context.threads[id]} names it; nothing was imported")
+            raise error
+    if context.files:
+        yield from wing("files").FileRecord.check(context)
     with suppress(*EMBEDDING_ERRORS):  # messages can be embedded later
         yield from state.indexes.setup()
     for record in records:
-        yield from record.write(this)
-    this.writer.end()
-    return ImportReport(user_id=this.owner, files_left=this.files_left, unread=this.unread, **this.counts)
+        yield from record.write(context)
+    context.writer.end()
+    return ImportReport(user_id=context.owner, files_left=context.files_left, unread=context.unread, **context.counts)
 
 
 @dataclass(slots=True)
@@ -238,50 +238,50 @@ class Import:
             raise OptionError(f"{CUT}: its last record is missing; nothing was imported", remedy="export again")
         return records
 
-    def read(self, given: object) -> list[Any]:
+    def read(self, raw: object) -> list[Any]:
         """Check a record, and return it; nothing for the header and the last one."""
-        if not isinstance(given, Mapping):
+        if not isinstance(raw, Mapping):
             remedy = "pass a dict, json.loads(line) of each line; `workingmem import` reads other formats by --from"
-            raise OptionError(f"the record is of type {type(given).__name__}", remedy=remedy)
-        kind: Any = given.get("kind")
+            raise OptionError(f"the record is of type {type(raw).__name__}", remedy=remedy)
+        kind: Any = raw.get("kind")
         if self.number == 1:
-            if kind != "header" or given.get("format") != FORMAT or given.get("version") != VERSION:
+            if kind != "header" or raw.get("format") != FORMAT or raw.get("version") != VERSION:
                 remedy = "pass all records of users.export() or an importer; `workingmem import` names it by --from"
                 raise OptionError(f"this is not a header of {FORMAT!r} in version {VERSION}", remedy=remedy)
-            self.owner = check_id(self.owner or given.get("user_id"), "user_id")
-            self.ends = bool(given.get("ends"))
+            self.owner = check_id(self.owner or raw.get("user_id"), "user_id")
+            self.ends = bool(raw.get("ends"))
         elif self.ends is None:
             raise OptionError("it stands behind the last record", remedy=KEEP_ORDER)
         elif self.ends and kind == END:
-            if (promised := given.get("records")) != self.kinds:
+            if (promised := raw.get("records")) != self.kinds:
                 raise OptionError(f"{CUT}: it had {promised}, there are {dict(self.kinds)}", remedy="export again")
             self.ends = None
         elif kind == "unread":  # what an importer could not read
-            self.unread[str(given.get("name"))] = str(given.get("problem"))
+            self.unread[str(raw.get("name"))] = str(raw.get("problem"))
         elif kind not in KINDS:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
             self.kinds[kind] += 1
             model = KINDS[kind] or wing("files").FileRecord
-            record = model.model_validate(dict(given), context=self)
-            named = getattr(record, "thread_id", None)
-            if named is None:
+            record = model.model_validate(dict(raw), context=self)
+            thread_id = getattr(record, "thread_id", None)
+            if thread_id is None:
                 return [record]
-            if named != self.thread:
-                raise OptionError(f"thread_id is {named!r}, behind thread {self.thread!r}", remedy=KEEP_ORDER)
+            if thread_id != self.thread:
+                raise OptionError(f"thread_id is {thread_id!r}, behind thread {self.thread!r}", remedy=KEEP_ORDER)
             self.parts.append(record)
         return []
 
 
 def _refusal(number: int, error: Any) -> OptionError:
     """Return the error that names a record, and the field of its model."""
-    where = ""
+    location = ""
     while isinstance(error, ValidationError):  # also that of a message, within that of its record
-        first = error.errors(include_url=False)[0]
-        where += "".join(f"{part}." for part in first["loc"])
-        error = first.get("ctx", {}).get("error", first["msg"])
-    what = " ".join(f"{where[:-1]}: {error}".removeprefix(": ").split())[:500]
-    return OptionError(f"record {number}: {what}; nothing was imported", remedy=getattr(error, "remedy", None))
+        detail = error.errors(include_url=False)[0]
+        location += "".join(f"{part}." for part in detail["loc"])
+        error = detail.get("ctx", {}).get("error", detail["msg"])
+    problem = " ".join(f"{location[:-1]}: {error}".removeprefix(": ").split())[:500]
+    return OptionError(f"record {number}: {problem}; nothing was imported", remedy=getattr(error, "remedy", None))
 
 
 # ---------------------------------------------------------------------- records
@@ -319,26 +319,26 @@ class _Thread(Record):
     _fields: dict[str, str]
     _parts: list[Any]  # the records that follow
 
-    def model_post_init(self, load: Import, /) -> None:
+    def model_post_init(self, context: Import, /) -> None:
         self._fields = thread_fields(self.title, self.metadata)
-        load.thread, load.parts = self.id, []
-        self._parts = load.parts
-        load.threads.setdefault(self.id, load.number)
+        context.thread, context.parts = self.id, []
+        self._parts = context.parts
+        context.threads.setdefault(self.id, context.number)
 
-    def write(self, load: Import) -> Plan[None]:
-        state, fields = load.state, self._fields
+    def write(self, context: Import) -> Plan[None]:
+        state, fields = context.state, self._fields
         made_title = fields.pop("title", None) if self.title_source else None
-        named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
-        fields |= {name: str(one) for name, one in named.items()}
-        older = [one.older(state) for one in self._parts if isinstance(one, _Message)]
-        done = yield from load.writer.add(self.id, load.owner, older, fields=fields, deleted=self.deleted)
-        load.counts.update(threads=int(done.is_new), dropped=self.dropped)
-        load.counts.update(messages=done.messages, skipped=len(older) - done.messages)
-        if made_title and (seq := done.seqs.get(self.title_source or "")) is not None:
-            yield from name_thread(state, self.id, load.owner, made_title, seq)
+        columns = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
+        fields |= {name: str(value) for name, value in columns.items()}
+        older = [record.older(state) for record in self._parts if isinstance(record, _Message)]
+        saved = yield from context.writer.add(self.id, context.owner, older, fields=fields, deleted=self.deleted)
+        context.counts.update(threads=int(saved.is_new), dropped=self.dropped)
+        context.counts.update(messages=saved.messages, skipped=len(older) - saved.messages)
+        if made_title and (seq := saved.seqs.get(self.title_source or "")) is not None:
+            yield from name_thread(state, self.id, context.owner, made_title, seq)
         for record in self._parts:
             if not isinstance(record, _Message):
-                yield from record.write(load)
+                yield from record.write(context)
 
 
 class _Vectors(Record):
@@ -360,13 +360,13 @@ class _Message(Record):
 
     @field_validator("message", mode="plain")
     @classmethod
-    def _draft(cls, given: Any, info: Any) -> Draft:
-        if not isinstance(given, Mapping) or not isinstance(given.get("data"), Mapping):
+    def _draft(cls, raw: Any, info: Any) -> Draft:
+        if not isinstance(raw, Mapping) or not isinstance(raw.get("data"), Mapping):
             remedy = "use message_to_dict of langchain_core"
             raise OptionError("message is not a dict with type and data", remedy=remedy)
-        (message,) = messages_from_dict([dict(given)])
-        for mark in (MARK, "lc_source"):  # whoever wrote the archive may have written it: it is a message as any other
-            message.additional_kwargs.pop(mark, None)
+        (message,) = messages_from_dict([dict(raw)])
+        for key in (MARK, "lc_source"):  # whoever wrote the archive may have written it: it is a message as any other
+            message.additional_kwargs.pop(key, None)
         if message.id is None:
             raise OptionError("the message has no id", remedy="give it one, so that a second import stores it once")
         if not is_storable(message):
@@ -383,10 +383,10 @@ class _Message(Record):
 
     def older(self, state: MemoryState) -> Older:
         """Return it for the writer, with its vectors if they are those that this memory would make."""
-        given = self.vectors
-        if given is None or self.superseded or given.settings != state.indexes.digest:
+        vectors = self.vectors
+        if vectors is None or self.superseded or vectors.settings != state.indexes.digest:
             return Older(self.message)
-        return Older.of(self.message, given.settings, given.data)
+        return Older.of(self.message, vectors.settings, vectors.data)
 
 
 class _Revision(Record):
@@ -418,20 +418,20 @@ class _Memory(_Revision):
     kept: Annotated[str, AfterValidator(lambda text: wing("keeping").notes_from_archive(text))] | None = None
 
     def model_post_init(self, _: Any, /) -> None:
-        for last, number in pairwise([0, *(one.revision for one in self.revisions)]):
+        for last, number in pairwise([0, *(revision.revision for revision in self.revisions)]):
             if not last < number <= self.revision:
                 raise OptionError(f"revision {number} follows {last} before {self.revision}", remedy=KEEP_ORDER)
 
-    def write(self, load: Import) -> Plan[None]:
-        keys: tuple[str, ...] = load.state.keys.of_user(load.owner).of_memory
+    def write(self, context: Import) -> Plan[None]:
+        keys: tuple[str, ...] = context.state.keys.of_user(context.owner).of_memory
         if self.thread_id is not None:
-            keys = load.state.keys.of(self.thread_id)
-        revisions = [[str(one.revision), one.fields()] for one in self.revisions]
+            keys = context.state.keys.of(self.thread_id)
+        revisions = [[str(revision.revision), revision.fields()] for revision in self.revisions]
         fields = [*self.fields(), *(("kept", self.kept) if self.kept else ())]
-        scope_key = ScopeKey(keys, self.thread_id, load.owner)
-        status, _ = yield from run_memory(load.state, scope_key, fields=fields, revisions=revisions)
+        scope_key = ScopeKey(keys, self.thread_id, context.owner)
+        status, _ = yield from run_memory(context.state, scope_key, fields=fields, revisions=revisions)
         if status == "written":
-            load.counts.update(working_memories=1, revisions=len(revisions))
+            context.counts.update(working_memories=1, revisions=len(revisions))
 
 
 class _Row(Record):
@@ -455,10 +455,10 @@ class _Rows(Record):
     thread_id: str
     rows: list[_Row]
 
-    def write(self, load: Import) -> Plan[None]:
+    def write(self, context: Import) -> Plan[None]:
         rows = [row.model_dump() for row in self.rows]
         with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
-            yield from restore_rows(load.state, self.thread_id, load.owner, rows)
+            yield from restore_rows(context.state, self.thread_id, context.owner, rows)
 
 
 # Of the records between header and end; the wing of files has its model.
