@@ -69,15 +69,15 @@ class Vectors:
     @classmethod
     def of(cls, index: base.IndexConfig) -> Self:
         """Check LangGraph's IndexConfig."""
-        given = cast("Mapping[str, Any]", index)
-        dims, distance = given.get("dims"), given.get("distance_type", "cosine")
+        config = cast("Mapping[str, Any]", index)
+        dims, distance = config.get("dims"), config.get("distance_type", "cosine")
         if dims is not None:
             at_least(dims, 1, "index['dims']")
         one_of(distance, _DISTANCES, "index['distance_type']")
-        if unused := [name for name in given if name not in _INDEX_KEYS and not name.startswith("__")]:
+        if unused := [name for name in config if name not in _INDEX_KEYS and not name.startswith("__")]:
             _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
         # LangGraph's SqliteStore calls them "text_fields"
-        paths = _check_paths(given.get("fields") or given.get("text_fields") or ["$"], "index['fields']")
+        paths = _check_paths(config.get("fields") or config.get("text_fields") or ["$"], "index['fields']")
         return cls(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance]), dtype="float32"))
 
     def texts(self, value: Mapping[str, Any], index: Sequence[str] | Literal[False] | None) -> list[str]:
@@ -85,16 +85,16 @@ class Vectors:
         if index is False:
             return []
         paths = self.paths if index is None else _check_paths(index, "index")
-        found = (to_utf8(text) for path in paths for text in base.get_text_at_path(value, path))
-        return list(dict.fromkeys(text for text in found if text.strip()))
+        texts = (to_utf8(text) for path in paths for text in base.get_text_at_path(value, path))
+        return list(dict.fromkeys(text for text in texts if text.strip()))
 
 
 def _check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
-    found = as_tuple(paths, name, "paths")
-    for path in found:
+    checked = as_tuple(paths, name, "paths")
+    for path in checked:
         if not isinstance(path, str) or not path:
             raise OptionError(f"{name} holds {shown(path)}", remedy="name fields, such as 'text' or 'notes[*]'")
-    return found
+    return checked
 
 
 @dataclass(slots=True)
@@ -126,8 +126,8 @@ class StoreState:
             if stored["dims"] != dims:
                 raise self._other_size(stored["dims"], dims)
             if stored != wanted:
-                seen = f"the store's vectors were indexed with {stored}, index= asks for {wanted}"
-                raise OptionError(seen, remedy="use the settings of the index")
+                problem = f"the store's vectors were indexed with {stored}, index= asks for {wanted}"
+                raise OptionError(problem, remedy="use the settings of the index")
             if self.create:
                 yield from ensure_index(queries.item_vectors_schema(self.keys, wanted))
             self.dims = dims
@@ -146,15 +146,15 @@ class StoreState:
         if vectors.shape[1] != self.dims:
             raise self._other_size(self.dims or 0, vectors.shape[1])
         packed = pack(vectors, "float32", "")
-        return [one if vector.any() else None for one, vector in zip(packed, vectors, strict=True)]
+        return [blob if vector.any() else None for blob, vector in zip(packed, vectors, strict=True)]
 
     def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
         name = self.keys.item_vectors_index
-        seen = (
+        problem = (
             f"index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must fit"
         )
         remedy = "leave 'dims' out, use the model that the store was made with, or another key_prefix"
-        return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
+        return EmbeddingSizeError(problem, remedy=remedy, expected=expected, actual=actual)
 
 
 def digest_of(parts: Sequence[str]) -> str:
@@ -217,22 +217,22 @@ def run_operations(state: StoreState, ops: Iterable[base.Op]) -> Plan[list[Any]]
     if len(gets) < len(ops):
         yield from state.setup()
     items = yield from read_items(state.keys, {item_digest(op): bool(op.refresh_ttl) for op in gets})
-    found: list[Any] = []
+    results: list[Any] = []
     for op in ops:
         if isinstance(op, base.GetOp):
             row = items[item_digest(op)]
-            found.append(base.Item(**parts_of(row)) if b"value" in row else None)
+            results.append(base.Item(**parts_of(row)) if b"value" in row else None)
         elif isinstance(op, base.PutOp):
-            found.append(None)
+            results.append(None)
         else:
             reading: Any = search if isinstance(op, base.SearchOp) else _namespaces
             read = partial(reading, state, op)
-            found.append((yield from search_with_repair(read, state.refresh, create=state.create)))
+            results.append((yield from search_with_repair(read, state.refresh, create=state.create)))
     vectors = iter((yield from state.embed([text for _, texts in writes for text in texts])))
-    calls = [call(*[one for one in islice(vectors, len(texts)) if one is not None]) for call, texts in writes]
+    calls = [make(*[vector for vector in islice(vectors, len(texts)) if vector is not None]) for make, texts in writes]
     if calls:
         yield from send(*calls)
-    return found
+    return results
 
 
 def _check(op: base.Op) -> None:
@@ -253,17 +253,17 @@ def _check(op: base.Op) -> None:
 
 def _write(state: StoreState, op: base.PutOp) -> tuple[Callable[..., Command], list[str]]:
     """Check a put or a deletion; return what makes its call of its vectors, and the texts of these."""
-    keys, where = state.keys.of_item(item_digest(op)), f"the value of {shown(op.key)} in {shown(tuple(op.namespace))}"
+    keys, subject = state.keys.of_item(item_digest(op)), f"the value of {shown(op.key)} in {shown(tuple(op.namespace))}"
     if op.value is None:
         return partial(ITEM.call, keys, "delete"), []
     if not isinstance(op.value, Mapping):
-        raise OptionError(f"{where} is a {type(op.value).__name__}", remedy="use a dict, or None to delete")
+        raise OptionError(f"{subject} is a {type(op.value).__name__}", remedy="use a dict, or None to delete")
     try:  # before texts are read from it
         check_nesting(op.value)
         value = dump(dict(op.value)).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         remedy = "use strings, numbers, booleans, None, lists and dicts with str keys"
-        raise OptionError(f"{where} is not JSON ({error})", remedy=remedy) from error
+        raise OptionError(f"{subject} is not JSON ({error})", remedy=remedy) from error
     arguments: list[Argument] = [
         "" if op.ttl is None else millis(op.ttl, "ttl"),
         to_json(list(op.namespace)),
@@ -293,67 +293,67 @@ def search(state: StoreState, op: base.SearchOp) -> Plan[list[base.SearchItem]]:
 
     One round trip, more as `_nearest` and `_latest` say, and one more to renew the TTL of items found.
     """
-    wanted = Filter.of(op.filter, finite=False)  # LangGraph compares with infinity, too
-    condition, is_decided = wanted.condition(labels_of)
-    where, unsure = _all(_below(op.namespace_prefix), condition, _alive()), None if is_decided else wanted
+    parsed = Filter.of(op.filter, finite=False)  # LangGraph compares with infinity, too
+    condition, is_decided = parsed.condition(labels_of)
+    query, rest = _all(_below(op.namespace_prefix), condition, _alive()), None if is_decided else parsed
     if op.limit == 0:
         return []
     text = to_utf8(keep_ends(op.query or "", MAX_QUERY_CHARACTERS))
     find = partial(_nearest, text=text) if text.strip() and state.vectors else _latest
-    found = yield from find(state, where, unsure, op.offset, op.limit)
+    hits = yield from find(state, query, rest, op.offset, op.limit)
     if op.refresh_ttl:
-        yield from read_items(state.keys, {hash_tag(row[b"__key"]): True for row, _ in found if b"ttl" in row})
-    size = sum(len(row[b"value"]) for row, _ in found)
-    return (yield from compute(lambda: [base.SearchItem(**parts_of(row), score=score) for row, score in found], size))
+        yield from read_items(state.keys, {hash_tag(row[b"__key"]): True for row, _ in hits if b"ttl" in row})
+    size = sum(len(row[b"value"]) for row, _ in hits)
+    return (yield from compute(lambda: [base.SearchItem(**parts_of(row), score=score) for row, score in hits], size))
 
 
-def _latest(state: StoreState, where: str, unsure: Filter | None, offset: int, limit: int) -> Plan[list[Scored]]:
+def _latest(state: StoreState, query: str, rest: Filter | None, offset: int, limit: int) -> Plan[list[Scored]]:
     """Read a page of items, the latest first. One round trip, and one for each further 10,000 items that are read."""
-    found, skipped = list[Scored](), 0 if unsure is None else offset  # of what passes the filter
-    start, size = offset - skipped, min(limit if unsure is None else max(offset + limit, 1_000), _STEP)
-    while len(found) < skipped + limit:
+    hits, skipped = list[Scored](), 0 if rest is None else offset  # of what passes the filter
+    start, size = offset - skipped, min(limit if rest is None else max(offset + limit, 1_000), _STEP)
+    while len(hits) < skipped + limit:
         order = "SORTBY", 2, "@updated_at", "DESC", "LIMIT", start, size, *_LOAD
-        rows = rows_of((yield from send(aggregate(state.keys.items_index, where, *order)))[0])
-        found += yield from _passing(unsure, [(row, None) for row in rows if row])
+        rows = rows_of((yield from send(aggregate(state.keys.items_index, query, *order)))[0])
+        hits += yield from _passing(rest, [(row, None) for row in rows if row])
         start += size
         if len(rows) < size:
             break
-    return found[skipped:][:limit]
+    return hits[skipped:][:limit]
 
 
 def _nearest(
-    state: StoreState, where: str, unsure: Filter | None, offset: int, limit: int, *, text: str
+    state: StoreState, query: str, rest: Filter | None, offset: int, limit: int, *, text: str
 ) -> Plan[list[Scored]]:
     """Read a page of items, the most similar first; the best vector of an item counts.
 
     One round trip; more for items found by a further vector, items without vectors, and where candidates are too few.
     """
-    index, end, found = state.keys.item_vectors_index, offset + limit, list[Scored]()
-    (query,) = yield from state.embed([text], query=True)
+    index, end, hits = state.keys.item_vectors_index, offset + limit, list[Scored]()
+    (vector,) = yield from state.embed([text], query=True)
     # pages see the same candidates, so that equal scores do not change places
-    for depth in () if query is None else [one for one in _DEPTHS if one >= min(2 * end, _STEP)]:
-        near = f"({where})=>[KNN {depth} @vector $vector AS distance]"
-        steps = "PARAMS", 2, "vector", query or b"", "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
+    for depth in () if vector is None else [depth for depth in _DEPTHS if depth >= min(2 * end, _STEP)]:
+        near = f"({query})=>[KNN {depth} @vector $vector AS distance]"
+        steps = "PARAMS", 2, "vector", vector or b"", "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
         rows = rows_of((yield from send(aggregate(index, near, *steps)))[0])
-        found = yield from _passing(unsure, (yield from _best(state, [row for row in rows if row])))
-        if len(rows) < depth or len(found) >= end:
+        hits = yield from _passing(rest, (yield from _best(state, [row for row in rows if row])))
+        if len(rows) < depth or len(hits) >= end:
             break
         if depth == _DEPTHS[-1]:
-            seen = f"of the {depth:,} nearest items, {len(found):,} pass the filter"
-            raise OptionError(seen, remedy="search in a narrower namespace, or by a filter without comparisons")
-    page = found[offset:end]
+            problem = f"of the {depth:,} nearest items, {len(hits):,} pass the filter"
+            raise OptionError(problem, remedy="search in a narrower namespace, or by a filter without comparisons")
+    page = hits[offset:end]
     if len(page) < limit:
-        others = where if query is None else _all(where, "@vectors:{0}")
-        page += yield from _latest(state, others, unsure, max(0, offset - len(found)), limit - len(page))
+        unscored = query if vector is None else _all(query, "@vectors:{0}")
+        page += yield from _latest(state, unscored, rest, max(0, offset - len(hits)), limit - len(page))
     return page
 
 
-def _passing(unsure: Filter | None, found: list[Scored]) -> Plan[list[Scored]]:
+def _passing(rest: Filter | None, hits: list[Scored]) -> Plan[list[Scored]]:
     """Keep the items whose values pass; many are tested without blocking an event loop."""
-    if unsure is None:
-        return found
-    size = sum(len(row[b"value"]) + unsure.work for row, _ in found)
-    return (yield from compute(lambda: [one for one in found if unsure.matches(json.loads(one[0][b"value"]))], size))
+    if rest is None:
+        return hits
+    size = sum(len(row[b"value"]) + rest.work for row, _ in hits)
+    return (yield from compute(lambda: [hit for hit in hits if rest.matches(json.loads(hit[0][b"value"]))], size))
 
 
 def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[Scored]]:
@@ -376,15 +376,15 @@ def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[Scored]]:
 
 def _namespaces(state: StoreState, op: base.ListNamespacesOp) -> Plan[list[tuple[str, ...]]]:
     """List the namespaces that hold items, in order. One round trip; the server reads the items below the prefix."""
-    conditions, where = op.match_conditions or (), "*"
+    conditions, query = op.match_conditions or (), "*"
     for condition in conditions:
         one_of(condition.match_type, ("prefix", "suffix"), "match_type")
         if condition.match_type == "prefix":
-            where = _all(where, _below(list(takewhile(lambda part: part != "*", condition.path))))
-    grouped = aggregate(state.keys.items_index, _all(where, _alive()), "GROUPBY", 1, "@namespace")
-    names = [tuple(json.loads(row[b"namespace"])) for row in rows_of((yield from send(grouped))[0])]
-    found = {name[: op.max_depth] for name in names if all(_fits(name, condition) for condition in conditions)}
-    return sorted(found)[op.offset : op.offset + op.limit]
+            query = _all(query, _below(list(takewhile(lambda part: part != "*", condition.path))))
+    grouped = aggregate(state.keys.items_index, _all(query, _alive()), "GROUPBY", 1, "@namespace")
+    stored = [tuple(json.loads(row[b"namespace"])) for row in rows_of((yield from send(grouped))[0])]
+    namespaces = {name[: op.max_depth] for name in stored if all(_fits(name, condition) for condition in conditions)}
+    return sorted(namespaces)[op.offset : op.offset + op.limit]
 
 
 def _fits(name: tuple[str, ...], condition: base.MatchCondition) -> bool:
@@ -400,7 +400,7 @@ def _below(namespace: Sequence[str]) -> str:
 
 
 def _all(*conditions: str) -> str:
-    return " ".join(dict.fromkeys(one for one in conditions if one != "*")) or "*"
+    return " ".join(dict.fromkeys(condition for condition in conditions if condition != "*")) or "*"
 
 
 def _alive() -> str:
