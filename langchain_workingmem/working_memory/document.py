@@ -107,17 +107,17 @@ class TextFormat:
         """
         before = text = self._or_template(current)
         for find, replace in edits:
-            at = text.find(find) if find else -1
-            if at < 0:
+            start = text.find(find) if find else -1
+            if start < 0:
                 raise refusal(f"{shown(find)} does not stand in working memory", "quote the text exactly as it is")
-            if at != text.rfind(find):
+            if start != text.rfind(find):
                 lines = [f"\n    {shorten(line)}" for line in text.splitlines() if find.splitlines()[0] in line]
                 remedy = "quote more of the text around it, so that it is unique. It stands in:"
-                seen = f"{shown(find)} stands more than once in working memory"
-                raise refusal(seen, remedy + "".join(lines[:MOST_QUOTED]))
-            is_whole = replace.endswith("\n") or text[at + len(replace) :][:1] in ("", "\n")
-            if not (is_whole and replace.startswith(find) and text.startswith(replace, at)):
-                text = text[:at] + replace + text[at + len(find) :]
+                problem = f"{shown(find)} stands more than once in working memory"
+                raise refusal(problem, remedy + "".join(lines[:MOST_QUOTED]))
+            is_whole = replace.endswith("\n") or text[start + len(replace) :][:1] in ("", "\n")
+            if not (is_whole and replace.startswith(find) and text.startswith(replace, start)):
+                text = text[:start] + replace + text[start + len(find) :]
         if not erases and self.is_empty(text) and not self.is_empty(before):
             raise refusal("the edit would erase everything that is known", "clear it on purpose instead")
         return current if text == before else check_size(text, self._max_bytes)
@@ -132,9 +132,9 @@ class TextFormat:
 
     def changes(self, before: str, after: str) -> list[str]:
         """Describe what an update has changed; an empty memory is compared as its template, which is not stored."""
-        found = [*unified_diff((before or self.template).splitlines(), after.splitlines(), n=0, lineterm="")][2:]
+        diff = [*unified_diff((before or self.template).splitlines(), after.splitlines(), n=0, lineterm="")][2:]
         signs = "+-" if before else "+"
-        return [f"{line[0]} {line[1:]}" for line in found if line[0] in signs and line[1:].strip()]
+        return [f"{line[0]} {line[1:]}" for line in diff if line[0] in signs and line[1:].strip()]
 
     def joined(self, user: str, guest: str) -> str:
         """Return the user's document, with lines that only the guest's has; a label without value takes the guest's."""
@@ -146,8 +146,8 @@ class TextFormat:
         lines = []
         for line in user.splitlines():
             label, value = _labelled(line)
-            other = theirs.pop(label if label in labels else line, line)
-            lines.append(line if value else other)
+            guest_line = theirs.pop(label if label in labels else line, line)
+            lines.append(line if value else guest_line)
         return check_size("\n".join([*lines, *theirs.values()]), self._max_bytes)
 
 
@@ -218,14 +218,14 @@ class JsonFormat:
         document = parse_document(before)
         absent = [f"the schema has no {key!r}" for key in patch if not self.schema.patch({key: 0})]
         absent += [
-            f"nothing is stored under {one!r}" for one in clear if one and without_path(document, one) is document
+            f"nothing is stored under {path!r}" for path in clear if path and without_path(document, path) is document
         ]
         known = dict.fromkeys([*self.schema.fields, *(name for name, _ in named(document))])
         return f"But {shorten(', '.join(absent))}; the fields are {shorten(', '.join(known))}" if absent else ""
 
     def changes(self, before: str, after: str) -> list[str]:
         """Describe what an update has changed."""
-        old, new = (dict(named(parse_document(one))) for one in (before, after))
+        old, new = (dict(named(parse_document(document))) for document in (before, after))
         changed = [name for name in {**new, **old} if not is_same(old.get(name), new.get(name))]
         return [f"{name}: {_as_text(new.get(name))} (was {_as_text(old.get(name))})" for name in changed]
 
@@ -248,19 +248,19 @@ def describe_change(form: Format, before: str, after: str) -> str:
     lines = form.changes(before, after)
     if not lines:
         return "Working memory is updated; only blanks or the order of its parts are different."
-    more = [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
-    return "\n".join(["Working memory is updated:", *map(shorten, lines[:MOST_CHANGES]), *more])
+    rest = [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
+    return "\n".join(["Working memory is updated:", *map(shorten, lines[:MOST_CHANGES]), *rest])
 
 
 def unwrapped(text: str) -> str:
     """Take off what models put around a whole text: code fences, the tags of the block, an object with one text."""
     for _ in range(3):
-        found, value = _AROUND.fullmatch(text.strip()), parse_json(text)
-        only = [*value.values()] if isinstance(value, dict) and value.keys() <= _WRAPPERS else []
-        if found:
-            text = (found["fenced"] or found["data"] or found["inner"] or "").strip("\n")
-        elif len(only) == 1 and isinstance(only[0], str):
-            text = only[0]
+        match, value = _AROUND.fullmatch(text.strip()), parse_json(text)
+        values = [*value.values()] if isinstance(value, dict) and value.keys() <= _WRAPPERS else []
+        if match:
+            text = (match["fenced"] or match["data"] or match["inner"] or "").strip("\n")
+        elif len(values) == 1 and isinstance(values[0], str):
+            text = values[0]
         else:
             break
     return text
@@ -272,15 +272,15 @@ def check_size(document: str, limit: int | None) -> str:
         raise refusal("the update holds a lone surrogate, which UTF-8 cannot carry", "send valid Unicode")
     size = len(document.encode())
     if limit is not None and size > limit:
-        seen = f"working memory would have {size} bytes, and the limit is {limit}"
-        raise refusal(seen, "keep only what matters")
+        problem = f"working memory would have {size} bytes, and the limit is {limit}"
+        raise refusal(problem, "keep only what matters")
     return document
 
 
 def parse_document(text: str) -> dict[str, Any]:
     """Return the fields of a document; none when it was written in another format."""
-    found = parse_json(text)
-    return found if isinstance(found, dict) else {}
+    value = parse_json(text)
+    return value if isinstance(value, dict) else {}
 
 
 def _load(text: str) -> dict[str, Any]:
@@ -295,13 +295,13 @@ def _load(text: str) -> dict[str, Any]:
 
 def _as_object(content: Any) -> dict[str, Any]:
     try:
-        found = json.loads(check_depth(content)) if isinstance(content, str) else plain(content)
+        value = json.loads(check_depth(content)) if isinstance(content, str) else plain(content)
     except (ValueError, RuntimeError) as error:  # of JSON, and of Pydantic
         raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
-    if not isinstance(found, dict):
-        seen = f"working memory is an object here, and the update is of type {type(content).__name__}"
-        raise refusal(seen, "pass a dict")
-    return found
+    if not isinstance(value, dict):
+        problem = f"working memory is an object here, and the update is of type {type(content).__name__}"
+        raise refusal(problem, "pass a dict")
+    return value
 
 
 def _squeezed(line: str) -> str:
@@ -351,28 +351,28 @@ def append_patch(target: Any, patch: Any) -> Any:
 
 def patch_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Return the merge patch that makes one document of another."""
-    found: dict[str, Any] = {key: None for key in before if key not in after}
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
     for key, value in after.items():
         old = before.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
             if below := patch_between(old, value):
-                found[key] = below
+                patch[key] = below
         elif key not in before or not is_same(old, value):
-            found[key] = value
-    return found
+            patch[key] = value
+    return patch
 
 
 def without_padding(value: Any) -> Any:
     """Remove fields that a model fills a form with: null, empty texts, lists and objects."""
     if isinstance(value, dict):
-        lean = {key: without_padding(one) for key, one in value.items()}
-        return {key: one for key, one in lean.items() if one not in (None, "", [], {})}
-    return [without_padding(one) for one in value] if isinstance(value, list) else value
+        lean = {key: without_padding(item) for key, item in value.items()}
+        return {key: item for key, item in lean.items() if item not in (None, "", [], {})}
+    return [without_padding(item) for item in value] if isinstance(value, list) else value
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Compare two JSON values in any order of keys; true and 1 differ, unlike in Python."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def named(document: Any, parents: str = "") -> Iterator[tuple[str, Any]]:
@@ -409,47 +409,47 @@ def append_text(target: str, addition: str) -> str:
     return f"{target.rstrip()}\n\n{block}"
 
 
-def merge_text(seen: str, current: str, sent: str) -> str:
-    """Apply the change from `seen` to `sent` to `current`; refuse it where both changed the same lines differently."""
-    if sent == seen:
+def merge_text(base: str, current: str, sent: str) -> str:
+    """Apply the change from `base` to `sent` to `current`; refuse it where both changed the same lines differently."""
+    if sent == base:
         return current
-    if current == seen:
+    if current == base:
         return sent
-    base, conflicts, merged = _lines(seen), list[str](), list[str]()
-    now, own = _changes(base, _lines(current)), _changes(base, _lines(sent))
-    for place in range(2 * len(base) + 1):
-        before = [base[place // 2]] if place % 2 else []
-        one, other = now.get(place, before), own.get(place, before)
-        if one in (before, other):
-            merged += other
+    base_lines, conflicts, merged = _lines(base), list[str](), list[str]()
+    current_changes, sent_changes = _changes(base_lines, _lines(current)), _changes(base_lines, _lines(sent))
+    for place in range(2 * len(base_lines) + 1):
+        before = [base_lines[place // 2]] if place % 2 else []
+        current_lines, sent_lines = current_changes.get(place, before), sent_changes.get(place, before)
+        if current_lines in (before, sent_lines):
+            merged += sent_lines
         elif place % 2 == 0:
-            merged += [*one, *(line for line in other if line not in one or not line.strip())]
-        elif other == before:
-            merged += one
+            merged += [*current_lines, *(line for line in sent_lines if line not in current_lines or not line.strip())]
+        elif sent_lines == before:
+            merged += current_lines
         else:
-            both = [shorten("\n".join(lines)) or "(gone)" for lines in (one, other)]
+            both = [shorten("\n".join(lines)) or "(gone)" for lines in (current_lines, sent_lines)]
             conflicts.append("\n    now: {}\n    you: {}".format(*both))
     if conflicts:
         remedy = "repeat the update with these lines as they are now, or change them by `edits`"
-        seen_since = "working memory has changed since you read it, in the same places"
-        raise refusal(f"{seen_since}: {remedy}:{''.join(conflicts[:MOST_QUOTED])}", remedy)
+        problem = "working memory has changed since you read it, in the same places"
+        raise refusal(f"{problem}: {remedy}:{''.join(conflicts[:MOST_QUOTED])}", remedy)
     return "\n".join(merged) + sent[len(sent.rstrip("\n")) :]
 
 
 def _changes(base: Sequence[str], text: list[str]) -> dict[int, list[str]]:
     """Return the lines that a text has instead: of line n at 2 * n + 1, those inserted before it at 2 * n."""
-    found: dict[int, list[str]] = {}
+    changes: dict[int, list[str]] = {}
     for kind, start, end, first, last in SequenceMatcher(None, base, text).get_opcodes():
         if kind == "equal":
             continue
         if kind == "insert":
-            found[2 * start] = text[first:last]
+            changes[2 * start] = text[first:last]
         elif end - start == last - first:  # line by line, so that others may change the lines beside one
-            found |= {2 * (start + at) + 1: [line] for at, line in enumerate(text[first:last])}
+            changes |= {2 * (start + offset) + 1: [line] for offset, line in enumerate(text[first:last])}
         else:
-            found |= {place: [] for place in range(2 * start + 1, 2 * end, 2)}
-            found[2 * start + 1] = text[first:last]
-    return found
+            changes |= {place: [] for place in range(2 * start + 1, 2 * end, 2)}
+            changes[2 * start + 1] = text[first:last]
+    return changes
 
 
 def _lines(text: str) -> list[str]:

@@ -61,8 +61,8 @@ def working_memory_block(
     """Render working memory for a prompt that mentions only the `tools` of the model; `name`: of the memory."""
     if tools is None:
         tools = [f"{tool}_working_memory{f'_{name}' if name else ''}" for tool in options.tools]
-    writing = [tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")]
-    update = None if read_only or options.read_only or not writing else writing[0]
+    update_tools = [tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")]
+    update = None if read_only or options.read_only or not update_tools else update_tools[0]
     form, text = options.format, current.text
     lines = [
         _head(form, options.scope, update, options.instructions, name),
@@ -71,7 +71,7 @@ def working_memory_block(
     ]
     if options.show_since and current.kept:
         values = orjson.loads(current.kept)["values"].items()
-        days = [f"{to_minute(from_micros(one['since']), zone)[:10]} {path}" for path, one in values]
+        days = [f"{to_minute(from_micros(value['since']), zone)[:10]} {path}" for path, value in values]
         lines += ["<known_since>", escape(visible("\n".join(days)), quote=False), "</known_since>"]
     if update and form.is_foreign(text):
         lines.append(_OTHER_FORM)

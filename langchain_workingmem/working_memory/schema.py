@@ -34,8 +34,8 @@ class Schema:
     @property
     def fields(self) -> dict[str, Any]:
         """Return the fields of a document; empty where they are not known."""
-        found: dict[str, Any] = self.json_schema.get("properties", {})
-        return found
+        properties: dict[str, Any] = self.json_schema.get("properties", {})
+        return properties
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         """Return a patch under the names by which the schema reads its fields, without fields that it ignores."""
@@ -46,31 +46,31 @@ class Schema:
 def schema_of(schema: Any) -> Schema:
     """Wrap a user's schema, or raise `OptionError`."""
     if isinstance(schema, dict):
-        found = _of_json(schema)
+        wrapped = _of_json(schema)
     elif is_typeddict(schema) or (isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema))):
-        found = _of_type(schema)
+        wrapped = _of_type(schema)
     else:
         remedy = "use a Pydantic model, a TypedDict, a dataclass or a JSON schema (dict)"
         raise OptionError(f"schema={schema!r}", remedy=remedy)
-    whole = found.json_schema
+    whole = wrapped.json_schema
     says_fields = whole.keys() & {"properties", "$ref", "anyOf", "oneOf", "allOf"}
-    if whole.get("type", "object" if says_fields else None) != "object" or not (found.fields or found.is_open):
+    if whole.get("type", "object" if says_fields else None) != "object" or not (wrapped.fields or wrapped.is_open):
         remedy = (
             "pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}. "
             "For any fields pass {'type': 'object'}, for free text template=''"
         )
         raise OptionError(f"schema={schema!r}: working memory is an object, and this describes none", remedy=remedy)
     update_schema(whole)  # a reference that leads nowhere shows here
-    return found
+    return wrapped
 
 
 def _of_type(schema: Any) -> Schema:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
-        json_schema, own = adapter.json_schema(), adapter.json_schema(by_alias=False)
+        json_schema, unaliased = adapter.json_schema(), adapter.json_schema(by_alias=False)
     except PydanticUserError as error:
-        seen = f"Pydantic cannot validate schema={schema!r} ({error.message})"
-        raise OptionError(seen, remedy="use types that Pydantic knows") from error
+        problem = f"Pydantic cannot validate schema={schema!r} ({error.message})"
+        raise OptionError(problem, remedy="use types that Pydantic knows") from error
 
     def value(document: dict[str, Any]) -> Any:
         try:  # as JSON, because there a strict model, too, takes a string for a date
@@ -78,7 +78,7 @@ def _of_type(schema: Any) -> Schema:
         except ValidationError as error:
             raise _invalid(problems_in(error)) from error
 
-    names = dict(zip(own.get("properties", ()), json_schema.get("properties", ()), strict=True))
+    names = dict(zip(unaliased.get("properties", ()), json_schema.get("properties", ()), strict=True))
     is_open = "properties" not in json_schema or "additionalProperties" in json_schema
     return Schema(json_schema, value, value, names, is_open)
 
@@ -96,15 +96,15 @@ def _of_json(schema: dict[str, Any]) -> Schema:
 
     def validate(document: dict[str, Any]) -> None:
         if problems := sorted(validator.iter_errors(document), key=lambda problem: problem.json_path):
-            raise _invalid((one.json_path.removeprefix("$").lstrip("."), one.message) for one in problems)
+            raise _invalid((problem.json_path.removeprefix("$").lstrip("."), problem.message) for problem in problems)
 
     return Schema(schema, validate, lambda document: document)
 
 
 def _invalid(problems: Iterable[tuple[str, str]]) -> WorkingMemoryValidationError:
-    found = dict.fromkeys(problems)
-    reasons = "; ".join(f"{field or 'the document'}: {reason}" for field, reason in found)
-    return refusal(f"it would not fit its schema: {reasons}", reasons, tuple(field for field, _ in found))
+    unique = dict.fromkeys(problems)
+    reasons = "; ".join(f"{field or 'the document'}: {reason}" for field, reason in unique)
+    return refusal(f"it would not fit its schema: {reasons}", reasons, tuple(field for field, _ in unique))
 
 
 def refusal(reason: str, remedy: str, fields: tuple[str, ...] = ()) -> WorkingMemoryValidationError:
@@ -119,8 +119,8 @@ def update_schema(schema: dict[str, Any]) -> dict[str, Any]:
     try:
         whole = dereference_refs(schema, skip_keys=["$defs", "definitions"])
     except (KeyError, ValueError) as error:
-        seen = f"schema has a reference that cannot be followed ({error})"
-        raise OptionError(seen, remedy="put what it names into $defs") from error
+        problem = f"schema has a reference that cannot be followed ({error})"
+        raise OptionError(problem, remedy="put what it names into $defs") from error
     return dict(_shaped(whole))
 
 
@@ -130,20 +130,20 @@ def _shaped(schema: Any, *, is_item: bool = False) -> Any:
         return [_shaped(part, is_item=is_item) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    found: dict[str, Any] = {}
+    shaped: dict[str, Any] = {}
     if schema.get("type") == "object" and "properties" not in schema:
         # stated, so that LangChain's strict mode makes it false: it must be {} then, but OpenAI accepts the schema
-        found["additionalProperties"] = True
+        shaped["additionalProperties"] = True
     needed = schema.get("required", ()) if is_item else ()
     for key, value in schema.items():
         if key in _VALUES or (is_item and key == "required"):
-            found[key] = value
+            shaped[key] = value
         elif key == "properties":
             parts = {name: _shaped(part, is_item=is_item) for name, part in value.items()}
-            found[key] = {name: one if name in needed else _or_null(one) for name, one in parts.items()}
+            shaped[key] = {name: part if name in needed else _or_null(part) for name, part in parts.items()}
         elif key not in _LEFT_OUT:  # an update may fit more than one of several
-            found["anyOf" if key == "oneOf" else key] = _shaped(value, is_item=is_item or key in _LISTS)
-    return found
+            shaped["anyOf" if key == "oneOf" else key] = _shaped(value, is_item=is_item or key in _LISTS)
+    return shaped
 
 
 def _or_null(schema: Any) -> Any:
@@ -155,8 +155,8 @@ def plain(content: Any) -> Any:
     """Convert an update to JSON values; of an instance, only fields that were set (of a dataclass: no defaults)."""
     is_plain_class = is_dataclass(content)
     adapter: TypeAdapter[Any] = TypeAdapter(type(content) if is_plain_class else Any)
-    found = adapter.dump_python(content, by_alias=True, exclude_unset=True, exclude_defaults=is_plain_class)
-    return to_jsonable_python(found)
+    values = adapter.dump_python(content, by_alias=True, exclude_unset=True, exclude_defaults=is_plain_class)
+    return to_jsonable_python(values)
 
 
 def dump(document: dict[str, Any]) -> str:

@@ -70,9 +70,9 @@ class ScopeKey(NamedTuple):
 
 def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ScopeKey]:
     """Find the working memory that the ids and the scope mean; to look up a thread's owner takes one round trip."""
-    for name, given in (("thread_id", thread_id), ("user_id", user_id)):
-        if given is not None:
-            check_id(given, name)
+    for name, value in (("thread_id", thread_id), ("user_id", user_id)):
+        if value is not None:
+            check_id(value, name)
     if user_id is None and thread_id is not None and state.remembering.scope == "user":
         _, user_id = yield from scripts.owner_of(state, thread_id, None)
     return ScopeKey.of(state, thread_id, user_id)
@@ -83,8 +83,8 @@ def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | Non
 
 def read_commands(scope_key: ScopeKey, *command: str | int) -> list[Command]:
     """Return the commands that read a working memory, or something else of it; `read_state` reads their replies."""
-    reading: Command = command or ("HGETALL", scope_key.key)
-    return [reading] if scope_key.thread_id is None else [reading, ("HGET", scope_key.keys[0], "user")]
+    read_command: Command = command or ("HGETALL", scope_key.key)
+    return [read_command] if scope_key.thread_id is None else [read_command, ("HGET", scope_key.keys[0], "user")]
 
 
 def read_state(state: MemoryState, scope_key: ScopeKey, replies: Sequence[Any]) -> WorkingMemoryState:
@@ -121,18 +121,18 @@ def state_of(state: MemoryState, scope_key: ScopeKey, row: Row) -> WorkingMemory
 def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
     """Read working memory. One round trip; two more where a keeper keeps it, because its messages may be gone."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
-    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    if found.kept is not None:
-        found = yield from wing("keeping").with_living_sources(state, scope_key, found)
-    return found
+    memory = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
+    if memory.kept is not None:
+        memory = yield from wing("keeping").with_living_sources(state, scope_key, memory)
+    return memory
 
 
 def revisions_of(
     state: MemoryState, scope_key: ScopeKey, limit: int, *, newest: str = "+", oldest: str = "-"
 ) -> Plan[list[WorkingMemoryState]]:
     """Read kept revisions, the newest first. One round trip."""
-    asked = read_commands(scope_key, "XREVRANGE", scope_key.keys[-1], newest, oldest, "COUNT", limit)
-    replies = yield from send(*asked)
+    commands = read_commands(scope_key, "XREVRANGE", scope_key.keys[-1], newest, oldest, "COUNT", limit)
+    replies = yield from send(*commands)
     _check_owner(scope_key, replies)
     return [state_of(state, scope_key, as_dict(fields)) for _, fields in replies[0]]
 
@@ -149,7 +149,7 @@ def change_document(
     returned or after a pause; `WorkingMemoryConflictError` after `ATTEMPTS`, or at once with `expected`.
     """
     before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    seen = before.revision
+    seen_revision = before.revision
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
             raise errors.WorkingMemoryConflictError(expected=expected, actual=before.revision)
@@ -169,11 +169,11 @@ def change_document(
             if after.kept is not None:  # so that the keeper notes when it was set
                 yield from wing("keeping").renew_later(state, scope_key)
             return before, after
-        seen, before = before.revision, after
+        seen_revision, before = before.revision, after
         if expected is None and attempt % 2 == 0:
             yield pause_after(attempt)
             before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    raise errors.WorkingMemoryConflictError(expected=seen, actual=before.revision)
+    raise errors.WorkingMemoryConflictError(expected=seen_revision, actual=before.revision)
 
 
 def pause_after(attempt: int) -> Sleep:
@@ -190,25 +190,25 @@ def check_writable(state: MemoryState) -> None:
         )
 
 
-def version_of(found: WorkingMemoryState) -> str:
+def version_of(memory: WorkingMemoryState) -> str:
     """Return what the script compares: the revision and its time, since revisions restart when a memory is deleted."""
-    return f"{found.revision}@{to_micros(found.updated_at) if found.updated_at else ''}"
+    return f"{memory.revision}@{to_micros(memory.updated_at) if memory.updated_at else ''}"
 
 
 def run_memory(state: MemoryState, scope_key: ScopeKey, **head: Any) -> Plan[tuple[str, Row]]:
     """Run `memory.lua`; return its status, the memory. One round trip. `ThreadNotFoundError`, `UserDeletedError`."""
     thread_id, user_id = scope_key.thread_id, scope_key.user_id
-    call = MEMORY.on(scope_key.keys, user=scripts.owner_tag(user_id), ttl=state.ttl_ms, **head)
+    command = MEMORY.on(scope_key.keys, user=scripts.owner_tag(user_id), ttl=state.ttl_ms, **head)
     if thread_id is None:
-        ((found, row),) = yield from send(call)
-        status = orjson.loads(found)["status"]
+        ((result, row),) = yield from send(command)
+        status = orjson.loads(result)["status"]
         if status == "deleted":
             raise errors.UserDeletedError(user_id or "")
         return status, as_dict(row)
     # a deletion of the owner finds what is written here: the thread goes with all that it has
-    (reply, row), deleted = yield from scripts.guarded_write(state, thread_id, [user_id], call)
-    if deleted is not None:
-        raise deleted
+    (reply, row), deletion = yield from scripts.guarded_write(state, thread_id, [user_id], command)
+    if deletion is not None:
+        raise deletion
     return reply["status"], as_dict(row)
 
 
@@ -244,8 +244,8 @@ class WorkingMemory(Operations):
         state = self._core.state
         if state.remembering.keeper is None:
             return read_working_memory(state, thread_id, user_id)
-        reading: Plan[WorkingMemoryState] = wing("keeping").read(state, thread_id, user_id)
-        return reading
+        plan: Plan[WorkingMemoryState] = wing("keeping").read(state, thread_id, user_id)
+        return plan
 
     aget = twin(get)
 
@@ -320,10 +320,10 @@ class WorkingMemory(Operations):
         check_writable(state)
         at_least(revision, 1, "revision")
         scope_key = yield from find_scope_key(state, thread_id, user_id)
-        found = yield from revisions_of(state, scope_key, 1, newest=f"{revision}-0", oldest=f"{revision}-0")
-        if not found:
+        revisions = yield from revisions_of(state, scope_key, 1, newest=f"{revision}-0", oldest=f"{revision}-0")
+        if not revisions:
             raise errors.RevisionNotFoundError(revision)
-        _, after = yield from change_document(state, scope_key, lambda _: found[0].text, "revert")
+        _, after = yield from change_document(state, scope_key, lambda _: revisions[0].text, "revert")
         return after
 
     arevert = twin(revert)
@@ -335,8 +335,8 @@ class WorkingMemory(Operations):
         It needs a keeper; `OptionError` names the paths that exist. About nine round trips.
         """
         check_writable(self._core.state)
-        undoing: Plan[WorkingMemoryState] = wing("keeping").undo(self._core.state, thread_id, user_id, path)
-        return undoing
+        plan: Plan[WorkingMemoryState] = wing("keeping").undo(self._core.state, thread_id, user_id, path)
+        return plan
 
     aundo = twin(undo)
 
@@ -349,7 +349,7 @@ class WorkingMemory(Operations):
         most 10,000 tokens of messages. If the model fails, or gives no usable answer in three attempts, this is logged,
         the messages wait, and `last_error` says why. About eight round trips for each call, and eight more.
         """
-        keeping: Plan[KeeperReport] = wing("keeping").keep(self._core.state, thread_id, user_id)
-        return keeping
+        plan: Plan[KeeperReport] = wing("keeping").keep(self._core.state, thread_id, user_id)
+        return plan
 
     akeep = twin(keep)
