@@ -64,15 +64,14 @@ def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counti
         (message, "question" if is_fresh else "history", *_divided(message))
         for message, is_fresh in zip(messages, _is_fresh(messages, how.present), strict=True)
     ]
-    tokens: dict[str, int] = {}
-    total = 0
+    tokens, total = dict[str, int](), 0
     for part in ("question", "history", "recall", "working_memory"):
         tokens[part] = -total
         sent: list[BaseMessage] = [SystemMessage(block) for block in system if _part_of(block) in tokens]
-        for message, kind, own, blocks in divided:
+        for message, kind, bare, blocks in divided:
             if kind in tokens:
                 kept = [block for block in blocks if _part_of(block) in tokens]
-                sent.append(message if len(kept) == len(blocks) else _with(own, kept))
+                sent.append(message if len(kept) == len(blocks) else _with(bare, kept))
         total = count(sent) if sent else 0
         tokens[part] += total
     return ContextUsage(**tokens, total=total)
@@ -85,27 +84,28 @@ def _part_of(block: str) -> str:
 
 def _divided(message: BaseMessage) -> tuple[BaseMessage, list[str]]:
     """Return a message without the blocks of memory in it, and those blocks."""
-    own = without_block(message)
-    if is_blank(own) and isinstance(message.content, str):  # the model is shown words in its place
-        own = own.model_copy(update={"content": message.content.rpartition("\n\n")[2]})
-    content, words = message.content, own.content
+    bare = without_block(message)
+    if is_blank(bare) and isinstance(message.content, str):  # the model is shown words in its place
+        bare = bare.model_copy(update={"content": message.content.rpartition("\n\n")[2]})
+    content, words = message.content, bare.content
     if isinstance(content, str) and isinstance(words, str):
         front = [content[: len(content) - len(words)].removesuffix("\n\n")]
     else:
-        front = [str(one.get("text", "")) for one in content[: len(content) - len(words)] if isinstance(one, dict)]
-    return own, [block for text in front if text for block in _BLOCK.split(text)]
+        front = [str(part.get("text", "")) for part in content[: len(content) - len(words)] if isinstance(part, dict)]
+    return bare, [block for text in front if text for block in _BLOCK.split(text)]
 
 
 def _is_fresh(messages: Sequence[BaseMessage], present: Sequence[BaseMessage] | None) -> list[bool]:
     """Tell of each message whether it belongs to the present turn, or is a system message of the caller."""
-    asked = max((at for at, one in enumerate(messages) if one.type == "human"), default=0)
-    ids = None if present is None else {one.id for one in present}
-    return [one.type == "system" or (at >= asked if ids is None else one.id in ids) for at, one in enumerate(messages)]
+    question = max((index for index, message in enumerate(messages) if message.type == "human"), default=0)
+    ids = None if present is None else {message.id for message in present}
+    fresh = (index >= question if ids is None else message.id in ids for index, message in enumerate(messages))
+    return [message.type == "system" or is_fresh for message, is_fresh in zip(messages, fresh, strict=True)]
 
 
 def _with(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
     text, content = "\n\n".join(blocks), message.content
     if not text:
         return message
-    more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
-    return message.model_copy(update={"content": more})
+    extended = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
+    return message.model_copy(update={"content": extended})

@@ -41,13 +41,13 @@ def ask_counted(
         yield from _count(state, thread_id, user_id, {"calls": 1})
         raise
     raw: BaseMessage = answer["raw"] if isinstance(answer, dict) else answer
-    told: Any = getattr(raw, "usage_metadata", None) or {}  # by the provider, else it is estimated
-    taken = {
+    usage: Any = getattr(raw, "usage_metadata", None) or {}  # by the provider, else it is estimated
+    numbers = {
         "calls": 1,
-        "input_tokens": told.get("input_tokens") or weight_of(messages),
-        "output_tokens": told.get("output_tokens") or weight_of([raw]),
+        "input_tokens": usage.get("input_tokens") or weight_of(messages),
+        "output_tokens": usage.get("output_tokens") or weight_of([raw]),
     }
-    yield from _count(state, thread_id, user_id, taken)
+    yield from _count(state, thread_id, user_id, numbers)
     return answer
 
 
@@ -57,12 +57,12 @@ def _count(state: MemoryState, thread_id: str, user_id: str | None, numbers: dic
     The counters are in another slot. So the thread is looked at again behind the counting: if it is gone by then, and its
     owner perhaps with it, or has another owner, the count is taken back.
     """
-    owned: Command = ("HGET", state.keys.of(thread_id).thread, "user")
-    (owner,) = yield from send(owned)
+    read_owner: Command = ("HGET", state.keys.of(thread_id).thread, "user")
+    (owner,) = yield from send(read_owner)
     if owner is None or (user_id is not None and decode(owner) != user_id):
         return
-    _, now = yield from send(count_command(state, decode(owner), numbers), owned, in_order=True)
-    if now != owner:
+    _, owner_now = yield from send(count_command(state, decode(owner), numbers), read_owner, in_order=True)
+    if owner_now != owner:
         yield from send(count_command(state, decode(owner), {name: -value for name, value in numbers.items()}))
 
 
