@@ -44,25 +44,25 @@ _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_edit
 
 def records_of(thread: Mapping[str, Any], messages: Iterable[Said], dropped: int) -> list[dict[str, Any]]:
     """Return the record of a thread, which counts what was `dropped`, and those of its messages."""
-    told = {"kind": "message", "thread_id": thread["id"]}
-    found = [{**told, "stored_at": at, "message": message_to_dict(message)} for message, at in messages]
-    return [{"kind": "thread", **thread, "dropped": dropped}, *found]
+    common = {"kind": "message", "thread_id": thread["id"]}
+    records = [{**common, "stored_at": time, "message": message_to_dict(message)} for message, time in messages]
+    return [{"kind": "thread", **thread, "dropped": dropped}, *records]
 
 
 def moment(time: float | str | None) -> str | None:
     """Return a Unix time, or one in ISO 8601, as records have it; UTC unless it says another zone."""
     if time is None:
         return None
-    at = datetime.fromisoformat(time) if isinstance(time, str) else datetime.fromtimestamp(time, UTC)
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+    parsed = datetime.fromisoformat(time) if isinstance(time, str) else datetime.fromtimestamp(time, UTC)
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).isoformat()
 
 
-def message_of(given: Any) -> BaseMessage:
+def message_of(value: Any) -> BaseMessage:
     """Return a message of LangChain, from `messages_to_dict`, `dumpd` or the flat form of LangGraph's servers."""
-    if isinstance(given, BaseMessage):
-        return given.model_copy()
-    one = given["kwargs"] if "lc" in given else given
-    return messages_from_dict([dict(one) if "data" in one else {"type": one["type"], "data": one}])[0]
+    if isinstance(value, BaseMessage):
+        return value.model_copy()
+    fields = value["kwargs"] if "lc" in value else value
+    return messages_from_dict([dict(fields) if "data" in fields else {"type": fields["type"], "data": fields}])[0]
 
 
 def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -74,22 +74,22 @@ def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, 
     `values["messages"]`) the times and the metadata stay.
     """
     if isinstance(threads, Mapping):
-        threads = [{"thread_id": id, "values": {"messages": given}} for id, given in threads.items()]
+        threads = [{"thread_id": id, "values": {"messages": messages}} for id, messages in threads.items()]
     check_list(threads, "threads", "a dict of thread ids and lists of messages, or threads of a LangGraph server")
     yield header()
     for number, thread in enumerate(threads):
         if not isinstance(thread, Mapping) or "thread_id" not in thread:
             remedy = "pass a dict of thread ids and lists of messages"
             raise OptionError(f"thread {number} has no thread_id", remedy=remedy)
-        thread_id, given = thread["thread_id"], (thread.get("values") or {}).get("messages") or ()
-        check_list(given, f"thread {thread_id!r}", "a list of messages")
+        thread_id, raw_messages = thread["thread_id"], (thread.get("values") or {}).get("messages") or ()
+        check_list(raw_messages, f"thread {thread_id!r}", "a list of messages")
         messages: list[BaseMessage] = []
-        for position, one in enumerate(given):
+        for position, raw_message in enumerate(raw_messages):
             try:
-                messages.append(message_of(one))
+                messages.append(message_of(raw_message))
             except UNREADABLE as error:
-                seen = f"thread {thread_id!r}, message {position} is not a message of LangChain ({error!r})"
-                raise OptionError(seen, remedy="pass messages, or dicts of messages_to_dict or dumpd") from error
+                reason = f"thread {thread_id!r}, message {position} is not a message of LangChain ({error!r})"
+                raise OptionError(reason, remedy="pass messages, or dicts of messages_to_dict or dumpd") from error
             messages[-1].id = messages[-1].id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
         stored = [(message, None) for message in messages if is_storable(message)]
         times = {name: moment(thread[name]) for name in ("created_at", "updated_at") if thread.get(name)}
@@ -118,36 +118,36 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[st
 
 
 def _read_chat(conversation: Mapping[str, Any]) -> list[dict[str, Any]]:
-    began, call = conversation.get("create_time"), None
+    created_at, call = conversation.get("create_time"), None
     thread = {
         "id": conversation.get("conversation_id") or conversation["id"],
         "title": conversation.get("title"),
         "metadata": {"source": "chatgpt"},
-        "created_at": moment(began),
-        "updated_at": moment(conversation.get("update_time") or began),
+        "created_at": moment(created_at),
+        "updated_at": moment(conversation.get("update_time") or created_at),
     }
-    branch, at = _branch(conversation), began
+    branch, time = _branch(conversation), created_at
     messages: list[Said] = []
     for node in branch:
         message = _message(node, call)
         if message is not None:
             if isinstance(message, AIMessage):
                 call = message.id if message.tool_calls else None
-            at = node.get("create_time") or at
-            messages.append((message, moment(at)))
+            time = node.get("create_time") or time
+            messages.append((message, moment(time)))
     return records_of(thread, messages, len(branch) - len(messages))
 
 
 def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the messages from the first to the last one that was shown."""
     mapping = conversation["mapping"]
-    at: Any = conversation.get("current_node")
-    if at not in mapping:
-        at = [id for id in mapping if not mapping[id].get("children")][-1]
+    node_id: Any = conversation.get("current_node")
+    if node_id not in mapping:
+        node_id = [id for id in mapping if not mapping[id].get("children")][-1]
     branch: dict[str, Mapping[str, Any]] = {}
-    while at in mapping and at not in branch:
-        branch[at] = mapping[at]
-        at = mapping[at].get("parent")
+    while node_id in mapping and node_id not in branch:
+        branch[node_id] = mapping[node_id]
+        node_id = mapping[node_id].get("parent")
     return [node["message"] for node in reversed(branch.values()) if node.get("message")]
 
 
@@ -203,13 +203,13 @@ def from_openai(
     check_list(conversations, "conversations", "a list of conversations, or a dict of thread ids and lists of messages")
     yield header(user_id)
     copies: Counter[UUID] = Counter()  # of conversations without an id
-    for number, given in enumerate(conversations):
-        conversation = _Conversation(given if isinstance(given, Mapping) else {"messages": given})
+    for number, log in enumerate(conversations):
+        conversation = _Conversation(log if isinstance(log, Mapping) else {"messages": log})
         try:
             records = conversation.records(user_id, copies)
         except (*UNREADABLE, OSError, OutputParserException) as error:
-            seen = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
-            raise OptionError(seen, remedy="pass conversations: lists of messages, or dicts with messages") from error
+            reason = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
+            raise OptionError(reason, remedy="pass conversations: lists of messages, or dicts with messages") from error
         yield from records
 
 
@@ -227,37 +227,37 @@ class _Conversation:
         log, items = self.log, self._items()
         thread_id = log.get("thread_id") or log.get("conversation_id") or log.get("id")
         if thread_id is None:
-            same = uuid5(NAMESPACE_OID, json.dumps([owner, items], sort_keys=True))
-            thread_id = uuid5(same, str(copies[same]))
-            copies[same] += 1
-        began = at = moment(log.get("created_at") or log.get("created"))
+            content_id = uuid5(NAMESPACE_OID, json.dumps([owner, items], sort_keys=True))
+            thread_id = uuid5(content_id, str(copies[content_id]))
+            copies[content_id] += 1
+        created_at = updated_at = moment(log.get("created_at") or log.get("created"))
         messages: list[tuple[BaseMessage, str | None]] = []
-        for position, given in self._messages(items):
+        for position, fields in self._messages(items):
             self.where = f", message {position}"
-            at = moment(given.get("created_at")) or at
-            message = _as_message(given)
+            updated_at = moment(fields.get("created_at")) or updated_at
+            message = _as_message(fields)
             if message is None:
                 self.dropped += 1
                 continue
-            said = given["role"], message.content, given.get("tool_calls") or [], given.get("tool_call_id")
-            content = json.dumps([str(thread_id), len(messages), *said], sort_keys=True)
-            message.id = str(given.get("id") or uuid5(NAMESPACE_OID, content))
-            messages.append((message, at))
-        thread = {"id": str(thread_id), "title": log.get("title"), "created_at": began, "updated_at": at}
+            parts = fields["role"], message.content, fields.get("tool_calls") or [], fields.get("tool_call_id")
+            content = json.dumps([str(thread_id), len(messages), *parts], sort_keys=True)
+            message.id = str(fields.get("id") or uuid5(NAMESPACE_OID, content))
+            messages.append((message, updated_at))
+        thread = {"id": str(thread_id), "title": log.get("title"), "created_at": created_at, "updated_at": updated_at}
         thread["metadata"] = {**(log.get("metadata") or {}), "source": "openai"}
         return records_of(thread, messages, self.dropped)
 
     def _items(self) -> list[Any]:
         if not self.log.keys() & {"messages", "choices", "input", "output"}:
             raise LookupError("it has no messages")
-        asked = self.log.get("input") or []
-        asked = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
-        chosen = (choice["message"] for choice in (self.log.get("choices") or [])[:1])
-        return [*(self.log.get("messages") or []), *asked, *chosen, *(self.log.get("output") or [])]
+        inputs = self.log.get("input") or []
+        inputs = [{"role": "user", "content": inputs}] if isinstance(inputs, str) else inputs
+        choices = (choice["message"] for choice in (self.log.get("choices") or [])[:1])
+        return [*(self.log.get("messages") or []), *inputs, *choices, *(self.log.get("output") or [])]
 
     def _messages(self, items: list[Any]) -> list[tuple[int, dict[str, Any]]]:
         """Return messages with their positions; items of Responses between two inputs are one answer."""
-        found: list[tuple[int, dict[str, Any]]] = []
+        messages: list[tuple[int, dict[str, Any]]] = []
         goes_on = False  # the last one is an answer of several items
         for position, item in enumerate(items):
             self.where = f", message {position}"
@@ -267,25 +267,25 @@ class _Conversation:
                 continue
             is_part = message["role"] == "assistant" and isinstance(item, Mapping) and item.get("type") in _PARTS
             if is_part and goes_on:
-                _, answer = found[-1]
+                _, answer = messages[-1]
                 answer["content"] = [*_as_parts(answer["content"]), *_as_parts(message["content"])]
                 answer["tool_calls"] = [*answer.get("tool_calls", ()), *message.get("tool_calls", ())]
             else:
-                found.append((position, message))
+                messages.append((position, message))
             goes_on = is_part
-        return found
+        return messages
 
 
-def _as_message(given: Mapping[str, Any]) -> BaseMessage | None:
+def _as_message(fields: Mapping[str, Any]) -> BaseMessage | None:
     """Return the message of LangChain; None for what is not stored, and for what has no content."""
-    role, content, name = given["role"], given["content"], given.get("name")
-    calls = given.get("tool_calls") or ()
+    role, content, name = fields["role"], fields["content"], fields.get("name")
+    calls = fields.get("tool_calls") or ()
     if role in {"system", "developer"}:
         return None
     if role == "tool":
-        return ToolMessage(content or "", tool_call_id=given["tool_call_id"], name=name)
-    if role == "assistant" and not given.get("function_call"):
-        content = content or given.get("refusal") or (given.get("audio") or {}).get("transcript")
+        return ToolMessage(content or "", tool_call_id=fields["tool_call_id"], name=name)
+    if role == "assistant" and not fields.get("function_call"):
+        content = content or fields.get("refusal") or (fields.get("audio") or {}).get("transcript")
     elif role != "user":
         raise ValueError(f"role {role!r}, or its function_call")
     if not content and not calls:
@@ -293,13 +293,13 @@ def _as_message(given: Mapping[str, Any]) -> BaseMessage | None:
     if role == "user":
         return HumanMessage(content, name=name)
     answer = AIMessage(content or "", name=name)
-    for one in calls:
-        custom = one.get("custom")
+    for raw_call in calls:
+        custom = raw_call.get("custom")
         function = custom and {"name": custom["name"], "arguments": {"input": custom["input"]}}
-        function = dict(function or one["function"])
+        function = dict(function or raw_call["function"])
         if not isinstance(function["arguments"], str):
             function["arguments"] = json.dumps(function["arguments"])
-        call = {"id": one["id"], "function": function}
+        call = {"id": raw_call["id"], "function": function}
         try:
             answer.tool_calls.append(cast("ToolCall", parse_tool_call(call)))
         except OutputParserException as error:  # what the model wrote is not JSON
