@@ -71,19 +71,19 @@ def read_lines(count: int, most_tokens: int, answer: BaseMessage, parsed: Any) -
     """Read an answer about `count` numbered elements; `most_tokens` is the limit of all texts together."""
     check_end(answer)
     if isinstance(parsed, Lines):
-        lines = [Line(one.text, one.priority, _checked(one.numbers, one.text, count)) for one in parsed.lines]
+        lines = [Line(note.text, note.priority, _checked(note.numbers, note.text, count)) for note in parsed.lines]
     else:
         lines = _plain(without_thoughts(visible(str(answer.text))), count)
-    lines = [one._replace(text=visible(" ".join(unescape(one.text).split()))) for one in lines]
-    lines = [one for one in lines if _WORDY.search(one.text)]
+    lines = [line._replace(text=visible(" ".join(unescape(line.text).split()))) for line in lines]
+    lines = [line for line in lines if _WORDY.search(line.text)]
     if not lines:
         raise BadAnswer(_UNREADABLE)
     if len(lines) > MOST_LINES:
         raise BadAnswer(_LOOP)
-    if any(len(one.numbers) > MOST_CITED for one in lines):
+    if any(len(line.numbers) > MOST_CITED for line in lines):
         raise BadAnswer(_MANY.format(MOST_CITED))
     lines = _joined(lines)
-    if (tokens := sum(count_tokens(one.text) for one in lines)) > most_tokens:
+    if (tokens := sum(count_tokens(line.text) for line in lines)) > most_tokens:
         raise BadAnswer(_LONG.format(max(1, tokens * 3 // 4), max(1, most_tokens * 3 // 4)))
     return lines
 
@@ -109,34 +109,34 @@ def _plain(text: str, count: int) -> list[Line]:
 
 
 def _numbers(text: str, count: int) -> list[int]:
-    found = set[int]()
+    numbers = set[int]()
     for first, last in _NUMBER.findall(text):
         low, high = sorted((int(first), int(last or first)))
         if low < 1 or high > count:
             raise BadAnswer(_UNKNOWN.format(low if low < 1 else high, count))
-        found.update(range(low, high + 1))
-    return sorted(found)
+        numbers.update(range(low, high + 1))
+    return sorted(numbers)
 
 
 def _checked(numbers: list[int], text: str, count: int) -> tuple[int, ...]:
     if not numbers:
         raise BadAnswer(_UNCITED.format(excerpt(text, 20, 0, 0)))
-    if wrong := [one for one in numbers if not 1 <= one <= count]:
+    if wrong := [number for number in numbers if not 1 <= number <= count]:
         raise BadAnswer(_UNKNOWN.format(wrong[0], count))
     return tuple(sorted({*numbers}))
 
 
 def _joined(lines: list[Line]) -> list[Line]:
     """Join lines of the same text; raise where a model goes round in circles."""
-    found = dict[str, Line]()
-    for one in lines:
-        words = " ".join(one.text.casefold().split()).rstrip(".")
-        numbers = {*found[words].numbers, *one.numbers} if words in found else one.numbers
-        found[words] = found.get(words, one)._replace(numbers=tuple(sorted(numbers)))
-    whole = "\n".join(one.text for one in lines).encode()
-    repeats = len(lines) - len(found)
+    unique = dict[str, Line]()
+    for line in lines:
+        words = " ".join(line.text.casefold().split()).rstrip(".")
+        numbers = {*unique[words].numbers, *line.numbers} if words in unique else line.numbers
+        unique[words] = unique.get(words, line)._replace(numbers=tuple(sorted(numbers)))
+    whole = "\n".join(line.text for line in lines).encode()
+    repeats = len(lines) - len(unique)
     if (repeats >= 2 and 2 * repeats >= len(lines)) or (
         len(whole) >= _LOOPING and 20 * len(zlib.compress(whole, 1)) < len(whole)
     ):
         raise BadAnswer(_LOOP)
-    return list(found.values())
+    return list(unique.values())

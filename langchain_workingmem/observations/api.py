@@ -74,10 +74,10 @@ class Observations(Operations):
             )
         state = self._core.state
         thread_id, owner = yield from owner_of(state, thread_id, user_id)
-        found = yield from _read(state, thread_id, owner)
-        (is_there,) = yield from send(("EXISTS", state.keys.of(thread_id).thread))
-        if not is_there:
-            return found
+        log = yield from _read(state, thread_id, owner)
+        (exists,) = yield from send(("EXISTS", state.keys.of(thread_id).thread))
+        if not exists:
+            return log
         yield from Observer(state, self._options, thread_id, owner).run(now=True)
         return (yield from _read(state, thread_id, owner))
 
@@ -106,8 +106,8 @@ class Observations(Operations):
         sources = [Ranked((encode(thread_id).encode(), seq), 0, 1.0, 0.0) for seq in sorted(seqs.values())]
         windows = yield from read_windows(state, sources, window, user_id)
         yield from with_media(state, windows.messages.values())
-        there = [one for one in sources if one.position in windows.messages]
-        return in_windows(there, windows, windows.messages, windows.messages)
+        existing = [source for source in sources if source.position in windows.messages]
+        return in_windows(existing, windows, windows.messages, windows.messages)
 
     asources = twin(sources)
 
@@ -161,8 +161,8 @@ def _changed(
         if delete is not None:
             if (body := shown.rows.get(delete)) is None:
                 raise ObservationNotFoundError(f"{thread_id}:{delete}")
-            silent = body_of("", body["at"], "low", (), body["messages"], body["level"])
-            new, drop = [NewRow(silent, replaces=[delete])], [delete]
+            empty_body = body_of("", body["at"], "low", (), body["messages"], body["level"])
+            new, drop = [NewRow(empty_body, replaces=[delete])], [delete]
         if (yield from rows.commit(shown, new, drop=drop, clear=clear)) is not None:
             return
     raise ThreadConflictError(thread_id)
@@ -180,13 +180,13 @@ def _of_user(state: MemoryState, user_id: str | None) -> Plan[dict[str, Rows]]:
     """Read the rows of all threads of a user."""
     if user_id is None:
         raise IdError("a log needs a thread_id or a user_id", remedy="pass one of them")
-    asked = thread_commands(state, check_id(user_id, "user_id"), KIND, ())
-    replies = yield from send(*asked)
-    return (yield from read_threads(state, user_id, KIND, asked, replies, lambda ids: ids))
+    commands = thread_commands(state, check_id(user_id, "user_id"), KIND, ())
+    replies = yield from send(*commands)
+    return (yield from read_threads(state, user_id, KIND, commands, replies, lambda ids: ids))
 
 
 def _read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ObservationLog]:
     if thread_id is not None:
         unread = yield from read_unread(ThreadRows(state, check_id(thread_id, "thread_id"), user_id, KIND))
-        return log_of(state, user_id or "", {thread_id: unread.shown}, sum(one.tokens for one in unread.facts))
+        return log_of(state, user_id or "", {thread_id: unread.shown}, sum(fact.tokens for fact in unread.facts))
     return log_of(state, user_id or "", (yield from _of_user(state, user_id)), of_user=True)

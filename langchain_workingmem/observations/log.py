@@ -99,15 +99,15 @@ def body_of(text: str, at: int, priority: str, ids: Sequence[str], messages: int
     return {"at": at, "priority": priority, "text": text, "ids": [*ids], "messages": messages, "level": level}
 
 
-def lines_of(shown: Mapping[str, Rows]) -> list[Observation]:
+def lines_of(by_thread: Mapping[str, Rows]) -> list[Observation]:
     """Return the lines of threads by the time of what they tell of; what has no text only says that nothing is to be told."""
-    found = [
+    entries = [
         (body["at"], thread_id, id, body)
-        for thread_id, rows in shown.items()
+        for thread_id, rows in by_thread.items()
         for id, body in rows.rows.items()
         if body["text"]
     ]
-    return [_line(id, thread_id, body) for _, thread_id, id, body in sorted(found, key=lambda one: one[:3])]
+    return [_line(id, thread_id, body) for _, thread_id, id, body in sorted(entries, key=lambda entry: entry[:3])]
 
 
 def _line(id: int, thread_id: str, body: Mapping[str, Any]) -> Observation:
@@ -116,7 +116,7 @@ def _line(id: int, thread_id: str, body: Mapping[str, Any]) -> Observation:
         text=body["text"],
         said_at=from_micros(body["at"]),
         priority=body["priority"],
-        sources=[(thread_id, one) for one in body["ids"]],
+        sources=[(thread_id, message_id) for message_id in body["ids"]],
         level=body["level"],
         messages=body["messages"],
     )
@@ -137,10 +137,10 @@ def text_of(observations: Iterable[Observation], zone: ZoneInfo | None = None, *
     In the log of a user the conversation stands beside the day. One more observation at the end changes nothing before it.
     """
     lines, last, letters = list[str](), "", dict[str, str]()
-    for one in observations:
-        day, line, _ = _rendered(one.said_at, one.priority, one.text, zone)
+    for note in observations:
+        day, line, _ = _rendered(note.said_at, note.priority, note.text, zone)
         if of_user:
-            letter = letters.setdefault(one.place[0], _letters(len(letters) + 1))
+            letter = letters.setdefault(note.place[0], _letters(len(letters) + 1))
             day = f"{day} (conversation {letter})"
         if day != last:
             lines.append(day)
@@ -152,14 +152,14 @@ def text_of(observations: Iterable[Observation], zone: ZoneInfo | None = None, *
 def _letters(number: int) -> str:
     text = ""
     while number:
-        number, rest = divmod(number - 1, 26)
-        text = chr(ord("A") + rest) + text
+        number, remainder = divmod(number - 1, 26)
+        text = chr(ord("A") + remainder) + text
     return text
 
 
 def tokens_of(observations: Iterable[Observation], zone: ZoneInfo | None = None) -> int:
     """Estimate the tokens of observations in a prompt, without those of the days."""
-    return sum([_rendered(one.said_at, one.priority, one.text, zone)[2] for one in observations])
+    return sum([_rendered(note.said_at, note.priority, note.text, zone)[2] for note in observations])
 
 
 def log_block(log: ObservationLog, name: str | None = None, zone: ZoneInfo | None = None) -> str:

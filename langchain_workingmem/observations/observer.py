@@ -95,9 +95,9 @@ class Observer(Worker):
 
     def _note(self, unread: Unread) -> int:
         """Note how much there is to read; return the tokens of messages without lines."""
-        tokens, pending = sum(one.tokens for one in unread.facts), self.state.local(Pending)
+        tokens, pending = sum(fact.tokens for fact in unread.facts), self.state.local(Pending)
         pending.tokens.put(self.thread_id, tokens)
-        left = sum(one.tokens for one in unread.waiting())
+        left = sum(fact.tokens for fact in unread.waiting())
         pending.due.put(self.thread_id, due_from(self.options, tokens, left))
         return tokens
 
@@ -117,17 +117,17 @@ class Observer(Worker):
         of the prompt once; only where that is not enough, each further batch is shown at once.
         """
         options, shown = self.options, unread.shown
-        tokens, free = sum(one.tokens for one in unread.facts), self._free(unread.waiting())
+        tokens, free = sum(fact.tokens for fact in unread.facts), self._free(unread.waiting())
         is_over = self.now or tokens >= options.message_tokens
         if is_over and shown.ahead.pairs:
             yield from self.rows.commit(shown, activate=True)
             return True
-        is_full = sum(one.tokens for one in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
+        is_full = sum(fact.tokens for fact in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
         if not free or not (is_over or is_full):
             return False
-        asked_seq = max((one.seq for one in unread.facts if one.words.startswith("q")), default=-1)
+        question_seq = max((fact.seq for fact in unread.facts if fact.words.startswith("q")), default=-1)
         size = max(1, options.batch_tokens >> shown.failures)  # halved after each failure
-        groups = yield from read_batch(self.rows, free, shown, tokens=size, most=MOST_READ, running_from=asked_seq)
+        groups = yield from read_batch(self.rows, free, shown, tokens=size, most=MOST_READ, running_from=question_seq)
         if groups is None:
             return True  # the thread has changed meanwhile
         if not groups:
@@ -158,47 +158,47 @@ class Observer(Worker):
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return what may be read: not the last question with its answer, not the newest messages."""
-        asked_at = max((at for at, one in enumerate(facts) if one.words.startswith("q")), default=-1)
-        while asked_at > 0 and facts[asked_at - 1].words.startswith("q"):
-            asked_at -= 1
+        start = max((index for index, fact in enumerate(facts) if fact.words.startswith("q")), default=-1)
+        while start > 0 and facts[start - 1].words.startswith("q"):
+            start -= 1
         kept, end = 0, len(facts)
         while end and (kept := kept + facts[end - 1].tokens) <= self.options.keep_tokens:
             end -= 1
-        return [one for at, one in enumerate(facts[:end]) if asked_at < 0 or at < asked_at or not one.words]
+        return [fact for index, fact in enumerate(facts[:end]) if start < 0 or index < start or not fact.words]
 
     def _question(self, unread: Unread, first: StoredMessage) -> Plan[StoredMessage | None]:
         """Return the question that a batch of tool traffic works on, where it is not read itself."""
-        before = [one for one in unread.facts if one.seq < first.place and one.words.startswith("q")]
-        if not before or first.upto:
+        questions = [fact for fact in unread.facts if fact.seq < first.place and fact.words.startswith("q")]
+        if not questions or first.upto:
             return None
-        rows = yield from read_messages(self.rows, before[-1:], unread.shown)
+        rows = yield from read_messages(self.rows, questions[-1:], unread.shown)
         return rows[0] if rows else None
 
     # ------------------------------------------------------------------ lines
 
     def _condense(self, unread: Unread) -> Plan[bool]:
         """Condense the oldest half of a log that is too long; return whether it was written."""
-        lines, most = lines_of({self.thread_id: unread.shown}), self.options.observation_tokens
-        if (tokens := tokens_of(lines)) < most:
+        lines, limit = lines_of({self.thread_id: unread.shown}), self.options.observation_tokens
+        if (tokens := tokens_of(lines)) < limit:
             return False
-        some, size = list[Observation](), 0
-        for one in lines[:-1]:
+        oldest, size = list[Observation](), 0
+        for line in lines[:-1]:
             if size >= tokens / 2:
                 break
-            some.append(one)
-            size += tokens_of([one])
-        some = [one for one in some if one.messages < MOST_CONDENSED]
-        if len(some) < 2:
+            oldest.append(line)
+            size += tokens_of([line])
+        oldest = [line for line in oldest if line.messages < MOST_CONDENSED]
+        if len(oldest) < 2:
             return False
-        old = tokens_of(some)
+        old = tokens_of(oldest)
 
         def read(answer: BaseMessage, parsed: object) -> list[NewRow]:
-            return condensed(some, read_lines(len(some), old, answer, parsed), old * 3 // 4)
+            return condensed(oldest, read_lines(len(oldest), old, answer, parsed), old * 3 // 4)
 
         self.about = ""
         model = cast("BaseChatModel", self.options.reflector or self.options.model)
         rules = reflector_rules(self.options.instructions, old // 2)
-        new = yield from self.ask(model, unread.shown, rules, notes(some, self.zone), read, Lines)
+        new = yield from self.ask(model, unread.shown, rules, notes(oldest, self.zone), read, Lines)
         written = yield from self.rows.commit(unread.shown, new)
         return written is None or (bool(written) and all(written))
 
@@ -214,53 +214,54 @@ def rows_of(
     covers: list[list[StoredMessage]] = [[] for _ in lines]
     number, last = 0, 0
     for group in groups:
-        numbers = range(number + 1, number + len(group) + 1)
+        span = range(number + 1, number + len(group) + 1)
         number += len(group)
-        last = next((at for at, line in enumerate(lines) if any(one in numbers for one in line.numbers)), last)
+        last = next((index for index, line in enumerate(lines) if any(source in span for source in line.numbers)), last)
         covers[last] += group
-    found = []
+    new_rows = []
     for line, covered in zip(lines, covers, strict=True):
-        cited = [rows[one - 1] for one in line.numbers]
-        at, ids = to_micros(cited[0].stored_at), [row.message.id or "" for row in cited]
-        body = body_of(line.text, at, line.priority, ids[:MOST_CITED], len(covered))
+        cited = [rows[source - 1] for source in line.numbers]
+        time, ids = to_micros(cited[0].stored_at), [row.message.id or "" for row in cited]
+        body = body_of(line.text, time, line.priority, ids[:MOST_CITED], len(covered))
         seqs = [row.place for row in ([question] if question else []) + cited]
-        found.append(NewRow(body, seqs, [row.place for row in covered], waits=True))
-    return found
+        new_rows.append(NewRow(body, seqs, [row.place for row in covered], waits=True))
+    return new_rows
 
 
-def condensed(some: Sequence[Observation], lines: Sequence[Line], most_tokens: int) -> list[NewRow]:
+def condensed(old_lines: Sequence[Observation], lines: Sequence[Line], most_tokens: int) -> list[NewRow]:
     """Return the rows that replace lines: each old line goes into one new line, if possible into one that cites it.
 
     A new line cites the messages of all old ones that it names, so that it goes with each of them.
     """
-    taken: list[list[Observation]] = [[] for _ in lines]
+    groups: list[list[Observation]] = [[] for _ in lines]
     last = 0
-    for number, old in enumerate(some, 1):
-        last = next((at for at, line in enumerate(lines) if number in line.numbers), last)
-        taken[last].append(old)
-    found, texts, drawn = list[NewRow](), list[str](), set[int]()
-    for line, olds in zip(lines, taken, strict=True):
+    for number, old_line in enumerate(old_lines, 1):
+        last = next((index for index, line in enumerate(lines) if number in line.numbers), last)
+        groups[last].append(old_line)
+    new_rows, texts, drawn_ids = list[NewRow](), list[str](), set[int]()
+    for line, group in zip(lines, groups, strict=True):
         texts.append(line.text)
-        drawn |= {some[number - 1].place[1] for number in line.numbers}
-        if not olds:  # all that it cites stands in lines before it: its words go into the next one
+        drawn_ids |= {old_lines[number - 1].place[1] for number in line.numbers}
+        if not group:  # all that it cites stands in lines before it: its words go into the next one
             continue
-        found.append(_condensed_row(" ".join(texts), line.priority, olds, sorted(drawn)))
-        texts, drawn = [], set()
+        new_rows.append(_condensed_row(" ".join(texts), line.priority, group, sorted(drawn_ids)))
+        texts, drawn_ids = [], set()
     if texts:
-        body, last_row = found[-1].body, found[-1]
-        found[-1] = last_row._replace(
-            body={**body, "text": f"{body['text']} {' '.join(texts)}"}, draws=sorted({*last_row.draws, *drawn})
+        body, last_row = new_rows[-1].body, new_rows[-1]
+        new_rows[-1] = last_row._replace(
+            body={**body, "text": f"{body['text']} {' '.join(texts)}"}, draws=sorted({*last_row.draws, *drawn_ids})
         )
-    if sum(count_tokens(row.body["text"]) + TOKENS_OF_HEAD for row in found) > most_tokens:
+    if sum(count_tokens(row.body["text"]) + TOKENS_OF_HEAD for row in new_rows) > most_tokens:
         raise BadAnswer(
             "The lines are not much shorter than the notes. Join what belongs together, and leave out what matters least."
         )
-    return found
+    return new_rows
 
 
-def _condensed_row(text: str, priority: str, olds: Sequence[Observation], drawn: Sequence[int]) -> NewRow:
-    if (number := sum(one.messages for one in olds)) > MOST_CONDENSED:
+def _condensed_row(text: str, priority: str, group: Sequence[Observation], drawn: Sequence[int]) -> NewRow:
+    if (number := sum(line.messages for line in group)) > MOST_CONDENSED:
         raise BadAnswer(f"A line joins notes on {number} messages, {MOST_CONDENSED} are allowed. Write several lines.")
-    ids = [*dict.fromkeys(id for one in olds for _, id in one.sources)][:MOST_CITED]
-    at, level = min(to_micros(one.said_at) for one in olds), max(one.level for one in olds) + 1
-    return NewRow(body_of(text, at, priority, ids, number, level), replaces=[one.place[1] for one in olds], draws=drawn)
+    ids = [*dict.fromkeys(id for line in group for _, id in line.sources)][:MOST_CITED]
+    time, level = min(to_micros(line.said_at) for line in group), max(line.level for line in group) + 1
+    body, replaced = body_of(text, time, priority, ids, number, level), [line.place[1] for line in group]
+    return NewRow(body, replaces=replaced, draws=drawn)

@@ -52,8 +52,8 @@ class ObservationOptions:
     def __post_init__(self) -> None:
         check_fields(self, keep_tokens=0)
         if self.keep_tokens >= self.message_tokens:
-            seen = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
-            raise OptionError(seen, remedy="keep fewer tokens than those at which messages are observed")
+            problem = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
+            raise OptionError(problem, remedy="keep fewer tokens than those at which messages are observed")
         if self.block_after is not None and self.block_after < self.message_tokens:
             raise OptionError(f"block_after={self.block_after}", remedy=f"pass at least {self.message_tokens}")
 

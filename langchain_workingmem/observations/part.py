@@ -57,30 +57,31 @@ class Observing(Part):
 
     def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
         """Read the log of the thread, and with scope "user" which other threads of the user have one, and theirs."""
-        own = ThreadRows(state, thread_id, user_id, KIND).show()
+        command = ThreadRows(state, thread_id, user_id, KIND).show()
         if self.options.scope == "thread":
-            return [own]
-        known = [id for id in state.local(_Logs).threads.get(user_id) or () if id != thread_id]
-        return [own, *thread_commands(state, user_id, KIND, known)]
+            return [command]
+        other_ids = [id for id in state.local(_Logs).threads.get(user_id) or () if id != thread_id]
+        return [command, *thread_commands(state, user_id, KIND, other_ids)]
 
     def _is_of_user(self, turn: Gathered) -> bool:
         return self.options.scope == "user" and not turn.is_private
 
     def _read(
-        self, state: MemoryState, turn: Gathered, asked: Sequence[Any], replies: list[Any]
+        self, state: MemoryState, turn: Gathered, commands: Sequence[Any], replies: list[Any]
     ) -> Plan[dict[str, Rows]]:
         """Return the rows by thread, that of the turn first."""
         thread_id, user_id = turn.thread_id, turn.user_id
-        own = learn(asked[0], replies[0])
+        own_rows = learn(commands[0], replies[0])
         if not self._is_of_user(turn):
-            return {thread_id: own}
+            return {thread_id: own_rows}
 
         def choose(ids: list[str]) -> list[str]:
-            others = [id for id in ids if id != thread_id][:NEWEST]
-            state.local(_Logs).threads.put(user_id, others)
-            return others
+            other_ids = [id for id in ids if id != thread_id][:NEWEST]
+            state.local(_Logs).threads.put(user_id, other_ids)
+            return other_ids
 
-        return {thread_id: own, **(yield from read_threads(state, user_id, KIND, asked[1:], replies[1:], choose))}
+        other_rows = yield from read_threads(state, user_id, KIND, commands[1:], replies[1:], choose)
+        return {thread_id: own_rows, **other_rows}
 
     def gathered(
         self,
@@ -92,20 +93,20 @@ class Observing(Part):
         replies: list[Any],
     ) -> Plan[bool]:
         """Take the log into the turn. Two more round trips where a list has left messages of it, one in a user's first turn of a process."""
-        shown = yield from self._read(state, turn, asked, replies)
-        own = yield from _on_branch(state, turn, shown[turn.thread_id])
-        is_other: bool = own.revision != reply.get("rows_revision", own.revision)
+        by_thread = yield from self._read(state, turn, asked, replies)
+        own_rows = yield from _on_branch(state, turn, by_thread[turn.thread_id])
+        is_other: bool = own_rows.revision != reply.get("rows_revision", own_rows.revision)
         if is_other:  # the history has to fit to these rows
             head.pop("uncovered")
-            head["without"] = [[*pair] for pair in own.covered.pairs]
+            head["without"] = [[*pair] for pair in own_rows.covered.pairs]
         tokens = sum(int(facts.split(":", 3)[2]) for facts in reply.get("shown") or ())  # as `Facts.read` has them
-        self._show(state, turn, {**shown, turn.thread_id: own}, tokens)
+        self._show(state, turn, {**by_thread, turn.thread_id: own_rows}, tokens)
         return is_other
 
-    def _show(self, state: MemoryState, turn: Gathered, shown: Mapping[str, Rows], tokens: int) -> None:
-        turn.covered = shown[turn.thread_id].covered
+    def _show(self, state: MemoryState, turn: Gathered, by_thread: Mapping[str, Rows], tokens: int) -> None:
+        turn.covered = by_thread[turn.thread_id].covered
         turn.limit = self.options.limit if tokens > self.options.limit else None
-        turn.parts["observations"] = log_of(state, turn.user_id, shown, tokens, of_user=self._is_of_user(turn))
+        turn.parts["observations"] = log_of(state, turn.user_id, by_thread, tokens, of_user=self._is_of_user(turn))
 
     def renewed(self, state: MemoryState, turn: Gathered, *, waits: bool) -> Plan[None]:
         """Read the log again in the run of an agent; wait for the observer, where the prompt would be too long.
@@ -121,10 +122,10 @@ class Observing(Part):
             tokens = pending.get(thread_id)
         if tokens is None:  # nobody in this process observes the thread; from now on its writes are counted
             tokens = yield from Observer(state, options, thread_id, user_id).look()
-        asked = self.commands(state, thread_id, user_id)
-        shown = yield from self._read(state, turn, asked, (yield from send(*asked)))
-        own = yield from _on_branch(state, turn, shown[thread_id])
-        self._show(state, turn, {**shown, thread_id: own}, tokens)
+        commands = self.commands(state, thread_id, user_id)
+        by_thread = yield from self._read(state, turn, commands, (yield from send(*commands)))
+        own_rows = yield from _on_branch(state, turn, by_thread[thread_id])
+        self._show(state, turn, {**by_thread, thread_id: own_rows}, tokens)
 
     def overflowed(self, state: MemoryState, turn: Gathered) -> Plan[bool]:
         """Observe all that can be, for at most `timeout`; tell whether the log has changed."""
@@ -150,8 +151,8 @@ class Observing(Part):
             return []
         placement = self.options.placement
         if placement is None:
-            others = [one.placement for one in (state.recall, state.working_memory) if one is not None]
-            placement = "system" if others and set(others) == {"system"} else "question"
+            placements = [part.placement for part in (state.recall, state.working_memory) if part is not None]
+            placement = "system" if placements and set(placements) == {"system"} else "question"
         return [("system" if placement == "system" else "first", log_block(log, name, turn.zone))]
 
     def written(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
@@ -162,29 +163,29 @@ class Observing(Part):
 
 
 def log_of(
-    state: MemoryState, user_id: str, shown: Mapping[str, Rows], pending: int = 0, *, of_user: bool = False
+    state: MemoryState, user_id: str, by_thread: Mapping[str, Rows], pending: int = 0, *, of_user: bool = False
 ) -> ObservationLog:
     """Return the log of threads; the same lines as long as nothing changes."""
-    key = "" if of_user else next(iter(shown))
-    state_of = tuple((id, rows.revision, *rows.rows) for id, rows in shown.items())
-    before = state.local(_Logs).logs.get((user_id, key))
-    if before is None or before[0] != state_of:
-        lines = lines_of(shown)
-        revision = ",".join(rows.revision for rows in shown.values())
-        made = ObservationLog(observations=lines, tokens=tokens_of(lines), revision=revision, of_user=of_user)
-        before = state_of, made
-        state.local(_Logs).logs.put((user_id, key), before)
-    return replace(before[1], pending_tokens=pending)
+    key = "" if of_user else next(iter(by_thread))
+    fingerprint = tuple((id, rows.revision, *rows.rows) for id, rows in by_thread.items())
+    cached = state.local(_Logs).logs.get((user_id, key))
+    if cached is None or cached[0] != fingerprint:
+        lines = lines_of(by_thread)
+        revision = ",".join(rows.revision for rows in by_thread.values())
+        log = ObservationLog(observations=lines, tokens=tokens_of(lines), revision=revision, of_user=of_user)
+        cached = fingerprint, log
+        state.local(_Logs).logs.put((user_id, key), cached)
+    return replace(cached[1], pending_tokens=pending)
 
 
 def _on_branch(state: MemoryState, turn: Gathered, rows: Rows) -> Plan[Rows]:
     """Return the rows that cite nothing that a list has left behind, but for what is saved already. One round trip, none without that."""
     if not turn.abandoned or not rows.rows or not turn.followed.changes_branch:
         return rows
-    (stored,) = yield from send(("HGET", state.keys.of(turn.thread_id).rows, "heads"))
-    abandoned, heads = Ranges.joined((low, high) for low, high in turn.abandoned), Head.read(stored)
-    shown = [one for id in rows.rows if (one := heads.get(id)) and not one.cites.meets(abandoned)]
-    kept = {one.id: rows.rows[one.id] for one in shown}
-    revision = f"{rows.revision} without some" if len(kept) < len(rows.rows) else rows.revision
-    covered = Ranges.joined(pair for one in shown for pair in one.covers.pairs)
-    return replace(rows, revision=revision, covered=covered, rows=kept)
+    (reply,) = yield from send(("HGET", state.keys.of(turn.thread_id).rows, "heads"))
+    abandoned, heads = Ranges.joined((low, high) for low, high in turn.abandoned), Head.read(reply)
+    on_branch = [head for id in rows.rows if (head := heads.get(id)) and not head.cites.meets(abandoned)]
+    kept_rows = {head.id: rows.rows[head.id] for head in on_branch}
+    revision = f"{rows.revision} without some" if len(kept_rows) < len(rows.rows) else rows.revision
+    covered = Ranges.joined(pair for head in on_branch for pair in head.covers.pairs)
+    return replace(rows, revision=revision, covered=covered, rows=kept_rows)

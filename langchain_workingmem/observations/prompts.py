@@ -148,7 +148,7 @@ def _with_form(rules: str, numbers: str, instructions: str | None) -> str:
 def notes(observations: Sequence[Observation], zone: ZoneInfo | None = None) -> str:
     """Write lines for the reflector, numbered from 1."""
     return "\n".join(
-        f'<observation n="{number}" time="{to_minute(one.said_at, zone)} {zone_name(zone)}" priority="{one.priority}">'
-        f"{escaped(one.text)}</observation>"
-        for number, one in enumerate(observations, 1)
+        f'<observation n="{number}" time="{to_minute(note.said_at, zone)} {zone_name(zone)}" '
+        f'priority="{note.priority}">{escaped(note.text)}</observation>'
+        for number, note in enumerate(observations, 1)
     )

@@ -23,7 +23,7 @@ def install(core: Core, options: Any) -> Observations:
     if options is not None:
         check_type(options, ObservationOptions, "observations")
         models = {name: getattr(options, name) for name in ("model", "reflector")}
-        named = {name: chat_model_by_name(model) for name, model in models.items() if isinstance(model, str)}
-        options = replace(options, **named)
+        loaded = {name: chat_model_by_name(model) for name, model in models.items() if isinstance(model, str)}
+        options = replace(options, **loaded)
         core.state.parts.append(Observing(options))
     return Observations(core, options)

@@ -69,7 +69,7 @@ class Unread(NamedTuple):
 
     def waiting(self) -> list[Facts]:
         """Return what no row covers at all, also none that waits to be activated; no message that a provider has refused."""
-        return [one for one in self.facts if one.seq not in self.shown.ahead and not one.is_refused]
+        return [fact for fact in self.facts if fact.seq not in self.shown.ahead and not fact.is_refused]
 
 
 def read_unread(rows: ThreadRows) -> Plan[Unread]:
@@ -79,23 +79,22 @@ def read_unread(rows: ThreadRows) -> Plan[Unread]:
     ends = [*(low for low, _ in shown.covered.pairs), "+inf"]
     gaps = [(f"({begin}", f"({end}") for begin, end in zip(begins, ends, strict=True)]
     order = rows.state.keys.of(rows.thread_id).order
-    found = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
-    texts = [text for some in found for text in some]
-    read = yield from compute(lambda: [Facts.read(text.decode()) for text in texts], sum(map(len, texts)))
-    return Unread(shown, read)
+    replies = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
+    texts = [text for reply in replies for text in reply]
+    facts = yield from compute(lambda: [Facts.read(text.decode()) for text in texts], sum(map(len, texts)))
+    return Unread(shown, facts)
 
 
 def read_messages(rows: ThreadRows, facts: Sequence[Facts], shown: Rows) -> Plan[list[StoredMessage] | None]:
     """Read messages; None if some were edited or deleted since `shown` was read. One round trip, one more with media."""
-    state, call = rows.state, rows.show()
+    state, command = rows.state, rows.show()
     messages = state.keys.of(rows.thread_id).messages
-    bodies, reply = yield from send(("HMGET", messages, *(one.seq for one in facts)), call)
-    if learn(call, reply).stamp != shown.stamp:
+    bodies, reply = yield from send(("HMGET", messages, *(fact.seq for fact in facts)), command)
+    if learn(command, reply).stamp != shown.stamp:
         return None
-    read = [
-        (body, rows.thread_id, one.seq, one.upto if one.words else 0) for one, body in zip(facts, bodies, strict=True)
-    ]
-    return (yield from made(state, [StoredMessage.of(*one) for one in read if one[0]]))
+    pairs = zip(facts, bodies, strict=True)
+    stored = [(body, rows.thread_id, fact.seq, fact.upto if fact.words else 0) for fact, body in pairs]
+    return (yield from made(state, [StoredMessage.of(*fields) for fields in stored if fields[0]]))
 
 
 def groups_of(rows: Iterable[StoredMessage]) -> list[tuple[list[StoredMessage], bool]]:
@@ -127,21 +126,21 @@ def read_batch(
     None if the thread has changed. `running_from`: seq of the running turn's question; a call behind it without a result ends the batch.
     """
     chosen, size = list[Facts](), 0
-    for one in facts:  # results that follow belong to what is chosen
-        if chosen and (size > tokens or len(chosen) >= most) and (one.words or len(chosen) >= most + _LONGEST_GROUP):
+    for fact in facts:  # results that follow belong to what is chosen
+        if chosen and (size > tokens or len(chosen) >= most) and (fact.words or len(chosen) >= most + _LONGEST_GROUP):
             break
-        chosen.append(one)
-        size += one.tokens
+        chosen.append(fact)
+        size += fact.tokens
     messages = yield from read_messages(rows, chosen, shown)
     if messages is None:
         return None
-    weights, size, found = {one.seq: one.tokens for one in chosen}, 0, list[list[StoredMessage]]()
+    weights, size, batch = {fact.seq: fact.tokens for fact in chosen}, 0, list[list[StoredMessage]]()
     for group, is_finished in groups_of(messages):
         size += sum(weights[row.place] for row in group)
-        if (found and size > tokens) or (not is_finished and group[-1].place > running_from):
+        if (batch and size > tokens) or (not is_finished and group[-1].place > running_from):
             break
-        found.append(group)
-    return found
+        batch.append(group)
+    return batch
 
 
 # ---------------------------------------------------------------------- showing
@@ -161,19 +160,19 @@ def elements(
     tools = tools_called(rows)
     texts = [_text(row.message, tools) for row in rows]
     left = most = most_tokens * CHARACTERS_PER_TOKEN
-    for at, size in enumerate(sorted(map(length, texts))):  # short ones leave theirs to the others
-        if size > (share := left // (len(texts) - at)):
+    for index, size in enumerate(sorted(map(length, texts))):  # short ones leave theirs to the others
+        if size > (share := left // (len(texts) - index)):
             most = share
             break
         left -= size
-    shown = []
+    lines = []
     if question is not None:
-        shown.append(f"<question>{escaped(keep_ends(_text(question.message, {}), _MOST_QUOTED))}</question>")
+        lines.append(f"<question>{escaped(keep_ends(_text(question.message, {}), _MOST_QUOTED))}</question>")
     for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1):
         time = f"{to_minute(row.stored_at, zone)} {zone_name(zone)}"
         head = f'<message n="{number}" role="{role_of(row.message)}" time="{time}">'
-        shown.append(f"{head}{escaped(keep_ends(text, max(most, _LEAST)))}</message>")
-    return "\n".join(shown)
+        lines.append(f"{head}{escaped(keep_ends(text, max(most, _LEAST)))}</message>")
+    return "\n".join(lines)
 
 
 def tools_called(rows: Sequence[StoredMessage]) -> dict[str | None, str]:
@@ -352,9 +351,9 @@ class Worker:
         `read` gets the answer, and what it holds of the `schema` where the model can answer along one. What the calls take is
         counted. `cost` says how long reading takes, in characters beside those of the answer.
         """
-        asked: Any = model
+        runnable: Any = model
         with suppress(Exception):  # whatever a model says that cannot: then its text is read
-            asked = model.with_structured_output(schema, include_raw=True)
+            runnable = model.with_structured_output(schema, include_raw=True)
         messages: list[BaseMessage] = [SystemMessage(rules), HumanMessage(data)]
         run = {"run_name": self.name, "metadata": {"thread_id": self.thread_id}}
         failure = BadAnswer()
@@ -364,7 +363,7 @@ class Worker:
                 if (yield from self.rows.read()).stamp != shown.stamp:
                     raise ChangedError
             owner = (self.thread_id, self.user_id)
-            answer = yield from ask_counted(self.state, *owner, asked, messages, self.seconds, run)
+            answer = yield from ask_counted(self.state, *owner, runnable, messages, self.seconds, run)
             raw, parsed = (answer["raw"], answer["parsed"]) if isinstance(answer, dict) else (answer, None)
             try:
                 return (yield from compute(partial(read, raw, parsed), cost + len(str(raw.content))))
