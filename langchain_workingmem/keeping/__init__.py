@@ -84,35 +84,35 @@ def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Keeper
 def read(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
     """Read a document with the time and the sources of its values. Three round trips, four where more threads are needed."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
-    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    found = yield from with_living_sources(state, scope_key, found)
-    return replace(found, timeline=(yield from _timeline(state, scope_key, found)))
+    memory = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
+    memory = yield from with_living_sources(state, scope_key, memory)
+    return replace(memory, timeline=(yield from _timeline(state, scope_key, memory)))
 
 
 def _rows(state: MemoryState, scope_key: ScopeKey, notes: KeeperNotes) -> Plan[dict[str, Rows]]:
-    asked = source_commands(state, scope_key)
-    sources = yield from read_sources(state, scope_key, notes, asked, (yield from send(*asked)), every=True)
+    commands = source_commands(state, scope_key)
+    sources = yield from read_sources(state, scope_key, notes, commands, (yield from send(*commands)), every=True)
     return sources.shown
 
 
 def _timeline(
-    state: MemoryState, scope_key: ScopeKey, found: WorkingMemoryState
+    state: MemoryState, scope_key: ScopeKey, memory: WorkingMemoryState
 ) -> Plan[Mapping[str, Sequence[WorkingMemoryValue]]]:
-    notes = KeeperNotes.read(found.kept)
-    at = to_micros(found.updated_at) if found.updated_at else 0
-    notes = with_changes_of_others(form_of(state, notes), found.text, notes, at)  # with what others have set since
-    shown = yield from _rows(state, scope_key, notes)
-    bodies = {(thread_id, id): body for thread_id, rows in shown.items() for id, body in rows.rows.items()}
+    notes = KeeperNotes.read(memory.kept)
+    at = to_micros(memory.updated_at) if memory.updated_at else 0
+    notes = with_changes_of_others(form_of(state, notes), memory.text, notes, at)  # with what others have set since
+    by_thread = yield from _rows(state, scope_key, notes)
+    bodies = {(thread_id, id): body for thread_id, rows in by_thread.items() for id, body in rows.rows.items()}
     timeline = {}
-    for path, several in said_by_path(notes, shown).items():
+    for path, entries in said_by_path(notes, by_thread).items():
         timeline[path] = [
             WorkingMemoryValue(
                 path=path,
                 value=leaf.value,
                 since=from_micros(since),
-                sources=[(thread_id, one) for one in bodies[thread_id, id]["ids"]] if thread_id else [],
+                sources=[(thread_id, message_id) for message_id in bodies[thread_id, id]["ids"]] if thread_id else [],
             )
-            for since, id, thread_id, leaf in reversed(several)
+            for since, id, thread_id, leaf in reversed(entries)
         ]
     return timeline
 
@@ -122,12 +122,12 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
     path = path if path.startswith("/") else f"/{path}"
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     for _ in range(_ATTEMPTS):
-        found = yield from renew(state, scope_key)
-        notes = KeeperNotes.read(found.kept)
-        shown = said_by_path(notes, (yield from _rows(state, scope_key, notes)))
-        if path not in shown:
-            raise unknown_path(path, shown)
-        last = shown[path][-1]
+        memory = yield from renew(state, scope_key)
+        notes = KeeperNotes.read(memory.kept)
+        said = said_by_path(notes, (yield from _rows(state, scope_key, notes)))
+        if path not in said:
+            raise unknown_path(path, said)
+        last = said[path][-1]
         if not last.thread:
             yield from renew(state, scope_key, without=path)
             return (yield from read(state, thread_id, user_id))

@@ -102,8 +102,8 @@ class KeeperNotes:
     def for_copy(self, source: str, thread_id: str) -> KeeperNotes:
         """Return what a copy of a thread notes beside its document; it is made of the rows of the copy then."""
         values = {
-            path: {**one, "thread": thread_id if one["thread"] == source else one["thread"]}
-            for path, one in self.values.items()
+            path: {**noted, "thread": thread_id if noted["thread"] == source else noted["thread"]}
+            for path, noted in self.values.items()
         }
         return KeeperNotes(self.base, values, template=self.template)
 
@@ -145,33 +145,33 @@ class RemadeDocument(NamedTuple):
 
 def said_by_path(notes: KeeperNotes, shown: Mapping[str, Rows]) -> dict[str, list[Said]]:
     """Return by path all that was said or set, what was said last at the end."""
-    found: dict[str, list[Said]] = {}
+    by_path: dict[str, list[Said]] = {}
     for thread_id, rows in shown.items():
         for id, body in rows.rows.items():
             if "path" in body:
                 leaf = Leaf(body["value"], body["is_item"])
-                found.setdefault(body["path"], []).append(Said(body["at"], id, thread_id, leaf))
-    for path, one in notes.base.items():
-        found.setdefault(path, []).append(Said(one["since"], 0, "", Leaf(one["value"], one["is_item"])))
-    for several in found.values():
-        several.sort(key=lambda one: one[:3])
-    return found
+                by_path.setdefault(body["path"], []).append(Said(body["at"], id, thread_id, leaf))
+    for path, noted in notes.base.items():
+        by_path.setdefault(path, []).append(Said(noted["since"], 0, "", Leaf(noted["value"], noted["is_item"])))
+    for entries in by_path.values():
+        entries.sort(key=lambda entry: entry[:3])
+    return by_path
 
 
 def nobody_else_changed(form: Format, text: str, notes: KeeperNotes) -> bool:
     """Tell whether nobody else has changed a document since it was made."""
     return {path: leaf.value for path, leaf in leaves(form, text).items()} == {
-        path: one["value"] for path, one in notes.values.items()
+        path: noted["value"] for path, noted in notes.values.items()
     }
 
 
 def with_changes_of_others(form: Format, text: str, notes: KeeperNotes, at: int) -> KeeperNotes:
     """Note what others have changed in a document since it was made; `at`: when it was written last."""
-    now, base = leaves(form, text), dict(notes.base)
-    for path, leaf in now.items():
+    current, base = leaves(form, text), dict(notes.base)
+    for path, leaf in current.items():
         if (notes.values.get(path) or {}).get("value") != leaf.value:
             base[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": at}
-    for path in notes.values.keys() - now.keys():
+    for path in notes.values.keys() - current.keys():
         base[path] = {"value": None, "is_item": False, "since": at}
     return KeeperNotes(base, notes.values, notes.threads, getattr(form, "template", None))
 
@@ -197,37 +197,37 @@ def remake(
     notes = with_changes_of_others(form, text, notes, at)
     if without is not None:
         notes.base.pop(without, None)
-    for path, one in notes.values.items():  # what an expired thread has said, nobody can take back any more
-        if one["thread"] in expired and path not in notes.base:
-            notes.base[path] = {"value": one["value"], "is_item": one["is_item"], "since": one["since"]}
-    found = said_by_path(notes, shown)
-    held = {path: several[-1].leaf for path, several in found.items()}  # by path what was said last
+    for path, noted in notes.values.items():  # what an expired thread has said, nobody can take back any more
+        if noted["thread"] in expired and path not in notes.base:
+            notes.base[path] = {"value": noted["value"], "is_item": noted["is_item"], "since": noted["since"]}
+    said = said_by_path(notes, shown)
+    held = {path: entries[-1].leaf for path, entries in said.items()}  # by path what was said last
     text = text if proposed is None else proposed
-    now = leaves(form, text)
-    wanted = {path: leaf for path, leaf in held.items() if now.get(path, Leaf(None)).value != leaf.value}
-    wanted |= {path: Leaf(None, leaf.is_item) for path, leaf in now.items() if path not in held}
+    current = leaves(form, text)
+    wanted = {path: leaf for path, leaf in held.items() if current.get(path, Leaf(None)).value != leaf.value}
+    wanted |= {path: Leaf(None, leaf.is_item) for path, leaf in current.items() if path not in held}
     text = with_values(form, text, wanted) if wanted else text
-    return RemadeDocument(text, _notes(form, text, notes, found, shown, at), _loses(notes, shown, expired))
+    return RemadeDocument(text, _notes(form, text, notes, said, shown, at), _loses(notes, shown, expired))
 
 
 def _notes(
     form: Format,
     text: str,
     notes: KeeperNotes,
-    found: Mapping[str, list[Said]],
+    said: Mapping[str, list[Said]],
     shown: Mapping[str, Rows],
     at: int,
 ) -> KeeperNotes:
     """Return what is noted beside a document that was made of what was said, by path, and of rows."""
     values: dict[str, dict[str, Any]] = {}
     for path, leaf in leaves(form, text).items():
-        last = found[path][-1] if path in found else Said(at, 0, "", leaf)
+        last = said[path][-1] if path in said else Said(at, 0, "", leaf)
         source = (
             last.thread if last.leaf.value == leaf.value else ""
         )  # else what was said last does not fit into the document
         values[path] = {"value": leaf.value, "is_item": leaf.is_item, "since": last.since, "thread": source or None}
     # that others have taken a value away is noted while rows still say something there
-    base = {path: one for path, one in notes.base.items() if one["value"] is not None or len(found[path]) > 1}
+    base = {path: noted for path, noted in notes.base.items() if noted["value"] is not None or len(said[path]) > 1}
     threads = {
         thread_id: {
             "revision": rows.revision,
@@ -241,11 +241,11 @@ def _notes(
 
 def _loses(notes: KeeperNotes, shown: Mapping[str, Rows], expired: frozenset[str]) -> bool:
     """Tell whether rows have gone since a document was made, so that older revisions may hold values of deleted messages."""
-    before = ((id, one["ids"]) for id, one in notes.threads.items() if id not in expired)
+    before = ((id, thread["ids"]) for id, thread in notes.threads.items() if id not in expired)
     return any(id not in shown or not {*ids} <= shown[id].rows.keys() for id, ids in before)
 
 
 def without_rows(text: str, notes: KeeperNotes) -> str:
     """Return a document without the values that rows have given."""
-    gone = {path: Leaf(None, one["is_item"]) for path, one in notes.values.items() if one["thread"]}
+    gone = {path: Leaf(None, noted["is_item"]) for path, noted in notes.values.items() if noted["thread"]}
     return with_values(notes.form(), text, gone) if gone else text

@@ -62,7 +62,7 @@ class Keeper(Worker):
         """Let the keeper read one batch."""
         unread = yield from read_unread(self.rows)
         facts = self._ready(unread.waiting())
-        if not facts or (not self.now and sum(one.tokens for one in facts) < self.options.keep_after):
+        if not facts or (not self.now and sum(fact.tokens for fact in facts) < self.options.keep_after):
             return False
         size = max(1, BATCH_TOKENS >> unread.shown.failures)
         groups = yield from read_batch(self.rows, facts, unread.shown, tokens=size, most=MOST_READ)
@@ -72,28 +72,28 @@ class Keeper(Worker):
         if not rows:
             return False
         before = yield from renew(self.state, self.scope_key)  # without what is deleted
-        done, reference = CheckedAnswer(before.text), list[StoredMessage]()
+        answer, reference = CheckedAnswer(before.text), list[StoredMessage]()
         self.about = f"{rows[0].place} {len(groups)}"
         if len(groups) == 1 and unread.shown.failed == self.about:
             _log.warning("thread %r: message %s could not be read by the keeper", self.thread_id, rows[0].message.id)
         elif any(role_of(row.message) != "assistant" for row in rows) or "ai" in self.options.trust:
             reference = yield from self._earlier(unread, rows[0])
-            done = yield from self._ask(unread, reference, rows, before)
-            if done.changes and _has_lost(before, (yield from renew(self.state, self.scope_key))):
+            answer = yield from self._ask(unread, reference, rows, before)
+            if answer.changes and _has_lost(before, (yield from renew(self.state, self.scope_key))):
                 return True  # its words may be those of a message that was deleted meanwhile
-        new, drop = self._rows(unread, [row.place for row in reference], rows, done)
+        new, drop = self._rows(unread, [row.place for row in reference], rows, answer)
         written = yield from self.rows.commit(unread.shown, new, drop=drop)
         if written:
-            self.operations, self.left_out = self.operations + len(done.changes), self.left_out + done.left_out
-            if done.changes:
-                yield from renew(self.state, self.scope_key, (before, done.text))
+            self.operations, self.left_out = self.operations + len(answer.changes), self.left_out + answer.left_out
+            if answer.changes:
+                yield from renew(self.state, self.scope_key, (before, answer.text))
         return written is None or bool(written)  # more may have been said meanwhile
 
     def _ready(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return what may be read: in the background not a turn that has no answer yet."""
         if self.now:
             return [*facts]
-        end = max((at + 1 for at, one in enumerate(facts) if one.words.startswith("a")), default=0)
+        end = max((index + 1 for index, fact in enumerate(facts) if fact.words.startswith("a")), default=0)
         return [*facts[:end]]
 
     def _ask(
@@ -101,11 +101,11 @@ class Keeper(Worker):
         unread: Unread,
         reference: Sequence[StoredMessage],
         rows: Sequence[StoredMessage],
-        found: WorkingMemoryState,
+        memory: WorkingMemoryState,
     ) -> Plan[CheckedAnswer]:
-        form, options, text = self.options.format, self.options, found.text
-        values = KeeperNotes.read(found.kept).values
-        document, numbers = shown_document(form, text, values, found.updated_at, self.zone)
+        form, options, text = self.options.format, self.options, memory.text
+        values = KeeperNotes.read(memory.kept).values
+        document, numbers = shown_document(form, text, values, memory.updated_at, self.zone)
         data = f"{document}\n{earlier(reference)}{elements(rows, BATCH_TOKENS, zone=self.zone)}"
         sources = {number: author in options.trust for number, author in enumerate(_authors(rows), 1)}
         check = AnswerCheck(form, text, numbers, sources)
@@ -116,41 +116,42 @@ class Keeper(Worker):
     def _earlier(self, unread: Unread, first: StoredMessage) -> Plan[list[StoredMessage]]:
         """Return what was said directly before the messages that are read."""
         keys = self.state.keys.of(self.thread_id)
-        (found,) = yield from send(
+        (reply,) = yield from send(
             ("ZRANGE", keys.order, f"({first.place}", "-inf", "BYSCORE", "REV", "LIMIT", 0, 4 * _EARLIER)
         )
-        said = [one for one in (Facts.read(text.decode()) for text in found) if one.words and not one.is_refused]
-        said = said[:_EARLIER][::-1]
-        return ((yield from read_messages(self.rows, said, unread.shown)) or []) if said else []
+        facts = [fact for fact in (Facts.read(text.decode()) for text in reply) if fact.words and not fact.is_refused]
+        facts = facts[:_EARLIER][::-1]
+        return ((yield from read_messages(self.rows, facts, unread.shown)) or []) if facts else []
 
     def _rows(
         self,
         unread: Unread,
         reference: Sequence[int],
         rows: Sequence[StoredMessage],
-        done: CheckedAnswer,
+        answer: CheckedAnswer,
     ) -> tuple[list[NewRow], list[int]]:
         """Return the row that says what is read, those of values, and the row before, which the first takes over.
 
         Values cite what was shown as `reference`, too: their words may come from it. The row of what is read cites nothing, so it stays
         when messages go, and what stays is not read twice; it tells of no time (`at`).
         """
-        found, by_path = [], dict[str, list[int]]()
+        new_rows, by_path = [], dict[str, list[int]]()
         for id, body in unread.shown.rows.items():
             by_path.setdefault(body.get("path", ""), []).append(id)
-        for change in done.changes:
+        for change in answer.changes:
             cited = [rows[number - 1] for number in change.numbers]
-            at, ids = max(to_micros(row.stored_at) for row in cited), [row.message.id or "" for row in cited]
+            time, ids = max(to_micros(row.stored_at) for row in cited), [row.message.id or "" for row in cited]
             for path, leaf in change.leaves.items():
-                body = {"at": at, "path": path, "value": leaf.value, "is_item": leaf.is_item, "ids": ids}
-                drawn = [id for one, old in change.replaced.items() if _holds(leaf, old) for id in by_path.get(one, ())]
-                found.append(NewRow(body, [*reference, *(row.place for row in cited)], draws=drawn))
+                body = {"at": time, "path": path, "value": leaf.value, "is_item": leaf.is_item, "ids": ids}
+                replaced = [old_path for old_path, old in change.replaced.items() if _holds(leaf, old)]
+                drawn = [id for old_path in replaced for id in by_path.get(old_path, ())]
+                new_rows.append(NewRow(body, [*reference, *(row.place for row in cited)], draws=drawn))
         counts = {id: body["read"] for id, body in unread.shown.rows.items() if "path" not in body}
-        last = [id for id, read in counts.items() if read < MOST_READ][-1:]
+        last = [id for id, count in counts.items() if count < MOST_READ][-1:]
         number = len(rows) + sum(counts[id] for id in last)
         seqs = [row.place for row in rows]
-        read = NewRow({"at": 0, "read": number}, covers=seqs, replaces=last)
-        return [read, *found], last
+        read_row = NewRow({"at": 0, "read": number}, covers=seqs, replaces=last)
+        return [read_row, *new_rows], last
 
 
 def _holds(new: Leaf, old: Leaf) -> bool:
@@ -158,20 +159,20 @@ def _holds(new: Leaf, old: Leaf) -> bool:
     return new.value is None or new.is_item or str(old.value) in str(new.value)
 
 
-def _has_lost(before: WorkingMemoryState, now: WorkingMemoryState) -> bool:
+def _has_lost(before: WorkingMemoryState, after: WorkingMemoryState) -> bool:
     """Tell whether rows have gone from which a document was made."""
-    made, left = KeeperNotes.read(before.kept).threads, KeeperNotes.read(now.kept).threads
-    return any(not {*one["ids"]} <= {*left.get(id, {"ids": ()})["ids"]} for id, one in made.items())
+    old_threads, new_threads = KeeperNotes.read(before.kept).threads, KeeperNotes.read(after.kept).threads
+    return any(not {*thread["ids"]} <= {*new_threads.get(id, {"ids": ()})["ids"]} for id, thread in old_threads.items())
 
 
 def _authors(rows: Sequence[StoredMessage]) -> list[str]:
     """Return whose words each message holds: what a tool of memory returns was said elsewhere, so it is no source."""
     tools = tools_called(rows)
-    found = []
+    authors = []
     for row in rows:
         message = row.message
         name = message.name or tools.get(getattr(message, "tool_call_id", ""))
         role = _ROLES[role_of(message)]
         is_own = role == "tool" and (is_memory_tool(name) or name in _OF_MEMORY)
-        found.append("memory" if is_own else role)
-    return found
+        authors.append("memory" if is_own else role)
+    return authors

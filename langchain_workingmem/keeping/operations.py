@@ -90,36 +90,36 @@ def read_operations(answer: BaseMessage, parsed: Any) -> list[dict[str, Any]]:
     """Return the operations of an answer, wherever they stand in it."""
     check_end(answer)
     if isinstance(parsed, Operations):
-        found: list[Any] | None = [one.model_dump(exclude_none=True) for one in parsed.operations]
+        operations: list[Any] | None = [operation.model_dump(exclude_none=True) for operation in parsed.operations]
     else:
-        found = _listed(without_thoughts(str(answer.text)))
-    if found is None:
+        operations = _listed(without_thoughts(str(answer.text)))
+    if operations is None:
         raise BadAnswer(_UNREADABLE)
-    return [one if isinstance(one, dict) else {} for one in found]
+    return [operation if isinstance(operation, dict) else {} for operation in operations]
 
 
 def _listed(text: str) -> list[Any] | None:
-    found, has_some = list[Any](), False
+    operations, has_operations = list[Any](), False
     for value in _values(text):
-        some = value
+        items = value
         if isinstance(value, dict):
-            inner = next((one for one in value.values() if isinstance(one, list) and "op" not in value), None)
-            some = inner if inner is not None and "find" not in value else [value]
-        if not some or any(isinstance(one, dict) for one in some):
-            has_some = True
-            found += some
-    return found if has_some else None
+            inner = next((item for item in value.values() if isinstance(item, list) and "op" not in value), None)
+            items = inner if inner is not None and "find" not in value else [value]
+        if not items or any(isinstance(item, dict) for item in items):
+            has_operations = True
+            operations += items
+    return operations if has_operations else None
 
 
 def _values(text: str) -> Iterator[Any]:
     """Yield the objects and lists that stand in a text."""
-    decode, at, broken = json.JSONDecoder(strict=False).raw_decode, 0, 0
-    while (opening := re.compile(r"[\[{]").search(text, at)) and broken < _MOST_BROKEN:
+    decode, position, broken = json.JSONDecoder(strict=False).raw_decode, 0, 0
+    while (opening := re.compile(r"[\[{]").search(text, position)) and broken < _MOST_BROKEN:
         try:
-            value, at = decode(text, opening.start())
-            check_depth(text[opening.start() : at])
+            value, position = decode(text, opening.start())
+            check_depth(text[opening.start() : position])
         except (ValueError, RecursionError):
-            broken, at = broken + 1, opening.end()
+            broken, position = broken + 1, opening.end()
         else:
             yield value
 
@@ -140,62 +140,62 @@ class AnswerCheck:
     def __call__(self, answer: BaseMessage, parsed: Any) -> CheckedAnswer:
         """Read an answer, and apply it. An answer that empties the document is refused once."""
         operations = read_operations(answer, parsed)
-        done = CheckedAnswer(self.text, left_out=max(0, len(operations) - MOST_OPERATIONS))
-        for one in operations[:MOST_OPERATIONS]:
-            before = leaves(self.form, done.text)
+        checked = CheckedAnswer(self.text, left_out=max(0, len(operations) - MOST_OPERATIONS))
+        for operation in operations[:MOST_OPERATIONS]:
+            before = leaves(self.form, checked.text)
             try:
-                numbers = self._cited(one)
-                text = self._applied(done.text, one)
+                numbers = self._cited(operation)
+                text = self._applied(checked.text, operation)
             except (WorkingMemError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
-                done.left_out += 1
+                checked.left_out += 1
                 continue
-            found = differences(before, leaves(self.form, text)) or self._ended(one)
-            if len(found) > MOST_VALUES or not _is_storable(found):
-                done.left_out += 1
-            elif found:
-                replaced = {path: before[path] for path in found if path in before}
-                done.changes.append(AppliedOperation(found, numbers, replaced))
-                done.text = text
-        before, after = leaves(self.form, self.text), leaves(self.form, done.text)
+            changed = differences(before, leaves(self.form, text)) or self._ended(operation)
+            if len(changed) > MOST_VALUES or not _is_storable(changed):
+                checked.left_out += 1
+            elif changed:
+                replaced = {path: before[path] for path in changed if path in before}
+                checked.changes.append(AppliedOperation(changed, numbers, replaced))
+                checked.text = text
+        before, after = leaves(self.form, self.text), leaves(self.form, checked.text)
         gone = len(before.keys() - after.keys())
-        if len(before) >= _FEW and 2 * gone > len(before) and self.refused != (mine := json.dumps(operations)):
-            self.refused = mine
+        if len(before) >= _FEW and 2 * gone > len(before) and self.refused != (dumped := json.dumps(operations)):
+            self.refused = dumped
             raise BadAnswer(_EMPTIES.format(gone, len(before)))
-        return done
+        return checked
 
-    def _ended(self, one: dict[str, Any]) -> dict[str, Leaf]:
+    def _ended(self, operation: dict[str, Any]) -> dict[str, Leaf]:
         """Return the value that holds no longer, also if nothing stands there: something older may be read later."""
         if isinstance(self.form, JsonFormat):
-            path = self._path(one)
-            is_end = one["op"] == "remove" and parts(path)[0] in self.form.schema.fields
+            path = self._path(operation)
+            is_end = operation["op"] == "remove" and parts(path)[0] in self.form.schema.fields
             return {path: Leaf(None)} if is_end else {}
-        find = unescape(str(one["find"]))
-        found = emptied_field(self.form, self.numbers.get(find, find), unescape(str(one.get("replace") or "")))
-        return {path: Leaf(None) for path in found}
+        find = unescape(str(operation["find"]))
+        paths = emptied_field(self.form, self.numbers.get(find, find), unescape(str(operation.get("replace") or "")))
+        return {path: Leaf(None) for path in paths}
 
-    def _path(self, one: dict[str, Any]) -> str:
-        path = unescape(str(one["path"]))
+    def _path(self, operation: dict[str, Any]) -> str:
+        path = unescape(str(operation["path"]))
         return self.numbers.get(path, path if path.startswith("/") else f"/{path}")
 
-    def _cited(self, one: dict[str, Any]) -> tuple[int, ...]:
-        given = one.get("messages")
-        numbers = {int(number) for number in (given if isinstance(given, list) else [given])}  # type: ignore[arg-type]
+    def _cited(self, operation: dict[str, Any]) -> tuple[int, ...]:
+        cited = operation.get("messages")
+        numbers = {int(number) for number in (cited if isinstance(cited, list) else [cited])}  # type: ignore[arg-type]
         if not numbers <= self.sources.keys() or not any(self.sources[number] for number in numbers):
             raise ValueError("it cites no message that is a source")
         return tuple(sorted(numbers))
 
-    def _applied(self, text: str, one: dict[str, Any]) -> str:
+    def _applied(self, text: str, operation: dict[str, Any]) -> str:
         if not isinstance(self.form, JsonFormat):
-            find, replace = unescape(str(one["find"])), visible(unescape(str(one.get("replace") or "")))
+            find, replace = unescape(str(operation["find"])), visible(unescape(str(operation.get("replace") or "")))
             if not find.strip() and not self.form.template.strip():  # free text grows at its end
                 return self.form.apply(text, replace, "append")
             return self.form.edit(text, [(self.numbers.get(find, find), replace)], erases=True)
-        path = self._path(one)
-        names, value = parts(path), _seen(one.get("value"))
+        path = self._path(operation)
+        names, value = parts(path), _seen(operation.get("value"))
         document = parse_json(text) if text else {}
         if not isinstance(document, dict):
             raise WorkingMemoryValidationError("the document has another form", remedy="write it anew")
-        if one["op"] == "remove":
+        if operation["op"] == "remove":
             if not remove_at(document, names):
                 if names[0] not in self.form.schema.fields:
                     raise WorkingMemoryValidationError(f"nothing stands at {path}", remedy="name a value")
@@ -203,9 +203,9 @@ class AnswerCheck:
             return written(self.form, document)
         if value is None:
             raise WorkingMemoryValidationError("no value", remedy="use remove")
-        for given in dict.fromkeys(map(json.dumps, (value, _decoded(value)))):  # an object may have come as JSON
+        for encoded in dict.fromkeys(map(json.dumps, (value, _decoded(value)))):  # an object may have come as JSON
             try:
-                return _set(self.form, deepcopy(document), one["op"], path, names, json.loads(given))
+                return _set(self.form, deepcopy(document), operation["op"], path, names, json.loads(encoded))
             except WorkingMemoryValidationError as error:
                 failure = error
         raise failure
@@ -218,15 +218,15 @@ def _set(form: JsonFormat, document: dict[str, Any], op: str, path: str, names: 
         leaf = Leaf(value)
     set_at(document, [*names], leaf)
     text = written(form, document) if is_field(form, names[0]) else ""
-    if op == "set" and not any(one == path or one.startswith(f"{path}/") for one in leaves(form, text)):
+    if op == "set" and not any(key == path or key.startswith(f"{path}/") for key in leaves(form, text)):
         raise WorkingMemoryValidationError("the schema has no such field", remedy="name a field of the schema")
     return text
 
 
-def _is_storable(found: dict[str, Leaf]) -> bool:
+def _is_storable(changed: dict[str, Leaf]) -> bool:
     """Tell whether rows can hold values: no integers beyond 64 bits, no lone surrogates."""
     try:
-        orjson.dumps([(path, leaf.value) for path, leaf in found.items()])
+        orjson.dumps([(path, leaf.value) for path, leaf in changed.items()])
     except TypeError:
         return False
     return True

@@ -131,9 +131,9 @@ def shown_document(
     if isinstance(form, JsonFormat):
         for number, (path, leaf) in enumerate(leaves(form, text).items(), 1):
             numbers[f"v{number}"] = path
-            own = values.get(path)
-            at = from_micros(own["since"]) if own else written
-            since = f' since="{to_minute(at, zone)[:10]}"' if at else ""
+            noted = values.get(path)
+            time = from_micros(noted["since"]) if noted else written
+            since = f' since="{to_minute(time, zone)[:10]}"' if time else ""
             value = escaped(json.dumps(leaf.value, ensure_ascii=False))
             shown.append(f'<value n="v{number}" path="{escape(visible(path))}"{since}>{value}</value>')
     else:

@@ -67,7 +67,7 @@ def read_sources(
     state: MemoryState,
     scope_key: ScopeKey,
     notes: KeeperNotes,
-    asked: Sequence[Any],
+    commands: Sequence[Any],
     replies: Sequence[Any],
     *,
     every: bool = False,
@@ -77,31 +77,31 @@ def read_sources(
     One round trip where rows of more threads are needed.
     """
     if scope_key.thread_id is not None:
-        rows = learn(asked[0], replies[0])
+        rows = learn(commands[0], replies[0])
         return Sources({scope_key.thread_id: rows})
-    holding = {one["thread"] for one in notes.values.values() if one["thread"]}
+    holding = {value["thread"] for value in notes.values.values() if value["thread"]}
     skipped = frozenset[str]()
 
     def choose(ids: list[str]) -> list[str]:
         nonlocal skipped
-        chosen = [id for at, id in enumerate(ids) if every or at < NEWEST or id in holding]
+        chosen = [id for index, id in enumerate(ids) if every or index < NEWEST or id in holding]
         skipped = frozenset(ids) - {*chosen}
         state.local(_Threads).of.put(scope_key.key, chosen)
         return chosen
 
-    found = yield from read_threads(state, scope_key.user_id or "", KIND, asked, replies, choose)
-    missing = {id: rows.missing_at for id, rows in found.items() if rows.missing_at is not None}
+    by_thread = yield from read_threads(state, scope_key.user_id or "", KIND, commands, replies, choose)
+    missing = {id: rows.missing_at for id, rows in by_thread.items() if rows.missing_at is not None}
     # a thread that was deleted is not listed any more, and usually goes before its time
     expiries = {id: notes.threads.get(id, {}).get("expires") or inf for id in missing}
-    expired = frozenset(id for id, at in missing.items() if expiries[id] <= at)
-    return Sources({id: rows for id, rows in found.items() if id not in missing}, expired, skipped)
+    expired = frozenset(id for id, time in missing.items() if expiries[id] <= time)
+    return Sources({id: rows for id, rows in by_thread.items() if id not in missing}, expired, skipped)
 
 
 def is_current(form: Format, notes: KeeperNotes, sources: Sources) -> bool:
     """Tell whether a document was made from these rows, in this format."""
     shown = {id: rows.revision for id, rows in sources.shown.items() if rows.rows or id in notes.threads}
-    made = {id: one["revision"] for id, one in notes.threads.items() if id not in sources.skipped}
-    holding = {one["thread"] for one in notes.values.values()} - {None}
+    made = {id: thread["revision"] for id, thread in notes.threads.items() if id not in sources.skipped}
+    holding = {value["thread"] for value in notes.values.values()} - {None}
     is_whole = holding <= notes.threads.keys()  # else it has come with a copy or an archive
     return shown == made and is_whole and not sources.expired and notes.is_in(form)
 
@@ -109,26 +109,26 @@ def is_current(form: Format, notes: KeeperNotes, sources: Sources) -> bool:
 def with_living_sources(
     state: MemoryState,
     scope_key: ScopeKey,
-    found: WorkingMemoryState,
-    asked: Sequence[Command] = (),
+    memory: WorkingMemoryState,
+    commands: Sequence[Command] = (),
     replies: Sequence[Any] = (),
 ) -> Plan[WorkingMemoryState]:
     """Return a document without values whose messages are gone; it is written in the background then.
 
     One round trip, two where this process does not know the threads yet; without `replies` one more.
     """
-    notes = KeeperNotes.read(found.kept)
+    notes = KeeperNotes.read(memory.kept)
     if not replies:
-        asked = source_commands(state, scope_key)
-        replies = yield from send(*asked)
-    sources = yield from read_sources(state, scope_key, notes, asked, replies)
+        commands = source_commands(state, scope_key)
+        replies = yield from send(*commands)
+    sources = yield from read_sources(state, scope_key, notes, commands, replies)
     if is_current(form_of(state, notes), notes, sources):
-        return found
+        return memory
     if sources.skipped:
-        sources = yield from read_sources(state, scope_key, notes, asked, replies, every=True)
-    made = yield from _remake(state, found, notes, sources)
+        sources = yield from read_sources(state, scope_key, notes, commands, replies, every=True)
+    remade = yield from _remake(state, memory, notes, sources)
     yield from renew_later(state, scope_key)
-    return _remade_state(state, found, made)
+    return _remade_state(state, memory, remade)
 
 
 def renew_later(state: MemoryState, scope_key: ScopeKey) -> Plan[None]:
@@ -157,27 +157,27 @@ def renew(
     have set goes. `cuts`: where rows have gone, revisions that may hold their values go, too.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        asked = source_commands(state, scope_key)
-        replies = yield from send(*read_commands(scope_key), *asked)
-        own = len(replies) - len(asked)
-        found = read_state(state, scope_key, replies[:own])
-        notes = KeeperNotes.read(found.kept)
-        sources = yield from read_sources(state, scope_key, notes, asked, replies[own:], every=True)
+        commands = source_commands(state, scope_key)
+        replies = yield from send(*read_commands(scope_key), *commands)
+        split = len(replies) - len(commands)
+        memory = read_state(state, scope_key, replies[:split])
+        notes = KeeperNotes.read(memory.kept)
+        sources = yield from read_sources(state, scope_key, notes, commands, replies[split:], every=True)
         form = form_of(state, notes)
-        is_same = is_current(form, notes, sources) and nobody_else_changed(form, found.text, notes)
+        is_same = is_current(form, notes, sources) and nobody_else_changed(form, memory.text, notes)
         if is_same and proposed is None and without is None:
-            return found
-        text = proposed[1] if proposed is not None and proposed[0].revision == found.revision else None
-        made = yield from _remake(state, found, notes, sources, text, without)
+            return memory
+        text = proposed[1] if proposed is not None and proposed[0].revision == memory.revision else None
+        remade = yield from _remake(state, memory, notes, sources, text, without)
         status, row = yield from run_memory(
             state,
             scope_key,
             keep=state.remembering.revisions,
             origin="keeper",
-            document=made.text,
-            expected=version_of(found),
-            beside=["kept", made.notes.write()],
-            cut=(made.loses and cuts) or None,
+            document=remade.text,
+            expected=version_of(memory),
+            beside=["kept", remade.notes.write()],
+            cut=(remade.loses and cuts) or None,
         )
         if status == "written":
             if sources.expired:
@@ -185,22 +185,22 @@ def renew(
                 yield from send(("ZREM", state.keys.rows_of_user(scope_key.user_id or "", KIND), *tags))
             return state_of(state, scope_key, row)
         yield pause_after(attempt)
-    raise WorkingMemoryConflictError(expected=found.revision, actual=int(row.get(b"revision", 0)))
+    raise WorkingMemoryConflictError(expected=memory.revision, actual=int(row.get(b"revision", 0)))
 
 
 def _remake(
     state: MemoryState,
-    found: WorkingMemoryState,
+    memory: WorkingMemoryState,
     notes: KeeperNotes,
     sources: Sources,
     proposed: str | None = None,
     without: str | None = None,
 ) -> Plan[RemadeDocument]:
-    at = to_micros(found.updated_at) if found.updated_at else 0
+    at = to_micros(memory.updated_at) if memory.updated_at else 0
     make = partial(
         remake,
         form_of(state, notes),
-        found.text,
+        memory.text,
         notes,
         sources.shown,
         at=at,
@@ -208,7 +208,7 @@ def _remake(
         proposed=proposed,
         without=without,
     )
-    return (yield from compute(make, COST * len(found.text)))
+    return (yield from compute(make, COST * len(memory.text)))
 
 
 def form_of(state: MemoryState, notes: KeeperNotes) -> Format:
@@ -216,10 +216,10 @@ def form_of(state: MemoryState, notes: KeeperNotes) -> Format:
     return state.remembering.format if state.remembering.keeper is not None else notes.form()
 
 
-def _remade_state(state: MemoryState, found: WorkingMemoryState, made: RemadeDocument) -> WorkingMemoryState:
+def _remade_state(state: MemoryState, memory: WorkingMemoryState, remade: RemadeDocument) -> WorkingMemoryState:
     form = state.remembering.format
-    text, notes = made.text, made.notes.write()
-    if text == found.text:
-        return replace(found, kept=notes)
+    text, notes = remade.text, remade.notes.write()
+    if text == memory.text:
+        return replace(memory, kept=notes)
     value, is_empty, _ = form.read(text)
-    return replace(found, text=text, value=value, is_empty=is_empty, kept=notes)
+    return replace(memory, text=text, value=value, is_empty=is_empty, kept=notes)

@@ -38,7 +38,7 @@ def part(text: str) -> str:
 
 def parts(path: str) -> list[str]:
     """Return the parts of a path."""
-    return [one.replace("~1", "/").replace("~0", "~") for one in path.split("/")[1:]]
+    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
 
 
 def item_name(item: Any) -> str:
@@ -59,10 +59,10 @@ def leaves(form: Format, text: str) -> dict[str, Leaf]:
 
 def _json_leaves(value: Any, path: str) -> Iterable[tuple[str, Leaf]]:
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from _json_leaves(one, f"{path}/{part(key)}")
+        for key, child in value.items():
+            yield from _json_leaves(child, f"{path}/{part(key)}")
     elif isinstance(value, list):
-        yield from ((f"{path}/{part(item_name(one))}", Leaf(one, is_item=True)) for one in value)
+        yield from ((f"{path}/{part(item_name(item))}", Leaf(item, is_item=True)) for item in value)
     elif value is not None:
         yield path, Leaf(value)
 
@@ -81,8 +81,8 @@ def _lines(form: TextFormat, text: str) -> Iterable[tuple[str, str]]:
 
 def _fields(form: TextFormat) -> dict[str, str]:
     """Return the fields of a template: name and line."""
-    found = ((_FIELD.match(line), line) for line in form.template.splitlines())
-    return {field[2].strip(): line for field, line in found if field}
+    matches = ((_FIELD.match(line), line) for line in form.template.splitlines())
+    return {field[2].strip(): line for field, line in matches if field}
 
 
 def emptied_field(form: TextFormat, find: str, replace: str) -> list[str]:
@@ -94,8 +94,8 @@ def emptied_field(form: TextFormat, find: str, replace: str) -> list[str]:
 
 def differences(before: Mapping[str, Leaf], after: Mapping[str, Leaf]) -> dict[str, Leaf]:
     """Return what is different: a value None for what is gone."""
-    found = {path: leaf for path, leaf in after.items() if before.get(path) != leaf}
-    return found | {path: Leaf(None, leaf.is_item) for path, leaf in before.items() if path not in after}
+    changed = {path: leaf for path, leaf in after.items() if before.get(path) != leaf}
+    return changed | {path: Leaf(None, leaf.is_item) for path, leaf in before.items() if path not in after}
 
 
 # ---------------------------------------------------------------------- writing
@@ -108,10 +108,10 @@ def is_field(form: JsonFormat, name: str) -> bool:
 
 def written(form: JsonFormat, document: dict[str, Any]) -> str:
     """Return a document as text. Fields that the schema has no more stay, as with every update."""
-    others = {name: value for name, value in document.items() if not is_field(form, name)}
-    own = {name: value for name, value in document.items() if name not in others}
-    text = form.apply("", own, "replace") if own else ""
-    return form.apply(dump(others), own, "merge") if others else text
+    unknown = {name: value for name, value in document.items() if not is_field(form, name)}
+    known = {name: value for name, value in document.items() if name not in unknown}
+    text = form.apply("", known, "replace") if known else ""
+    return form.apply(dump(unknown), known, "merge") if unknown else text
 
 
 def with_values(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
@@ -172,10 +172,10 @@ def remove_at(document: Any, names: list[str]) -> bool:
     """Take a value, or an item of a list, out of a document, with what is empty then; return whether it was there."""
     name = names[0]
     if isinstance(document, list):
-        at = next((at for at, one in enumerate(document) if item_name(one) == name), None)
-        if at is None or len(names) > 1:
+        index = next((index for index, item in enumerate(document) if item_name(item) == name), None)
+        if index is None or len(names) > 1:
             return False
-        del document[at]
+        del document[index]
         return True
     if not isinstance(document, dict) or name not in document:
         return False
@@ -183,31 +183,31 @@ def remove_at(document: Any, names: list[str]) -> bool:
         del document[name]
         return True
     inner = document[name]
-    found = remove_at(inner, names[1:])
-    if found and inner in ({}, []):
+    removed = remove_at(inner, names[1:])
+    if removed and inner in ({}, []):
         del document[name]
-    return found
+    return removed
 
 
 def _changed_lines(form: TextFormat, text: str, wanted: Mapping[str, Leaf]) -> str:
-    fields, left = _fields(form), dict(wanted)
+    fields, remaining = _fields(form), dict(wanted)
     lines: list[str] = []
     for line in (text if text.strip() else form.template).splitlines():
         field = _FIELD.match(line)
         name = field[2].strip() if field else ""
         path = f"/{part(name)}" if name in fields else f"/{part(line.strip())}"
         leaf = wanted.get(path)
-        is_first = left.pop(path, None) is not None
+        is_first = remaining.pop(path, None) is not None
         if leaf is None:
             lines.append(line)
         elif field and name in fields:  # a field that stands twice is empty the second time
-            known = leaf.value if is_first else None
-            lines.append(fields[name] if known is None else f"{field[1].rstrip()} {known}")
+            value = leaf.value if is_first else None
+            lines.append(fields[name] if value is None else f"{field[1].rstrip()} {value}")
         elif leaf.value is not None:
             lines.append(line)
-    for path, leaf in left.items():
+    for path, leaf in remaining.items():
         if leaf.value is not None:
             name = parts(path)[0]
             lines.append(f"{fields[name].rstrip()} {leaf.value}" if name in fields else str(leaf.value))
-    made = "\n".join(lines) + ("\n" if (text if text.strip() else form.template).endswith("\n") else "")
-    return "" if form.is_empty(made) else made
+    changed = "\n".join(lines) + ("\n" if (text if text.strip() else form.template).endswith("\n") else "")
+    return "" if form.is_empty(changed) else changed
