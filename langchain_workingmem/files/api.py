@@ -38,10 +38,10 @@ class Files(Operations):
     @operation
     def read(self, path: str, *, user_id: str, revision: int | None = None) -> Plan[File]:
         """Return a file with its content, or an older revision of it that is still kept."""
-        wanted = "" if revision is None else at_least(revision, 1, "revision")
-        found = check_path(path)
-        note, content = yield from Tree.of(self._core, user_id).read(found, wanted)
-        info = FileInfo.of(found, note)
+        number = "" if revision is None else at_least(revision, 1, "revision")
+        file_path = check_path(path)
+        note, content = yield from Tree.of(self._core, user_id).read(file_path, number)
+        info = FileInfo.of(file_path, note)
         return File(info, content.decode() if info.is_text else content)
 
     aread = twin(read)
@@ -65,9 +65,9 @@ class Files(Operations):
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = "" if base_revision is None else at_least(base_revision, 0, "base_revision")
-        tree, found = Tree.of(self._core, user_id), check_path(path)
-        sent, kind = check_content(tree, found, content)
-        return tree.change(found, by, base, "write", sent, kind, int(not replaces))
+        tree, file_path = Tree.of(self._core, user_id), check_path(path)
+        data, kind = check_content(tree, file_path, content)
+        return tree.change(file_path, by, base, "write", data, kind, int(not replaces))
 
     awrite = twin(write)
 
@@ -94,9 +94,9 @@ class Files(Operations):
         """
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
-        tree, found = Tree.of(self._core, user_id), check_path(path)
+        tree, file_path = Tree.of(self._core, user_id), check_path(path)
         make = plans.inserting(line, check_text(text, "text", tree.options.max_file_bytes).removesuffix("\n") + "\n")
-        return (yield from tree.edit(found, check_by(by), base, "insert", make))[0]
+        return (yield from tree.edit(file_path, check_by(by), base, "insert", make))[0]
 
     ainsert = twin(insert)
 
@@ -104,11 +104,11 @@ class Files(Operations):
     def list(self, path: str = "/", *, user_id: str) -> Plan[builtins.list[FileInfo]]:
         """Return the files and directories in a directory, by name; [] if there is none. Cost as of `glob`."""
         directory = check_directory(path)
-        start, found = below(directory), dict[str, FileInfo]()
-        for one in (yield from plans.find(Tree.of(self._core, user_id), directory)):
-            name, slash, _ = one.path[len(start) :].partition("/")
-            found.setdefault(name, FileInfo(f"{start}{name}", is_dir=True) if slash else one)
-        return [*found.values()]
+        start, entries = below(directory), dict[str, FileInfo]()
+        for info in (yield from plans.find(Tree.of(self._core, user_id), directory)):
+            name, slash, _ = info.path[len(start) :].partition("/")
+            entries.setdefault(name, FileInfo(f"{start}{name}", is_dir=True) if slash else info)
+        return [*entries.values()]
 
     alist = twin(list)  # noqa: A003 - the method, as everywhere
 
@@ -121,9 +121,9 @@ class Files(Operations):
         name that begins with a dot is matched only by a pattern that does. Limits: 1,024 characters; with braces 100
         patterns, and 4,096 characters of them all. One round trip per 2,000 files below `path`.
         """
-        found = check_directory(path)
-        matches = Pattern(check_text(pattern, "pattern"), found)
-        return plans.find(Tree.of(self._core, user_id), found, matches)
+        directory = check_directory(path)
+        matches = Pattern(check_text(pattern, "pattern"), directory)
+        return plans.find(Tree.of(self._core, user_id), directory, matches)
 
     aglob = twin(glob)
 
@@ -139,9 +139,9 @@ class Files(Operations):
         if not check_text(text, "text", tree.options.max_file_bytes) or "\n" in text:
             raise ArgumentError(f"text={shown(text)}", remedy="pass the text to look for, without line ends")
         at_least(limit, 1, "limit")
-        found = check_directory(path)
-        matches = None if glob is None else Pattern(check_text(glob, "glob"), found)
-        return plans.grep(tree, text, found, matches, limit)
+        directory = check_directory(path)
+        matches = None if glob is None else Pattern(check_text(glob, "glob"), directory)
+        return plans.grep(tree, text, directory, matches, limit)
 
     agrep = twin(grep)
 
@@ -174,19 +174,19 @@ class Files(Operations):
     @operation
     def history(self, path: str, *, user_id: str, limit: int = 100) -> Plan[builtins.list[FileRevision]]:
         """Return the revisions of a file that are kept, the newest first; also of a deleted file."""
-        found = check_path(path)
-        notes = yield from Tree.of(self._core, user_id).run(plans.HISTORY, found, at_least(limit, 1, "limit"))
+        file_path = check_path(path)
+        notes = yield from Tree.of(self._core, user_id).run(plans.HISTORY, file_path, at_least(limit, 1, "limit"))
         if not notes:
-            raise FileMissingError(found)
-        return [FileRevision.of(found, note) for note in notes]
+            raise FileMissingError(file_path)
+        return [FileRevision.of(file_path, note) for note in notes]
 
     ahistory = twin(history)
 
     @operation
     def revert(self, path: str, revision: int, *, user_id: str, by: str | None = None) -> Plan[FileEdit]:
         """Write the content of an older revision as a new one; it brings a deleted file back."""
-        tree, found = Tree.of(self._core, user_id), check_path(path)
-        return tree.change(found, by, "", "revert", at_least(revision, 1, "revision"))
+        tree, file_path = Tree.of(self._core, user_id), check_path(path)
+        return tree.change(file_path, by, "", "revert", at_least(revision, 1, "revision"))
 
     arevert = twin(revert)
 

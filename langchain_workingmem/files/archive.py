@@ -51,7 +51,7 @@ def grouped(tree: Tree) -> Plan[list[list[str]]]:
 
     A round trip per 2,000 paths. To read them takes two per 100 files or 1 MiB, and one per 8 MiB of older contents.
     """
-    sizes = {one.path: one.size for one in (yield from find(tree, "/"))}
+    sizes = {info.path: info.size for info in (yield from find(tree, "/"))}
     sizes |= {path: len(path) for path in (yield from find_deleted(tree, "/")) if path not in sizes}
     return [*slices(sizes, sizes.__getitem__, GROUP_BYTES, GROUP)]
 
@@ -69,38 +69,38 @@ def _read(tree: Tree, paths: Sequence[str]) -> Plan[list[Stored]]:
             continue
         is_deleted = len(present) == 1
         newest = Note.of(present[0]).revision
-        wanted = [note for note in notes if Note.of(note).revision < newest]
-        if wanted or not is_deleted:
-            older = yield from _contents(tree.keys[2], path, wanted)
+        older_notes = [note for note in notes if Note.of(note).revision < newest]
+        if older_notes or not is_deleted:
+            older = yield from _contents(tree.keys[2], path, older_notes)
             files.append(Stored(path, present[0], None if is_deleted else present[1], older))
     return files
 
 
 def _contents(texts: str, path: str, notes: Sequence[bytes]) -> Plan[list[tuple[bytes, bytes | None]]]:
     """Return older revisions with their contents, up to one that was forgotten meanwhile."""
-    found: list[tuple[bytes, bytes | None]] = []
-    for step in slices([(note, Note.of(note)) for note in notes], lambda one: one[1].size, SLICE_BYTES, len(notes)):
+    revisions: list[tuple[bytes, bytes | None]] = []
+    for step in slices([(note, Note.of(note)) for note in notes], lambda row: row[1].size, SLICE_BYTES, len(notes)):
         fields = [f"{path}\0{note.revision}" for _, note in step]
         (contents,) = yield from send(("HMGET", texts, *fields))
         for (raw, note), content in zip(step, contents, strict=True):
             if content is None and note.kind != "d":
-                return found
-            found.append((raw, content))
-    return found
+                return revisions
+            revisions.append((raw, content))
+    return revisions
 
 
 def restore(tree: Tree, path: str, file: Stored, *limits: Argument) -> Plan[list[Any]]:
     """Put a file at a path, and return the reply of `restore.lua`; `limits` from `ttl` on. One round trip per 8 MiB."""
-    first: list[Any] = []
-    for step in [*slices(file.older, lambda one: len(one[1] or b""), SLICE_BYTES, len(file.older))] or [[]]:
+    first_reply: list[Any] = []
+    for step in [*slices(file.older, lambda revision: len(revision[1] or b""), SLICE_BYTES, len(file.older))] or [[]]:
         older = [part for note, content in step for part in (note, content or b"")]
         reply = yield from tree.run(RESTORE, path, file.note, *limits, file.content or b"", *older)
         if reply[0] in {b"bytes", b"files", b"damaged"}:
             raise tree.refusal(path, reply[0], reply[1:])
-        first = first or reply
+        first_reply = first_reply or reply
         if reply[0] not in {b"ok", b"same"}:
             break
-    return first
+    return first_reply
 
 
 def export(state: MemoryState, owner: str) -> Iterator[Plan[list[dict[str, Any]]]]:
@@ -120,7 +120,7 @@ def export(state: MemoryState, owner: str) -> Iterator[Plan[list[dict[str, Any]]
 
 def _exported(file: Stored) -> dict[str, Any]:
     record = {"kind": "file", "path": file.path, "created_at": from_micros(Note.of(file.note).first_at).isoformat()}
-    older = [_record(one, content, "at") for one, content in reversed(file.older)]
+    older = [_record(note, content, "at") for note, content in reversed(file.older)]
     return {**record, **_record(file.note, file.content, "updated_at"), "revisions": older}
 
 
@@ -165,43 +165,42 @@ class FileRecord(_Revision):
     updated_at: archive.Micros
     revisions: list[_Older] = Field(default=[])
 
-    def model_post_init(self, load: Any, /) -> None:
+    def model_post_init(self, context: Any, /) -> None:
         """Check the order of the revisions and the size, and count what this owner may have."""
-        for last, number in pairwise([*(one.revision for one in self.revisions), self.revision]):
+        for last, number in pairwise([*(revision.revision for revision in self.revisions), self.revision]):
             if number != last + 1:
                 raise OptionError(f"revision {number} follows {last}", remedy=archive.KEEP_ORDER)
-        if any(one.content is not None and one.base64 is not None for one in (self, *self.revisions)):
+        if any(revision.content is not None and revision.base64 is not None for revision in (self, *self.revisions)):
             raise OptionError("there is content, and base64, too", remedy="leave one out")
-        options = load.state.files or FileOptions()
-        raw = self.raw()
+        options, raw = context.state.files or FileOptions(), self.raw()
         if raw is not None and len(raw) > options.max_file_bytes:
-            seen = f"{self.path!r} has {len(raw):,} bytes, {options.max_file_bytes:,} at most"
-            raise FileQuotaError(seen, remedy="raise FileOptions(max_file_bytes=...)")
+            problem = f"{self.path!r} has {len(raw):,} bytes, {options.max_file_bytes:,} at most"
+            raise FileQuotaError(problem, remedy="raise FileOptions(max_file_bytes=...)")
         self.revisions = self.revisions[-options.revisions :]
-        size = sum(len(one.raw() or b"") for one in (self, *self.revisions))
-        load.files.setdefault(self.path, (raw is not None, size))
+        size = sum(len(revision.raw() or b"") for revision in (self, *self.revisions))
+        context.files.setdefault(self.path, (raw is not None, size))
 
     @staticmethod
-    def check(load: Any) -> Plan[None]:
+    def check(context: Any) -> Plan[None]:
         """Raise `FileQuotaError` if an owner without files would have too much; others are told at the file that is."""
-        tree, (lives, sizes) = Tree(load.state, load.owner), zip(*load.files.values(), strict=True)
-        (known,) = yield from send(("EXISTS", tree.keys[3]))
-        for what, number in (("files", sum(lives)), ("bytes", sum(sizes))):
-            if number > (most := getattr(tree.options, f"max_{what}")) and not known:
-                seen = f"{load.owner!r} would have {number:,} {what} with those of the records, {most:,} at most"
-                raise FileQuotaError(f"{seen}; nothing was imported", remedy=f"raise FileOptions(max_{what}=...)")
+        tree, (lives, sizes) = Tree(context.state, context.owner), zip(*context.files.values(), strict=True)
+        (exists,) = yield from send(("EXISTS", tree.keys[3]))
+        for name, number in (("files", sum(lives)), ("bytes", sum(sizes))):
+            if number > (limit := getattr(tree.options, f"max_{name}")) and not exists:
+                problem = f"{context.owner!r} would have {number:,} {name} with those of the records, {limit:,} at most"
+                raise FileQuotaError(f"{problem}; nothing was imported", remedy=f"raise FileOptions(max_{name}=...)")
 
-    def write(self, load: Any) -> Plan[None]:
+    def write(self, context: Any) -> Plan[None]:
         """Write it with its revisions, unless another one is there."""
-        tree = Tree(load.state, load.owner)
-        older = [(one.note(self.created_at, one.at), one.raw()) for one in reversed(self.revisions)]
+        tree = Tree(context.state, context.owner)
+        older = [(revision.note(self.created_at, revision.at), revision.raw()) for revision in reversed(self.revisions)]
         file = Stored(self.path, self.note(self.created_at, self.updated_at), self.raw(), older)
         options = tree.options
         limits = (tree.ttl or "", options.revisions, options.max_bytes, options.max_files)
         status, *_ = yield from restore(tree, self.path, file, *limits)
-        load.counts["files"] += status == b"ok" and file.content is not None
+        context.counts["files"] += status == b"ok" and file.content is not None
         if status in {b"known", b"taken"}:
-            load.files_left.append(self.path)
+            context.files_left.append(self.path)
 
 
 def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
@@ -210,23 +209,23 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     Quotas do not count here. A file whose path the other one has, with another content, gets a path beside it. Every
     step can be repeated: a file that was moved already is recognised by its note.
     """
-    here, there = Tree(state, source), Tree(state, into)
+    source_tree, target_tree = Tree(state, source), Tree(state, into)
     moved: dict[str, Any] = {"files": 0, "files_renamed": {}}
 
     def move(file: Stored, path: str) -> Plan[None]:
-        status, *blocked = yield from restore(there, path, file, there.ttl or "", "", "", "")
+        status, *blocked = yield from restore(target_tree, path, file, target_tree.ttl or "", "", "", "")
         while status == b"taken":
             path = beside(path, blocked[0].decode())
-            status, *blocked = yield from restore(there, path, file, there.ttl or "", "", "", "")
+            status, *blocked = yield from restore(target_tree, path, file, target_tree.ttl or "", "", "", "")
         if status == b"ok" and file.content is not None:
             moved["files"] += 1
             if path != file.path:
                 moved["files_renamed"][file.path] = path
 
-    for paths in (yield from grouped(here)):
-        for file in (yield from _read(here, paths)):
+    for paths in (yield from grouped(source_tree)):
+        for file in (yield from _read(source_tree, paths)):
             yield from move(file, file.path)
-    (was_ours,) = yield from send(LEAVE.call(here.keys, merge_tombstone(into)))
+    (was_ours,) = yield from send(LEAVE.call(source_tree.keys, merge_tombstone(into)))
     if not was_ours:
         raise UserDeletedError(source)
     return moved

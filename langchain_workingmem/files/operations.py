@@ -91,7 +91,7 @@ class Tree:
         """Run a script many times. One round trip per 500."""
         replies: list[list[Any]] = []
         for start in range(0, len(each), GROUP):
-            calls = [script.call(self.keys, self.new_id(), *one) for one in each[start : start + GROUP]]
+            calls = [script.call(self.keys, self.new_id(), *arguments) for arguments in each[start : start + GROUP]]
             replies += yield from run_scripts(self.user_id, *calls)
         return replies
 
@@ -134,42 +134,42 @@ class Tree:
                 raise errors.FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
             text, times, line = yield from compute(partial(make, self, path, raw), 4 * len(raw))
             try:
-                made = yield from self.change(path, by, note, what, text, "t")
-                return replace(made, occurrences=times, line=line), text
+                written = yield from self.change(path, by, note, what, text, "t")
+                return replace(written, occurrences=times, line=line), text
             except errors.FileConflictError:
                 tries += 1
                 if base is not None or tries == MOST_TRIES:
                     raise
             yield jittered(0.001 * tries)
 
-    def refusal(self, path: str, status: bytes, reply: Sequence[Any], asked: Argument = "") -> errors.WorkingMemError:
+    def refusal(self, path: str, status: bytes, reply: Sequence[Any], value: Argument = "") -> errors.WorkingMemError:
         """Return the error for what a script has refused."""
-        seen: Any = reply[0] if reply else b""
+        data: Any = reply[0] if reply else b""
         match status:
             case b"directory":
-                return errors.FilePathError(seen.decode(), IS_DIRECTORY, remedy="take another path, or delete it first")
+                return errors.FilePathError(data.decode(), IS_DIRECTORY, remedy="take another path, or delete it first")
             case b"below":
-                problem = f"is below {seen.decode()!r}, which is a file"
+                problem = f"is below {data.decode()!r}, which is a file"
                 return errors.FilePathError(path, problem, remedy="take another path")
             case b"exists":
                 return errors.FilePathError(path, "exists", remedy="take another path, or replace or delete it")
             case b"missing":
                 return errors.FileMissingError(path)
             case b"revision":
-                return errors.FileMissingError(path, int(asked))
+                return errors.FileMissingError(path, int(value))
             case b"conflict":
-                return errors.FileConflictError(path, int(seen), reply[1].decode(errors="replace"))
+                return errors.FileConflictError(path, int(data), reply[1].decode(errors="replace"))
             case b"damaged":
                 return damaged(path)
         limits = self.options
-        begin, unit, most = {
+        subject, unit, limit = {
             b"size": (f"{path!r} would have", "bytes", limits.max_file_bytes),
             b"bytes": ("all files with their revisions would have", "bytes", limits.max_bytes),
             b"files": ("there are", "files", limits.max_files),
         }[status]
         remedy = "leave something out, or delete files for good that nobody needs"
         return errors.FileQuotaError(
-            f"{begin} {int(seen):,} {unit}, {most:,} at most, so nothing was written", remedy=remedy
+            f"{subject} {int(data):,} {unit}, {limit:,} at most, so nothing was written", remedy=remedy
         )
 
 
@@ -197,23 +197,23 @@ def check_content(tree: Tree, path: str, content: object) -> tuple[bytes, str]:
     return (check_text(content, "content").encode(), "t") if isinstance(content, str) else (bytes(content), "b")
 
 
-def check_text(text: object, name: str, most: int = LARGEST) -> str:
+def check_text(text: object, name: str, limit: int = LARGEST) -> str:
     """Return a text; `OptionError` for what is none, or cannot be stored."""
     if not isinstance(text, str):
         raise errors.OptionError(f"{name} is of type {type(text).__name__}", remedy="pass a str")
-    if len(text) > most:
+    if len(text) > limit:
         raise errors.ArgumentError(
-            f"{name} has {len(text):,} characters", remedy=f"use at most {most:,}, as a file may have"
+            f"{name} has {len(text):,} characters", remedy=f"use at most {limit:,}, as a file may have"
         )
     if not is_utf8(text):
-        seen = f"{name} holds a lone surrogate, which UTF-8 cannot carry"
-        raise errors.ArgumentError(seen, remedy="pass valid Unicode")
+        problem = f"{name} holds a lone surrogate, which UTF-8 cannot carry"
+        raise errors.ArgumentError(problem, remedy="pass valid Unicode")
     return text
 
 
 def find(tree: Tree, directory: str, matches: Pattern | None = None) -> Plan[list[FileInfo]]:
     """Return the files below a directory that match, by name. One round trip per 2,000 files that are there."""
-    start, found = below(directory), list[FileInfo]()
+    start, infos = below(directory), list[FileInfo]()
     low: Argument | None = f"[{start}"
     probe = [READ.call(tree.keys, "/", "")]  # no file has this path: it only tells whether Redis has evicted a part
     while low is not None:
@@ -222,32 +222,32 @@ def find(tree: Tree, directory: str, matches: Pattern | None = None) -> Plan[lis
         if damage == [[1]]:
             raise damaged(directory)
         size = sum(map(len, members)) * (1 if matches is None else matches.size)
-        found += yield from compute(partial(_infos, members, matches), size)
+        infos += yield from compute(partial(_infos, members, matches), size)
         low, probe = b"(" + members[-1] if len(members) == PAGE else None, []
-    return found
+    return infos
 
 
 def _infos(members: Sequence[bytes], matches: Pattern | None) -> list[FileInfo]:
-    pairs = ((path.decode(), note) for path, _, note in (one.partition(b"\0") for one in members))
+    pairs = ((path.decode(), note) for path, _, note in (member.partition(b"\0") for member in members))
     return [FileInfo.of(path, note) for path, note in pairs if matches is None or matches(path)]
 
 
 def find_deleted(tree: Tree, directory: str) -> Plan[list[str]]:
     """Return the paths below a directory that have only revisions. One round trip per 1,000 notes of the owner."""
     pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", below(directory)) + "*"
-    found, cursor = list[str](), None
+    paths, cursor = list[str](), None
     while cursor is None or int(cursor):
         ((cursor, notes),) = yield from send(("HSCAN", tree.keys[3], cursor or 0, "MATCH", pattern, "COUNT", 1000))
         names = [*notes][::2] if isinstance(notes, list) else notes
-        found += [name.decode() for name in names if b"\0" not in name]
-    return found
+        paths += [name.decode() for name in names if b"\0" not in name]
+    return paths
 
 
-def slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, most: int) -> Iterator[list[T]]:
+def slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, most_rows: int) -> Iterator[list[T]]:
     """Divide rows into lists of at most so many bytes, and so many rows; a larger row stands alone."""
     step, size = list[T](), 0
     for row in rows:
-        if step and (size + size_of(row) > most_bytes or len(step) == most):
+        if step and (size + size_of(row) > most_bytes or len(step) == most_rows):
             yield step
             step, size = [], 0
         step.append(row)
@@ -261,37 +261,37 @@ def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
     rest = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
 
     def each(paths: Iterable[str]) -> Plan[list[int | None]]:  # 1: it was there, 0: only its revisions, None: neither
-        replies = yield from tree.run_each(REMOVE, [(one, *rest) for one in paths])
+        replies = yield from tree.run_each(REMOVE, [(file, *rest) for file in paths])
         if [b"damaged"] in replies:
             raise damaged(path)
         return [reply[1] if reply[0] == b"ok" else None for reply in replies]
 
-    replies = (yield from each([path])) if path != "/" or purge else []
-    if not any(replies):  # nothing is below a file
-        paths = [one.path for one in (yield from find(tree, path))]
-        more = (yield from find_deleted(tree, path)) if purge else []
-        replies += yield from each(dict.fromkeys([*paths, *more]))
-    if all(one is None for one in replies):
+    counts = (yield from each([path])) if path != "/" or purge else []
+    if not any(counts):  # nothing is below a file
+        paths = [info.path for info in (yield from find(tree, path))]
+        deleted = (yield from find_deleted(tree, path)) if purge else []
+        counts += yield from each(dict.fromkeys([*paths, *deleted]))
+    if all(count is None for count in counts):
         raise errors.FileMissingError(path)
-    return sum(one or 0 for one in replies)
+    return sum(count or 0 for count in counts)
 
 
 def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     """Rename a file, or each file below a directory."""
-    rest, most = (check_by(by), tree.ttl, tree.options.revisions), tree.options.max_bytes
-    ((status, *reply),) = yield from tree.run_each(RENAME, [(path, *rest, new_path, most)])
+    rest, max_bytes = (check_by(by), tree.ttl, tree.options.revisions), tree.options.max_bytes
+    ((status, *reply),) = yield from tree.run_each(RENAME, [(path, *rest, new_path, max_bytes)])
     if status == b"ok":
         return 1
     if status != b"tree":
         raise tree.refusal(path if status == b"missing" else new_path, status, reply)
-    there = {one.path for one in (yield from find(tree, new_path))}
-    moves = [(one.path, new_path + one.path[len(path) :]) for one in (yield from find(tree, path))]
-    for taken in (to for _, to in moves if to in there):
+    existing = {info.path for info in (yield from find(tree, new_path))}
+    moves = [(info.path, new_path + info.path[len(path) :]) for info in (yield from find(tree, path))]
+    for taken in (target for _, target in moves if target in existing):
         raise tree.refusal(taken, b"exists", ())
-    replies = yield from tree.run_each(RENAME, [(old, *rest, to, most) for old, to in moves])
-    for (_, to), (status, *reply) in zip(moves, replies, strict=True):
+    replies = yield from tree.run_each(RENAME, [(old, *rest, target, max_bytes) for old, target in moves])
+    for (_, target), (status, *reply) in zip(moves, replies, strict=True):
         if status not in {b"ok", b"missing"}:  # missing: it was renamed or deleted by others meanwhile
-            raise tree.refusal(to, status, reply)
+            raise tree.refusal(target, status, reply)
     return sum(status == b"ok" for status, *_ in replies)
 
 
@@ -300,37 +300,37 @@ def edit(
 ) -> Plan[tuple[FileEdit, bytes]]:
     """Replace a passage, as `Files.edit` says, and return the new text, too."""
     tree = Tree.of(core, user_id)
-    most = tree.options.max_file_bytes
-    if not check_text(old, "old", most):
+    limit = tree.options.max_file_bytes
+    if not check_text(old, "old", limit):
         raise errors.ArgumentError("old is empty", remedy="pass the text to replace, or write a new file")
-    if check_text(new, "new", most) == old:
+    if check_text(new, "new", limit) == old:
         raise errors.ArgumentError("old and new are the same", remedy="pass another text as new")
     return tree.edit(check_path(path), check_by(by), None, "edit", replacing(old, new, everywhere=everywhere))
 
 
 def replacing(old: str, new: str, *, everywhere: bool) -> Maker:
     """Return what replaces a passage; it takes a time that grows with the text alone."""
-    wanted, instead = old.encode(), new.encode()
+    old_bytes, new_bytes = old.encode(), new.encode()
 
     def make(tree: Tree, path: str, raw: bytes) -> tuple[bytes, int, int]:
-        times, most = raw.count(wanted), 1 if everywhere else MOST_LINES
-        if not times:
+        count, limit = raw.count(old_bytes), 1 if everywhere else MOST_LINES
+        if not count:
             remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
             raise errors.FileEditError(path, f"{shown(old)} is not in it", remedy=remedy)
-        lines, at, line = list[int](), 0, 1
-        while len(lines) < min(times, most):
-            first = raw.index(wanted, at)
-            line += raw.count(b"\n", at, first)
+        lines, position, line = list[int](), 0, 1
+        while len(lines) < min(count, limit):
+            start = raw.index(old_bytes, position)
+            line += raw.count(b"\n", position, start)
             lines.append(line)
-            at, line = first + len(wanted), line + wanted.count(b"\n")
-        if times > 1 and not everywhere:
-            problem = f"{shown(old)} appears {times} times, in lines {', '.join(map(str, lines[:20]))}"
+            position, line = start + len(old_bytes), line + old_bytes.count(b"\n")
+        if count > 1 and not everywhere:
+            problem = f"{shown(old)} appears {count} times, in lines {', '.join(map(str, lines[:20]))}"
             remedy = "take more of the text around it, or replace all"
             raise errors.FileEditError(path, problem, remedy=remedy, lines=tuple(lines))
-        size = len(raw) + times * (len(instead) - len(wanted))
+        size = len(raw) + count * (len(new_bytes) - len(old_bytes))
         if size > tree.options.max_file_bytes:  # such a text is not made
             raise tree.refusal(path, b"size", [size])
-        return raw.replace(wanted, instead), times, lines[0]
+        return raw.replace(old_bytes, new_bytes), count, lines[0]
 
     return make
 
@@ -356,29 +356,29 @@ def grep(tree: Tree, text: str, path: str, matches: Pattern | None, limit: int) 
     """Find the lines that hold a text, in the file `path` or in those below it. A round trip per 4 MiB of texts."""
     if "\n" in text:
         return []
-    infos = [one for one in (yield from find(tree, path, matches)) if one.is_text]
+    infos = [info for info in (yield from find(tree, path, matches)) if info.is_text]
     if not infos and (matches is None or matches(path)):  # it may be a file
         (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{path}\0", f"({path}\1", "BYLEX"))
-        infos = [one for one in _infos(members, None) if one.is_text]
-    found: list[LineMatch] = []
-    for step in slices(infos, lambda one: one.size, SEARCHED, GROUP):
-        if len(found) < limit:
-            (texts,) = yield from send(("HMGET", tree.keys[2], *(one.path for one in step)))
-            rows = [(one.path, raw) for one, raw in zip(step, texts, strict=True) if raw]  # else deleted meanwhile
-            search = partial(_lines, rows, text.encode(), limit - len(found))
-            found += yield from compute(search, 4 * sum(len(raw) for _, raw in rows))
-    return found
+        infos = [info for info in _infos(members, None) if info.is_text]
+    hits: list[LineMatch] = []
+    for step in slices(infos, lambda info: info.size, SEARCHED, GROUP):
+        if len(hits) < limit:
+            (texts,) = yield from send(("HMGET", tree.keys[2], *(info.path for info in step)))
+            rows = [(info.path, raw) for info, raw in zip(step, texts, strict=True) if raw]  # else deleted meanwhile
+            search = partial(_lines, rows, text.encode(), limit - len(hits))
+            hits += yield from compute(search, 4 * sum(len(raw) for _, raw in rows))
+    return hits
 
 
-def _lines(rows: Sequence[tuple[str, bytes]], wanted: bytes, most: int) -> list[LineMatch]:
-    found: list[LineMatch] = []
+def _lines(rows: Sequence[tuple[str, bytes]], wanted: bytes, limit: int) -> list[LineMatch]:
+    hits: list[LineMatch] = []
     for path, raw in rows:
-        at, line = 0, 1  # where a line begins, and its number
-        while len(found) < most and (first := raw.find(wanted, at)) >= 0:
-            begin = max(at, raw.rfind(b"\n", at, first) + 1)
-            end = raw.find(b"\n", first)
+        position, line = 0, 1  # where a line begins, and its number
+        while len(hits) < limit and (index := raw.find(wanted, position)) >= 0:
+            begin = max(position, raw.rfind(b"\n", position, index) + 1)
+            end = raw.find(b"\n", index)
             end = len(raw) if end < 0 else end
-            line += raw.count(b"\n", at, begin)
-            found.append(LineMatch(path, line, raw[begin:end].decode(errors="replace")))
-            at, line = end + 1, line + 1
-    return found
+            line += raw.count(b"\n", position, begin)
+            hits.append(LineMatch(path, line, raw[begin:end].decode(errors="replace")))
+            position, line = end + 1, line + 1
+    return hits

@@ -22,10 +22,10 @@ def check_path(path: object, name: str = "path") -> str:
 
     Normal: absolute, single slashes, no "." and Unicode's form NFC, so that one name is one file.
     """
-    found = check_directory(path, name)
-    if found == "/" or str(path).endswith("/"):
+    normal = check_directory(path, name)
+    if normal == "/" or str(path).endswith("/"):
         raise FilePathError(path, "names a directory", remedy=f"pass the path of a file as {name}, such as '/notes.md'")
-    return found
+    return normal
 
 
 def check_directory(path: object, name: str = "path") -> str:
@@ -49,10 +49,10 @@ def _normal(path: str) -> str:
         raise FilePathError(path[:40], f"has more than {MAX_NAMES} names", remedy="use fewer directories")
     if ".." in parts:
         raise FilePathError(path, "holds '..'", remedy="name the place itself, from the root on")
-    found = "/" + "/".join(parts)
-    if len(found.encode()) > MAX_PATH:
+    normal = "/" + "/".join(parts)
+    if len(normal.encode()) > MAX_PATH:
         raise too_long
-    return found
+    return normal
 
 
 def below(path: str) -> str:
@@ -70,7 +70,8 @@ class Pattern:
     def __init__(self, pattern: str, directory: str) -> None:
         try:
             from bracex import ExpansionLimitException, expand
-            from wcmatch import glob
+            from wcmatch.glob import FORCEUNIX
+            from wcmatch.glob import compile as compile_glob
         except ImportError as error:
             remedy = "pip install 'langchain-workingmem[files]'"
             raise OptionError(f"patterns of paths need wcmatch ({error})", remedy=remedy) from error
@@ -88,7 +89,7 @@ class Pattern:
             problem = f"stands for more than {MAX_PATTERNS} patterns, or {MAX_EXPANDED:,} characters of them"
             raise FilePathError(pattern[:40], problem, remedy="use fewer braces")
         self._ways = [
-            ("/" in way, [(len(one), glob.compile("/".join(one), flags=glob.FORCEUNIX).match) for one in _pieces(way)])
+            ("/" in way, [(len(piece), compile_glob("/".join(piece), flags=FORCEUNIX).match) for piece in _pieces(way)])
             for way in dict.fromkeys(expanded)
         ]
         self._directory, self._start = directory, len(below(directory))
@@ -116,16 +117,16 @@ def _matches(pieces: Sequence[tuple[int, Callable[[str], object]]], names: Seque
     (count, first), *rest = pieces
     if len(names) < sum(number for number, _ in pieces) or (count and not first("/".join(names[:count]))):
         return False
-    at = count
+    index = count
     if not rest:
-        return at == len(names)
+        return index == len(names)
     *middle, (last, end) = rest
     for number, matches in middle:
-        while number and not matches("/".join(names[at : at + number])):
-            if at + number + last >= len(names) or names[at].startswith("."):
+        while number and not matches("/".join(names[index : index + number])):
+            if index + number + last >= len(names) or names[index].startswith("."):
                 return False
-            at += 1
-        at += number
-    left = len(names) - last
-    fits = at <= left and bool(end("/".join(names[left:])))
-    return fits and not any(name.startswith(".") for name in names[at:left])
+            index += 1
+        index += number
+    tail = len(names) - last
+    fits = index <= tail and bool(end("/".join(names[tail:])))
+    return fits and not any(name.startswith(".") for name in names[index:tail])

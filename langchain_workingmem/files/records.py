@@ -100,8 +100,8 @@ class FileRevision:
     @classmethod
     def of(cls, path: str, note: bytes) -> FileRevision:
         """Read a note."""
-        found = Note.of(note)
-        return cls(path, found.revision, found.size, from_micros(found.changed), found.what, found.by)
+        parsed = Note.of(note)
+        return cls(path, parsed.revision, parsed.size, from_micros(parsed.changed), parsed.what, parsed.by)
 
 
 class LineMatch(NamedTuple):
