@@ -118,18 +118,18 @@ class StoreState:
             yield from ensure_index(queries.items_schema(self.keys))
         if self.vectors is not None:
             dims = self.vectors.dims or (yield from self.embedder.dimensions())
-            wanted = self.vectors.options.attributes(dims)
+            expected = self.vectors.options.attributes(dims)
             settings = self.keys.item_vectors_settings
-            (stored,) = yield from register_index_settings(settings, wanted, create=self.create)
+            (stored,) = yield from register_index_settings(settings, expected, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.item_vectors_index!r}")
             if stored["dims"] != dims:
                 raise self._other_size(stored["dims"], dims)
-            if stored != wanted:
-                problem = f"the store's vectors were indexed with {stored}, index= asks for {wanted}"
+            if stored != expected:
+                problem = f"the store's vectors were indexed with {stored}, index= asks for {expected}"
                 raise OptionError(problem, remedy="use the settings of the index")
             if self.create:
-                yield from ensure_index(queries.item_vectors_schema(self.keys, wanted))
+                yield from ensure_index(queries.item_vectors_schema(self.keys, expected))
             self.dims = dims
         self.is_ready = True
 
@@ -167,11 +167,11 @@ def item_digest(op: base.GetOp | base.PutOp) -> str:
     return digest_of([*op.namespace, op.key])
 
 
-def read_items(keys: Keys, wanted: Mapping[str, bool]) -> Plan[dict[str, Row]]:
+def read_items(keys: Keys, digests: Mapping[str, bool]) -> Plan[dict[str, Row]]:
     """Read items by digest; a missing one has no "value"; True renews a TTL. One round trip, none without digests."""
-    calls = [ITEM.call(keys.of_item(digest), "refresh" if renews else "get") for digest, renews in wanted.items()]
+    calls = [ITEM.call(keys.of_item(digest), "refresh" if renews else "get") for digest, renews in digests.items()]
     rows = {}
-    for digest, reply in zip(wanted, (yield from send(*calls)) if calls else [], strict=True):
+    for digest, reply in zip(digests, (yield from send(*calls)) if calls else [], strict=True):
         row = {name.encode(): value for name, value in zip(FIELDS, reply, strict=False) if value is not None}
         rows[digest] = row | {b"__key": f"{{{digest}}}".encode()}
     return rows
@@ -332,9 +332,9 @@ def _nearest(
     (vector,) = yield from state.embed([text], query=True)
     # pages see the same candidates, so that equal scores do not change places
     for depth in () if vector is None else [depth for depth in _DEPTHS if depth >= min(2 * end, _STEP)]:
-        near = f"({query})=>[KNN {depth} @vector $vector AS distance]"
+        knn_query = f"({query})=>[KNN {depth} @vector $vector AS distance]"
         steps = "PARAMS", 2, "vector", vector or b"", "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
-        rows = rows_of((yield from send(aggregate(index, near, *steps)))[0])
+        rows = rows_of((yield from send(aggregate(index, knn_query, *steps)))[0])
         hits = yield from _passing(rest, (yield from _best(state, [row for row in rows if row])))
         if len(rows) < depth or len(hits) >= end:
             break
@@ -390,7 +390,7 @@ def _namespaces(state: StoreState, op: base.ListNamespacesOp) -> Plan[list[tuple
 def _fits(name: tuple[str, ...], condition: base.MatchCondition) -> bool:
     path = tuple(condition.path)
     part = name[: len(path)] if condition.match_type == "prefix" else name[max(0, len(name) - len(path)) :]
-    return len(part) == len(path) and all(wanted in ("*", label) for wanted, label in zip(path, part, strict=True))
+    return len(part) == len(path) and all(pattern in ("*", label) for pattern, label in zip(path, part, strict=True))
 
 
 def _below(namespace: Sequence[str]) -> str:

@@ -258,10 +258,10 @@ def slices(rows: Iterable[T], size_of: Callable[[T], int], most_bytes: int, most
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
     """Delete a file, or each file below a directory; with `purge` also what was deleted there before."""
-    rest = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
+    arguments = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
 
     def each(paths: Iterable[str]) -> Plan[list[int | None]]:  # 1: it was there, 0: only its revisions, None: neither
-        replies = yield from tree.run_each(REMOVE, [(file, *rest) for file in paths])
+        replies = yield from tree.run_each(REMOVE, [(file, *arguments) for file in paths])
         if [b"damaged"] in replies:
             raise damaged(path)
         return [reply[1] if reply[0] == b"ok" else None for reply in replies]
@@ -278,8 +278,8 @@ def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
 
 def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     """Rename a file, or each file below a directory."""
-    rest, max_bytes = (check_by(by), tree.ttl, tree.options.revisions), tree.options.max_bytes
-    ((status, *reply),) = yield from tree.run_each(RENAME, [(path, *rest, new_path, max_bytes)])
+    arguments, max_bytes = (check_by(by), tree.ttl, tree.options.revisions), tree.options.max_bytes
+    ((status, *reply),) = yield from tree.run_each(RENAME, [(path, *arguments, new_path, max_bytes)])
     if status == b"ok":
         return 1
     if status != b"tree":
@@ -288,7 +288,7 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     moves = [(info.path, new_path + info.path[len(path) :]) for info in (yield from find(tree, path))]
     for taken in (target for _, target in moves if target in existing):
         raise tree.refusal(taken, b"exists", ())
-    replies = yield from tree.run_each(RENAME, [(old, *rest, target, max_bytes) for old, target in moves])
+    replies = yield from tree.run_each(RENAME, [(old, *arguments, target, max_bytes) for old, target in moves])
     for (_, target), (status, *reply) in zip(moves, replies, strict=True):
         if status not in {b"ok", b"missing"}:  # missing: it was renamed or deleted by others meanwhile
             raise tree.refusal(target, status, reply)
@@ -370,15 +370,15 @@ def grep(tree: Tree, text: str, path: str, matches: Pattern | None, limit: int) 
     return hits
 
 
-def _lines(rows: Sequence[tuple[str, bytes]], wanted: bytes, limit: int) -> list[LineMatch]:
+def _lines(rows: Sequence[tuple[str, bytes]], needle: bytes, limit: int) -> list[LineMatch]:
     hits: list[LineMatch] = []
     for path, raw in rows:
         position, line = 0, 1  # where a line begins, and its number
-        while len(hits) < limit and (index := raw.find(wanted, position)) >= 0:
-            begin = max(position, raw.rfind(b"\n", position, index) + 1)
+        while len(hits) < limit and (index := raw.find(needle, position)) >= 0:
+            line_start = max(position, raw.rfind(b"\n", position, index) + 1)
             end = raw.find(b"\n", index)
             end = len(raw) if end < 0 else end
-            line += raw.count(b"\n", position, begin)
-            hits.append(LineMatch(path, line, raw[begin:end].decode(errors="replace")))
+            line += raw.count(b"\n", position, line_start)
+            hits.append(LineMatch(path, line, raw[line_start:end].decode(errors="replace")))
             position, line = end + 1, line + 1
     return hits

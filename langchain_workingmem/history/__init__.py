@@ -108,19 +108,19 @@ class History(Operations):
         """
         if last is not None:
             at_least(last, 0, "last")
-        wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until)
+        filters = selection(limit=last, newest=True, roles=roles, since=since, until=until)
         bounds = ("below", "before", before), ("above", "after", after)
         edges = {edge: check_id(id, name) for edge, name, id in bounds if id is not None}
         keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
         seqs = yield from find_seqs(keys, [*edges.values()])
-        wanted |= {edge: seqs[id] for edge, id in edges.items() if id in seqs}
-        page = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        filters |= {edge: seqs[id] for edge, id in edges.items() if id in seqs}
+        page = yield from read_page(self._core.state, thread_id, user_id, filters)
         missing = [id for id in edges.values() if id not in seqs]
         if missing and page.owner is not None:  # whose thread it is was asked first
             raise MessageNotFoundError(missing[0], thread_id)
         rows = page.rows()
         if superseded:
-            hidden_page = yield from read_page(self._core.state, thread_id, user_id, {**wanted, "superseded": True})
+            hidden_page = yield from read_page(self._core.state, thread_id, user_id, {**filters, "superseded": True})
             rows = sorted([*rows, *hidden_page.rows()], key=lambda row: row.seq)
             rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
         return [row.message for row in (yield from made(self._core.state, rows))]
@@ -145,11 +145,11 @@ class History(Operations):
         One round trip. Each message comes exactly once, even if the thread grows; `total` with `roles` reads it all.
         """
         at_least(limit, 1, "limit")
-        wanted = selection(limit=limit + 1, newest=descending, roles=roles, since=since, until=until, total=True)
+        filters = selection(limit=limit + 1, newest=descending, roles=roles, since=since, until=until, total=True)
         if cursor is not None:
             (seq,) = read_cursor(cursor, _PAGE_CURSOR)
-            wanted["below" if descending else "above"] = int(seq)
-        page = yield from read_page(self._core.state, thread_id, user_id, wanted)
+            filters["below" if descending else "above"] = int(seq)
+        page = yield from read_page(self._core.state, thread_id, user_id, filters)
         facts = page.facts[::-1] if descending else page.facts
         next_cursor = str(facts[limit - 1].seq) if len(facts) > limit else None
         seqs = {fact.seq for fact in facts[:limit]}
@@ -236,11 +236,11 @@ class History(Operations):
                 count += int(reply.get("deleted", 0))
             return count
         for superseded in (False, True):
-            wanted = selection(until=until, limit=_STEP, superseded=superseded, times=True)
-            while (page := (yield from read_page(state, thread_id, user_id, wanted))).facts:
+            filters = selection(until=until, limit=_STEP, superseded=superseded, times=True)
+            while (page := (yield from read_page(state, thread_id, user_id, filters))).facts:
                 ids, last = [fact.id for fact in page.facts], page.facts[-1].seq
                 reply = yield from delete_from(state, thread_id, user_id, what="messages", ids=ids, last=last)
-                count, wanted["above"] = count + int(reply.get("deleted", 0)), last
+                count, filters["above"] = count + int(reply.get("deleted", 0)), last
         return count
 
     adelete = twin(delete)

@@ -55,10 +55,10 @@ class PageOfThread:
     bodies: list[Any] = field(default_factory=list)  # None for what Redis has evicted; with `times` microseconds
 
     @classmethod
-    def read(cls, reply: Any, thread_id: str, user_id: str | None, wanted: Mapping[str, Any]) -> PageOfThread:
+    def read(cls, reply: Any, thread_id: str, user_id: str | None, filters: Mapping[str, Any]) -> PageOfThread:
         """Read the reply to a `page_command`; raise what it refuses."""
-        head, order = read_reply(reply, thread_id, user_id), slice(None, None, -1 if "newest" in wanted else 1)
-        facts = [Facts.read(text, is_current="superseded" not in wanted) for text in head.get("shown") or ()]
+        head, order = read_reply(reply, thread_id, user_id), slice(None, None, -1 if "newest" in filters else 1)
+        facts = [Facts.read(text, is_current="superseded" not in filters) for text in head.get("shown") or ()]
         return cls(thread_id, head.get("total", 0), head.get("owner"), facts[order], reply[1][order])
 
     def rows(self) -> list[StoredMessage]:
@@ -68,23 +68,23 @@ class PageOfThread:
         return read_rows(rows, self.thread_id)
 
 
-def read_page(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Plan[PageOfThread]:
+def read_page(state: MemoryState, thread_id: str, user_id: str | None, filters: dict[str, Any]) -> Plan[PageOfThread]:
     """Read a page of a thread. One round trip; with roles one for each 500 messages."""
-    if "roles" in wanted:
-        return (yield from _read_roles(state, thread_id, user_id, wanted))
+    if "roles" in filters:
+        return (yield from _read_roles(state, thread_id, user_id, filters))
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    (reply,) = yield from send(PAGE.on(keys, user=owner_tag(user_id), **wanted))
-    return PageOfThread.read(reply, thread_id, user_id, wanted)
+    (reply,) = yield from send(PAGE.on(keys, user=owner_tag(user_id), **filters))
+    return PageOfThread.read(reply, thread_id, user_id, filters)
 
 
-def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Plan[PageOfThread]:
+def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, filters: dict[str, Any]) -> Plan[PageOfThread]:
     """Read messages of some roles, of the whole thread for a `total`."""
-    wanted = {**wanted}
-    roles, limit, total = wanted.pop("roles"), wanted.pop("limit", inf), wanted.pop("total", False)
-    edge, selected, count = "below" if "newest" in wanted else "above", list[tuple[Facts, Any]](), 0
-    cursor = wanted.pop(edge, None) if total else None
+    filters = {**filters}
+    roles, limit, total = filters.pop("roles"), filters.pop("limit", inf), filters.pop("total", False)
+    edge, selected, count = "below" if "newest" in filters else "above", list[tuple[Facts, Any]](), 0
+    cursor = filters.pop(edge, None) if total else None
     while True:
-        page = yield from read_page(state, thread_id, user_id, {**wanted, "limit": PAGE_SIZE})
+        page = yield from read_page(state, thread_id, user_id, {**filters, "limit": PAGE_SIZE})
         pairs = [*zip(page.facts, page.bodies, strict=True)][:: -1 if edge == "below" else 1]
         for facts, body in pairs:
             if (match := _ROLE.match(body or b"")) and match[1].decode() in roles:
@@ -96,7 +96,7 @@ def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, wanted:
             selected.sort(key=lambda pair: pair[0].seq)
             facts_list, bodies = [facts for facts, _ in selected], [body for _, body in selected]
             return PageOfThread(thread_id, count, page.owner, facts_list, bodies)
-        wanted[edge] = pairs[-1][0].seq
+        filters[edge] = pairs[-1][0].seq
 
 
 def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
@@ -108,14 +108,14 @@ def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredM
 
 def with_media(state: MemoryState, rows: Iterable[StoredMessage], *, keep_lost: bool = False) -> Plan[None]:
     """Put long strings back into rows; a row that has lost its own cannot be read, unless `keep_lost`."""
-    waiting = [row for row in rows if "media" in row.record]
-    if not waiting:
+    incomplete = [row for row in rows if "media" in row.record]
+    if not incomplete:
         return
     commands = [
         ("HMGET", state.keys.of(row.thread_id).media, *(f"{row.place}:{i}" for i in range(len(row.record["media"]))))
-        for row in waiting
+        for row in incomplete
     ]
-    for row, texts in zip(waiting, (yield from send(*commands)), strict=True):
+    for row, texts in zip(incomplete, (yield from send(*commands)), strict=True):
         if None not in texts:
             for (*path, name), text in zip(row.record.pop("media"), texts, strict=True):
                 reduce(getitem, path, row.record["data"])[name] = text.decode("utf-8", "surrogatepass")
@@ -131,10 +131,10 @@ def read_pages(
     pages: list[PageOfThread] = []
     for start in range(0, len(requests), ASKED):
         batch = requests[start : start + ASKED]
-        commands = (PAGE.on(state.keys.of(id), user=owner_tag(user_id), **wanted) for id, wanted in batch)
-        for (id, wanted), reply in zip(batch, (yield from send(*commands)), strict=True):
+        commands = (PAGE.on(state.keys.of(id), user=owner_tag(user_id), **filters) for id, filters in batch)
+        for (id, filters), reply in zip(batch, (yield from send(*commands)), strict=True):
             try:
-                pages.append(PageOfThread.read(reply, id, user_id, wanted))
+                pages.append(PageOfThread.read(reply, id, user_id, filters))
             except WorkingMemError:
                 pages.append(PageOfThread(id))
     return pages

@@ -201,12 +201,12 @@ def remake(
         if noted["thread"] in expired and path not in notes.base:
             notes.base[path] = {"value": noted["value"], "is_item": noted["is_item"], "since": noted["since"]}
     said = said_by_path(notes, shown)
-    held = {path: entries[-1].leaf for path, entries in said.items()}  # by path what was said last
+    latest = {path: entries[-1].leaf for path, entries in said.items()}  # by path what was said last
     text = text if proposed is None else proposed
     current = leaves(form, text)
-    wanted = {path: leaf for path, leaf in held.items() if current.get(path, Leaf(None)).value != leaf.value}
-    wanted |= {path: Leaf(None, leaf.is_item) for path, leaf in current.items() if path not in held}
-    text = with_values(form, text, wanted) if wanted else text
+    changes = {path: leaf for path, leaf in latest.items() if current.get(path, Leaf(None)).value != leaf.value}
+    changes |= {path: Leaf(None, leaf.is_item) for path, leaf in current.items() if path not in latest}
+    text = with_values(form, text, changes) if changes else text
     return RemadeDocument(text, _notes(form, text, notes, said, shown, at), _loses(notes, shown, expired))
 
 
@@ -247,5 +247,5 @@ def _loses(notes: KeeperNotes, shown: Mapping[str, Rows], expired: frozenset[str
 
 def without_rows(text: str, notes: KeeperNotes) -> str:
     """Return a document without the values that rows have given."""
-    gone = {path: Leaf(None, noted["is_item"]) for path, noted in notes.values.items() if noted["thread"]}
-    return with_values(notes.form(), text, gone) if gone else text
+    removed = {path: Leaf(None, noted["is_item"]) for path, noted in notes.values.items() if noted["thread"]}
+    return with_values(notes.form(), text, removed) if removed else text

@@ -157,10 +157,10 @@ class AnswerCheck:
                 checked.changes.append(AppliedOperation(changed, numbers, replaced))
                 checked.text = text
         before, after = leaves(self.form, self.text), leaves(self.form, checked.text)
-        gone = len(before.keys() - after.keys())
-        if len(before) >= _FEW and 2 * gone > len(before) and self.refused != (dumped := json.dumps(operations)):
+        removed = len(before.keys() - after.keys())
+        if len(before) >= _FEW and 2 * removed > len(before) and self.refused != (dumped := json.dumps(operations)):
             self.refused = dumped
-            raise BadAnswer(_EMPTIES.format(gone, len(before)))
+            raise BadAnswer(_EMPTIES.format(removed, len(before)))
         return checked
 
     def _ended(self, operation: dict[str, Any]) -> dict[str, Leaf]:

@@ -101,8 +101,8 @@ def keeper_rules(form: Format, scope: str, instructions: str | None, trust: Sequ
         described = f"\n<schema>\n{escape(form.described, quote=False)}\n</schema>"
     elif form.template.strip():
         described = f"\n<template>\n{escape(form.template.strip(chr(10)), quote=False)}\n</template>"
-    said = "What the assistant says counts, too, unless it only guesses."
-    stated = _STATED.format(said if "ai" in trust else "What the assistant says is no source.")
+    assistant_rule = "What the assistant says counts, too, unless it only guesses."
+    stated = _STATED.format(assistant_rule if "ai" in trust else "What the assistant says is no source.")
     rules = [
         _HEAD.format(subject=_SUBJECT[scope], numbered=_NUMBERED_VALUES if is_json else _NUMBERED_LINES),
         _RULES.format(stated=stated),

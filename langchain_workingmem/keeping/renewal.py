@@ -99,11 +99,11 @@ def read_sources(
 
 def is_current(form: Format, notes: KeeperNotes, sources: Sources) -> bool:
     """Tell whether a document was made from these rows, in this format."""
-    shown = {id: rows.revision for id, rows in sources.shown.items() if rows.rows or id in notes.threads}
-    made = {id: thread["revision"] for id, thread in notes.threads.items() if id not in sources.skipped}
+    revisions = {id: rows.revision for id, rows in sources.shown.items() if rows.rows or id in notes.threads}
+    noted_revisions = {id: thread["revision"] for id, thread in notes.threads.items() if id not in sources.skipped}
     holding = {value["thread"] for value in notes.values.values()} - {None}
     is_whole = holding <= notes.threads.keys()  # else it has come with a copy or an archive
-    return shown == made and is_whole and not sources.expired and notes.is_in(form)
+    return revisions == noted_revisions and is_whole and not sources.expired and notes.is_in(form)
 
 
 def with_living_sources(

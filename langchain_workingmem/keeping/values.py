@@ -114,18 +114,18 @@ def written(form: JsonFormat, document: dict[str, Any]) -> str:
     return form.apply(dump(unknown), known, "merge") if unknown else text
 
 
-def with_values(form: Format, text: str, wanted: Mapping[str, Leaf]) -> str:
+def with_values(form: Format, text: str, changes: Mapping[str, Leaf]) -> str:
     """Return the document with these values, None for those that go; a value that does not fit is left out."""
     if not isinstance(form, JsonFormat):
-        return _changed_lines(form, text, wanted)
+        return _changed_lines(form, text, changes)
     document = parse_json(text) if text else {}
     if not isinstance(document, dict):
         return text
-    gone = [parts(path) for path, leaf in wanted.items() if leaf.value is None]
-    for names in gone:
+    removed = [parts(path) for path, leaf in changes.items() if leaf.value is None]
+    for names in removed:
         remove_at(document, names)
-    text = _stored(form, document, [names[0] for names in gone]) if gone else text
-    new = {path: leaf for path, leaf in wanted.items() if leaf.value is not None and is_field(form, parts(path)[0])}
+    text = _stored(form, document, [names[0] for names in removed]) if removed else text
+    new = {path: leaf for path, leaf in changes.items() if leaf.value is not None and is_field(form, parts(path)[0])}
     trial = parse_json(text) if text else {}
     try:  # all at once, as nearly always
         for path, leaf in new.items():
@@ -189,14 +189,14 @@ def remove_at(document: Any, names: list[str]) -> bool:
     return removed
 
 
-def _changed_lines(form: TextFormat, text: str, wanted: Mapping[str, Leaf]) -> str:
-    fields, remaining = _fields(form), dict(wanted)
+def _changed_lines(form: TextFormat, text: str, changes: Mapping[str, Leaf]) -> str:
+    fields, remaining = _fields(form), dict(changes)
     lines: list[str] = []
     for line in (text if text.strip() else form.template).splitlines():
         field = _FIELD.match(line)
         name = field[2].strip() if field else ""
         path = f"/{part(name)}" if name in fields else f"/{part(line.strip())}"
-        leaf = wanted.get(path)
+        leaf = changes.get(path)
         is_first = remaining.pop(path, None) is not None
         if leaf is None:
             lines.append(line)

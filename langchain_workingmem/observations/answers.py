@@ -133,10 +133,10 @@ def _joined(lines: list[Line]) -> list[Line]:
         words = " ".join(line.text.casefold().split()).rstrip(".")
         numbers = {*unique[words].numbers, *line.numbers} if words in unique else line.numbers
         unique[words] = unique.get(words, line)._replace(numbers=tuple(sorted(numbers)))
-    whole = "\n".join(line.text for line in lines).encode()
+    joined = "\n".join(line.text for line in lines).encode()
     repeats = len(lines) - len(unique)
     if (repeats >= 2 and 2 * repeats >= len(lines)) or (
-        len(whole) >= _LOOPING and 20 * len(zlib.compress(whole, 1)) < len(whole)
+        len(joined) >= _LOOPING and 20 * len(zlib.compress(joined, 1)) < len(joined)
     ):
         raise BadAnswer(_LOOP)
     return list(unique.values())

@@ -81,11 +81,11 @@ class Observer(Worker):
         """Work, or let another worker work, until few enough messages are left for a prompt: for `seconds`, and not in a pause."""
         self.until = monotonic() + self.seconds
         self.stops_at_limit = True
-        while (left := self.until - monotonic()) > 0:
-            self.seconds = left
+        while (seconds_left := self.until - monotonic()) > 0:
+            self.seconds = seconds_left
             if (yield from self.run_once()):
                 return
-            yield Sleep(min(WAIT, left))
+            yield Sleep(min(WAIT, seconds_left))
             if (yield from self.look()) <= self.options.limit:
                 return
 
@@ -97,8 +97,8 @@ class Observer(Worker):
         """Note how much there is to read; return the tokens of messages without lines."""
         tokens, pending = sum(fact.tokens for fact in unread.facts), self.state.local(Pending)
         pending.tokens.put(self.thread_id, tokens)
-        left = sum(fact.tokens for fact in unread.waiting())
-        pending.due.put(self.thread_id, due_from(self.options, tokens, left))
+        unread_tokens = sum(fact.tokens for fact in unread.waiting())
+        pending.due.put(self.thread_id, due_from(self.options, tokens, unread_tokens))
         return tokens
 
     def step(self) -> Plan[bool]:
@@ -161,8 +161,8 @@ class Observer(Worker):
         start = max((index for index, fact in enumerate(facts) if fact.words.startswith("q")), default=-1)
         while start > 0 and facts[start - 1].words.startswith("q"):
             start -= 1
-        kept, end = 0, len(facts)
-        while end and (kept := kept + facts[end - 1].tokens) <= self.options.keep_tokens:
+        kept_tokens, end = 0, len(facts)
+        while end and (kept_tokens := kept_tokens + facts[end - 1].tokens) <= self.options.keep_tokens:
             end -= 1
         return [fact for index, fact in enumerate(facts[:end]) if start < 0 or index < start or not fact.words]
 

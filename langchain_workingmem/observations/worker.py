@@ -75,9 +75,9 @@ class Unread(NamedTuple):
 def read_unread(rows: ThreadRows) -> Plan[Unread]:
     """Read which messages the rows of a kind do not cover. Two round trips."""
     shown = yield from rows.read()
-    begins = [-1, *(high for _, high in shown.covered.pairs)]
+    starts = [-1, *(high for _, high in shown.covered.pairs)]
     ends = [*(low for low, _ in shown.covered.pairs), "+inf"]
-    gaps = [(f"({begin}", f"({end}") for begin, end in zip(begins, ends, strict=True)]
+    gaps = [(f"({start}", f"({end}") for start, end in zip(starts, ends, strict=True)]
     order = rows.state.keys.of(rows.thread_id).order
     replies = yield from send(*(("ZRANGE", order, low, high, "BYSCORE") for low, high in gaps))
     texts = [text for reply in replies for text in reply]
@@ -99,16 +99,16 @@ def read_messages(rows: ThreadRows, facts: Sequence[Facts], shown: Rows) -> Plan
 
 def groups_of(rows: Iterable[StoredMessage]) -> list[tuple[list[StoredMessage], bool]]:
     """Cut messages into what stays together, a call with its results or one message; tell of each whether it is finished."""
-    groups, waiting = list[list[StoredMessage]](), dict[str, list[StoredMessage]]()
+    groups, open_calls = list[list[StoredMessage]](), dict[str, list[StoredMessage]]()
     for row in rows:
         message = row.message
-        group = waiting.pop(message.tool_call_id, None) if isinstance(message, ToolMessage) else None
+        group = open_calls.pop(message.tool_call_id, None) if isinstance(message, ToolMessage) else None
         if group is not None:
             group.append(row)
         else:
             groups.append([row])
-            waiting |= dict.fromkeys(tool_call_ids(message), groups[-1])
-    unfinished = {*map(id, waiting.values())}
+            open_calls |= dict.fromkeys(tool_call_ids(message), groups[-1])
+    unfinished = {*map(id, open_calls.values())}
     return [(group, id(group) not in unfinished) for group in groups]
 
 
@@ -159,19 +159,19 @@ def elements(
     """
     tools = tools_called(rows)
     texts = [_text(row.message, tools) for row in rows]
-    left = most = most_tokens * CHARACTERS_PER_TOKEN
+    budget = longest = most_tokens * CHARACTERS_PER_TOKEN
     for index, size in enumerate(sorted(map(length, texts))):  # short ones leave theirs to the others
-        if size > (share := left // (len(texts) - index)):
-            most = share
+        if size > (share := budget // (len(texts) - index)):
+            longest = share
             break
-        left -= size
+        budget -= size
     lines = []
     if question is not None:
         lines.append(f"<question>{escaped(keep_ends(_text(question.message, {}), _MOST_QUOTED))}</question>")
     for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1):
         time = f"{to_minute(row.stored_at, zone)} {zone_name(zone)}"
         head = f'<message n="{number}" role="{role_of(row.message)}" time="{time}">'
-        lines.append(f"{head}{escaped(keep_ends(text, max(most, _LEAST)))}</message>")
+        lines.append(f"{head}{escaped(keep_ends(text, max(longest, _LEAST)))}</message>")
     return "\n".join(lines)
 
 

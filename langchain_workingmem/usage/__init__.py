@@ -70,8 +70,8 @@ def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counti
         sent: list[BaseMessage] = [SystemMessage(block) for block in system if _part_of(block) in tokens]
         for message, kind, bare, blocks in divided:
             if kind in tokens:
-                kept = [block for block in blocks if _part_of(block) in tokens]
-                sent.append(message if len(kept) == len(blocks) else _with(bare, kept))
+                kept_blocks = [block for block in blocks if _part_of(block) in tokens]
+                sent.append(message if len(kept_blocks) == len(blocks) else _with(bare, kept_blocks))
         total = count(sent) if sent else 0
         tokens[part] += total
     return ContextUsage(**tokens, total=total)

@@ -293,9 +293,9 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
     """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips."""
     _, memory, revisions, usage, *_ = state.keys.of_user(source)
-    (document, kept), usage_fields = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
-    if document and kept:  # values of rows come with these
-        document = wing("keeping").without_rows(document.decode(), kept.decode()).encode()
+    (document, notes), usage_fields = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
+    if document and notes:  # values of rows come with these
+        document = wing("keeping").without_rows(document.decode(), notes.decode()).encode()
     if document:
         guest, form = document.decode(), state.remembering.format
         scope_key = ScopeKey(state.keys.of_user(into).of_memory, None, into)

@@ -39,29 +39,29 @@ class Schema:
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         """Return a patch under the names by which the schema reads its fields, without fields that it ignores."""
-        named = {self.names.get(key, key): value for key, value in patch.items()}
-        return {key: value for key, value in named.items() if self.is_open or key in self.fields}
+        renamed = {self.names.get(key, key): value for key, value in patch.items()}
+        return {key: value for key, value in renamed.items() if self.is_open or key in self.fields}
 
 
 def schema_of(schema: Any) -> Schema:
     """Wrap a user's schema, or raise `OptionError`."""
     if isinstance(schema, dict):
-        wrapped = _of_json(schema)
+        parsed = _of_json(schema)
     elif is_typeddict(schema) or (isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema))):
-        wrapped = _of_type(schema)
+        parsed = _of_type(schema)
     else:
         remedy = "use a Pydantic model, a TypedDict, a dataclass or a JSON schema (dict)"
         raise OptionError(f"schema={schema!r}", remedy=remedy)
-    whole = wrapped.json_schema
-    says_fields = whole.keys() & {"properties", "$ref", "anyOf", "oneOf", "allOf"}
-    if whole.get("type", "object" if says_fields else None) != "object" or not (wrapped.fields or wrapped.is_open):
+    json_schema = parsed.json_schema
+    says_fields = json_schema.keys() & {"properties", "$ref", "anyOf", "oneOf", "allOf"}
+    if json_schema.get("type", "object" if says_fields else None) != "object" or not (parsed.fields or parsed.is_open):
         remedy = (
             "pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}. "
             "For any fields pass {'type': 'object'}, for free text template=''"
         )
         raise OptionError(f"schema={schema!r}: working memory is an object, and this describes none", remedy=remedy)
-    update_schema(whole)  # a reference that leads nowhere shows here
-    return wrapped
+    update_schema(json_schema)  # a reference that leads nowhere shows here
+    return parsed
 
 
 def _of_type(schema: Any) -> Schema:
@@ -117,11 +117,11 @@ def update_schema(schema: dict[str, Any]) -> dict[str, Any]:
     from langchain_core.utils.json_schema import dereference_refs
 
     try:
-        whole = dereference_refs(schema, skip_keys=["$defs", "definitions"])
+        resolved = dereference_refs(schema, skip_keys=["$defs", "definitions"])
     except (KeyError, ValueError) as error:
         problem = f"schema has a reference that cannot be followed ({error})"
         raise OptionError(problem, remedy="put what it names into $defs") from error
-    return dict(_shaped(whole))
+    return dict(_shaped(resolved))
 
 
 def _shaped(schema: Any, *, is_item: bool = False) -> Any:
