@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._text.unicode import replace_hidden
@@ -70,8 +70,7 @@ class Pattern:
     def __init__(self, pattern: str, directory: str) -> None:
         try:
             from bracex import ExpansionLimitException, expand
-            from wcmatch.glob import FORCEUNIX
-            from wcmatch.glob import compile as compile_glob
+            from wcmatch import glob
         except ImportError as error:
             remedy = "pip install 'langchain-workingmem[files]'"
             raise OptionError(f"patterns of paths need wcmatch ({error})", remedy=remedy) from error
@@ -88,9 +87,10 @@ class Pattern:
         if self.size > MAX_EXPANDED + 1:
             problem = f"stands for more than {MAX_PATTERNS} patterns, or {MAX_EXPANDED:,} characters of them"
             raise FilePathError(pattern[:40], problem, remedy="use fewer braces")
+        compiled = partial(glob.compile, flags=glob.FORCEUNIX)
         self._ways = [
-            ("/" in way, [(len(piece), compile_glob("/".join(piece), flags=FORCEUNIX).match) for piece in _pieces(way)])
-            for way in dict.fromkeys(expanded)
+            ("/" in branch, [(len(piece), compiled("/".join(piece)).match) for piece in _pieces(branch)])
+            for branch in dict.fromkeys(expanded)
         ]
         self._directory, self._start = directory, len(below(directory))
 
