@@ -295,7 +295,7 @@ def search(state: StoreState, op: base.SearchOp) -> Plan[list[base.SearchItem]]:
     """
     parsed = Filter.of(op.filter, finite=False)  # LangGraph compares with infinity, too
     condition, is_decided = parsed.condition(labels_of)
-    query, rest = _all(_below(op.namespace_prefix), condition, _alive()), None if is_decided else parsed
+    query, rest = _all_of(_below(op.namespace_prefix), condition, _alive()), None if is_decided else parsed
     if op.limit == 0:
         return []
     text = to_utf8(keep_ends(op.query or "", MAX_QUERY_CHARACTERS))
@@ -314,7 +314,7 @@ def _latest(state: StoreState, query: str, rest: Filter | None, offset: int, lim
     while len(hits) < skipped + limit:
         order = "SORTBY", 2, "@updated_at", "DESC", "LIMIT", start, size, *_LOAD
         rows = rows_of((yield from send(aggregate(state.keys.items_index, query, *order)))[0])
-        hits += yield from _passing(rest, [(row, None) for row in rows if row])
+        hits += yield from _filtered(rest, [(row, None) for row in rows if row])
         start += size
         if len(rows) < size:
             break
@@ -335,7 +335,7 @@ def _nearest(
         knn_query = f"({query})=>[KNN {depth} @vector $vector AS distance]"
         steps = "PARAMS", 2, "vector", vector or b"", "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *_LOAD
         rows = rows_of((yield from send(aggregate(index, knn_query, *steps)))[0])
-        hits = yield from _passing(rest, (yield from _best(state, [row for row in rows if row])))
+        hits = yield from _filtered(rest, (yield from _best(state, [row for row in rows if row])))
         if len(rows) < depth or len(hits) >= end:
             break
         if depth == _DEPTHS[-1]:
@@ -343,12 +343,12 @@ def _nearest(
             raise OptionError(problem, remedy="search in a narrower namespace, or by a filter without comparisons")
     page = hits[offset:end]
     if len(page) < limit:
-        unscored = query if vector is None else _all(query, "@vectors:{0}")
+        unscored = query if vector is None else _all_of(query, "@vectors:{0}")
         page += yield from _latest(state, unscored, rest, max(0, offset - len(hits)), limit - len(page))
     return page
 
 
-def _passing(rest: Filter | None, hits: list[Scored]) -> Plan[list[Scored]]:
+def _filtered(rest: Filter | None, hits: list[Scored]) -> Plan[list[Scored]]:
     """Keep the items whose values pass; many are tested without blocking an event loop."""
     if rest is None:
         return hits
@@ -380,8 +380,8 @@ def _namespaces(state: StoreState, op: base.ListNamespacesOp) -> Plan[list[tuple
     for condition in conditions:
         one_of(condition.match_type, ("prefix", "suffix"), "match_type")
         if condition.match_type == "prefix":
-            query = _all(query, _below(list(takewhile(lambda part: part != "*", condition.path))))
-    grouped = aggregate(state.keys.items_index, _all(query, _alive()), "GROUPBY", 1, "@namespace")
+            query = _all_of(query, _below(list(takewhile(lambda part: part != "*", condition.path))))
+    grouped = aggregate(state.keys.items_index, _all_of(query, _alive()), "GROUPBY", 1, "@namespace")
     stored = [tuple(json.loads(row[b"namespace"])) for row in rows_of((yield from send(grouped))[0])]
     namespaces = {name[: op.max_depth] for name in stored if all(_fits(name, condition) for condition in conditions)}
     return sorted(namespaces)[op.offset : op.offset + op.limit]
@@ -399,7 +399,7 @@ def _below(namespace: Sequence[str]) -> str:
     return str(Tag("within") == digest_of(namespace)) if namespace else "*"
 
 
-def _all(*conditions: str) -> str:
+def _all_of(*conditions: str) -> str:
     return " ".join(dict.fromkeys(condition for condition in conditions if condition != "*")) or "*"
 
 

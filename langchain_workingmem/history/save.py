@@ -76,7 +76,7 @@ def write(
         except EMBEDDING_ERRORS as error:
             digest, failure = "", error
     head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": digest}
-    build = partial(_call, keys, batch, vectors, head)
+    build = partial(_command, keys, batch, vectors, head)
     command = yield from compute(build, sum([len(draft.body) for draft in batch]))
     (reply, *_), deletion = yield from guarded_write(state, thread_id, [user_id], command, at_most_once=at_most_once)
     if deletion is not None:
@@ -90,7 +90,7 @@ def write(
     return reply, failure
 
 
-def _call(keys: ThreadKeys, batch: Sequence[Draft], vectors: Sequence[bytes], head: Mapping[str, Any]) -> Command:
+def _command(keys: ThreadKeys, batch: Sequence[Draft], vectors: Sequence[bytes], head: Mapping[str, Any]) -> Command:
     """Build the call of `write.lua`, with the body of each message, its vectors and its media."""
     heads, arguments, remaining = list[dict[str, Any]](), list["Argument"](), iter(vectors)
     for draft in batch:
@@ -149,7 +149,7 @@ def append(
     if not reply.get("is_same"):
         yield from after_write(state, thread_id, user_id, reply, unique)
         if failure is not None:
-            _tell(core, failure, thread_id, on_error)
+            _raise_or_log(core, failure, thread_id, on_error)
     return [draft.message for draft in batch]
 
 
@@ -294,7 +294,7 @@ def save_turn(
         yield from after_write(state, thread_id, user_id, reply, step)
         failure = failure or step_failure
     if failure is not None:
-        _tell(core, failure, thread_id)
+        _raise_or_log(core, failure, thread_id)
     return stored, known
 
 
@@ -373,7 +373,7 @@ def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes |
     return sum(bool(draft.chunks) for draft in batch)
 
 
-def _tell(core: Core, failure: Exception, thread_id: str, on_error: str | None = None) -> None:
+def _raise_or_log(core: Core, failure: Exception, thread_id: str, on_error: str | None = None) -> None:
     """Raise or log that messages are stored without vectors."""
     note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
     if (on_error or core.on_error) == "raise":

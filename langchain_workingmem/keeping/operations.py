@@ -22,8 +22,8 @@ from langchain_workingmem.keeping.values import (
     is_field,
     item_name,
     leaves,
-    part,
-    parts,
+    path_part,
+    path_parts,
     remove_at,
     set_at,
     written,
@@ -167,7 +167,7 @@ class AnswerCheck:
         """Return the value that holds no longer, also if nothing stands there: something older may be read later."""
         if isinstance(self.form, JsonFormat):
             path = self._path(operation)
-            is_end = operation["op"] == "remove" and parts(path)[0] in self.form.schema.fields
+            is_end = operation["op"] == "remove" and path_parts(path)[0] in self.form.schema.fields
             return {path: Leaf(None)} if is_end else {}
         find = unescape(str(operation["find"]))
         paths = emptied_field(self.form, self.numbers.get(find, find), unescape(str(operation.get("replace") or "")))
@@ -191,7 +191,7 @@ class AnswerCheck:
                 return self.form.apply(text, replace, "append")
             return self.form.edit(text, [(self.numbers.get(find, find), replace)], erases=True)
         path = self._path(operation)
-        names, value = parts(path), _seen(operation.get("value"))
+        names, value = path_parts(path), _seen(operation.get("value"))
         document = parse_json(text) if text else {}
         if not isinstance(document, dict):
             raise WorkingMemoryValidationError("the document has another form", remedy="write it anew")
@@ -213,7 +213,7 @@ class AnswerCheck:
 
 def _set(form: JsonFormat, document: dict[str, Any], op: str, path: str, names: Sequence[str], value: Any) -> str:
     if op == "add":
-        names, leaf = [*names, part(item_name(value))], Leaf(value, is_item=True)
+        names, leaf = [*names, path_part(item_name(value))], Leaf(value, is_item=True)
     else:
         leaf = Leaf(value)
     set_at(document, [*names], leaf)

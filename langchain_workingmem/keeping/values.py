@@ -31,12 +31,12 @@ class Leaf(NamedTuple):
     is_item: bool = False  # of a list
 
 
-def part(text: str) -> str:
+def path_part(text: str) -> str:
     """Write a part of a path."""
     return text.replace("~", "~0").replace("/", "~1")
 
 
-def parts(path: str) -> list[str]:
+def path_parts(path: str) -> list[str]:
     """Return the parts of a path."""
     return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
 
@@ -52,7 +52,7 @@ def item_name(item: Any) -> str:
 def leaves(form: Format, text: str) -> dict[str, Leaf]:
     """Return all values of a document."""
     if not isinstance(form, JsonFormat):
-        return {path: Leaf(value, path == f"/{part(value)}") for path, value in _lines(form, text)}
+        return {path: Leaf(value, path == f"/{path_part(value)}") for path, value in _lines(form, text)}
     document = parse_json(text) if text else {}
     return dict(_json_leaves(document, "")) if isinstance(document, dict) else {}
 
@@ -60,9 +60,9 @@ def leaves(form: Format, text: str) -> dict[str, Leaf]:
 def _json_leaves(value: Any, path: str) -> Iterable[tuple[str, Leaf]]:
     if isinstance(value, dict):
         for key, child in value.items():
-            yield from _json_leaves(child, f"{path}/{part(key)}")
+            yield from _json_leaves(child, f"{path}/{path_part(key)}")
     elif isinstance(value, list):
-        yield from ((f"{path}/{part(item_name(item))}", Leaf(item, is_item=True)) for item in value)
+        yield from ((f"{path}/{path_part(item_name(item))}", Leaf(item, is_item=True)) for item in value)
     elif value is not None:
         yield path, Leaf(value)
 
@@ -74,9 +74,9 @@ def _lines(form: TextFormat, text: str) -> Iterable[tuple[str, str]]:
         field = _FIELD.match(line)
         if field and field[2].strip() in names:
             if field[3].strip():
-                yield f"/{part(field[2].strip())}", field[3].strip()
+                yield f"/{path_part(field[2].strip())}", field[3].strip()
         elif line.strip() and line.strip() not in template:
-            yield f"/{part(line.strip())}", line.strip()
+            yield f"/{path_part(line.strip())}", line.strip()
 
 
 def _fields(form: TextFormat) -> dict[str, str]:
@@ -89,7 +89,7 @@ def emptied_field(form: TextFormat, find: str, replace: str) -> list[str]:
     """Return the path of a field of a template whose line an edit leaves empty."""
     field, names = _FIELD.match(replace.strip()), _fields(form)
     is_empty = field and field[2].strip() in names and not field[3].strip() and find.strip() == replace.strip()
-    return [f"/{part(field[2].strip())}"] if field and is_empty else []
+    return [f"/{path_part(field[2].strip())}"] if field and is_empty else []
 
 
 def differences(before: Mapping[str, Leaf], after: Mapping[str, Leaf]) -> dict[str, Leaf]:
@@ -121,22 +121,23 @@ def with_values(form: Format, text: str, changes: Mapping[str, Leaf]) -> str:
     document = parse_json(text) if text else {}
     if not isinstance(document, dict):
         return text
-    removed = [parts(path) for path, leaf in changes.items() if leaf.value is None]
+    removed = [path_parts(path) for path, leaf in changes.items() if leaf.value is None]
     for names in removed:
         remove_at(document, names)
     text = _stored(form, document, [names[0] for names in removed]) if removed else text
-    new = {path: leaf for path, leaf in changes.items() if leaf.value is not None and is_field(form, parts(path)[0])}
+    new = {path: leaf for path, leaf in changes.items() if leaf.value is not None}
+    new = {path: leaf for path, leaf in new.items() if is_field(form, path_parts(path)[0])}
     trial = parse_json(text) if text else {}
     try:  # all at once, as nearly always
         for path, leaf in new.items():
-            set_at(trial, parts(path), leaf)
+            set_at(trial, path_parts(path), leaf)
         return written(form, trial)
     except WorkingMemoryValidationError:
         pass
     for path, leaf in new.items():
         with suppress(WorkingMemoryValidationError):
             trial = parse_json(text) if text else {}
-            set_at(trial, parts(path), leaf)
+            set_at(trial, path_parts(path), leaf)
             text = written(form, trial)
     return text
 
@@ -195,7 +196,7 @@ def _changed_lines(form: TextFormat, text: str, changes: Mapping[str, Leaf]) -> 
     for line in (text if text.strip() else form.template).splitlines():
         field = _FIELD.match(line)
         name = field[2].strip() if field else ""
-        path = f"/{part(name)}" if name in fields else f"/{part(line.strip())}"
+        path = f"/{path_part(name)}" if name in fields else f"/{path_part(line.strip())}"
         leaf = changes.get(path)
         is_first = remaining.pop(path, None) is not None
         if leaf is None:
@@ -207,7 +208,7 @@ def _changed_lines(form: TextFormat, text: str, changes: Mapping[str, Leaf]) -> 
             lines.append(line)
     for path, leaf in remaining.items():
         if leaf.value is not None:
-            name = parts(path)[0]
+            name = path_parts(path)[0]
             lines.append(f"{fields[name].rstrip()} {leaf.value}" if name in fields else str(leaf.value))
     changed = "\n".join(lines) + ("\n" if (text if text.strip() else form.template).endswith("\n") else "")
     return "" if form.is_empty(changed) else changed
