@@ -101,16 +101,16 @@ class Door:
             await self._app(scope, receive, send)
             return
         request, app = Request(scope), self._app
-        if given := request.query_params.getlist("token"):
-            app = self._entry(request) if self._is_token(given[0]) else _REFUSED
+        if tokens := request.query_params.getlist("token"):
+            app = self._entry(request) if self._is_token(tokens[0]) else _REFUSED
         elif not self._is_token(request.cookies.get(self._studio.cookie, "")):
             app = _REFUSED
         elif "of" in request.query_params:
             app = _unpacked(request)
         await app(scope, receive, with_headers)
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._studio.token.encode())
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self._studio.token.encode())
 
     def _entry(self, request: Request) -> ASGIApp:
         """Set the cookie, and take the token out of the address, which stays in the history of the browser."""
@@ -124,9 +124,9 @@ _REFUSED = PlainTextResponse("Open the address that `workingmem studio` has prin
 
 def _unpacked(request: Request) -> ASGIApp:
     """Continue at the address of a form: what it is about is in one field, because browsers change line breaks in fields."""
-    given = [*request.query_params.multi_items()]
-    of = [pair for name, value in given if name == "of" for pair in parse_qsl(value.lstrip("?"))]
-    return _redirect(request, [*of, *((name, value) for name, value in given if name != "of" and value)])
+    fields = [*request.query_params.multi_items()]
+    packed = [pair for name, value in fields if name == "of" for pair in parse_qsl(value.lstrip("?"))]
+    return _redirect(request, [*packed, *((name, value) for name, value in fields if name != "of" and value)])
 
 
 def _redirect(request: Request, parameters: list[tuple[str, str]]) -> Response:
@@ -137,18 +137,18 @@ def _redirect(request: Request, parameters: list[tuple[str, str]]) -> Response:
 
 async def _write(studio: Studio, page: Form, request: Request) -> Response:
     """Answer a form, if this studio may write and the form stands on one of its pages."""
-    refused = ""
+    reason = ""
     if "origin" not in request.headers:  # `loopback_only` has compared it; browsers send it with every form
-        refused = "The request names no origin: send the form of the page."
+        reason = "The request names no origin: send the form of the page."
     if not studio.write:
-        refused = "Start the studio with --write to change or delete something."
-    if refused:
-        return await run_in_threadpool(_error, studio, request, 403, "Refused", refused)
+        reason = "Start the studio with --write to change or delete something."
+    if reason:
+        return await run_in_threadpool(_error, studio, request, 403, "Refused", reason)
     if not request.headers.get("content-type", _FORM).startswith(_FORM):
         return await run_in_threadpool(_error, studio, request, 415, "Refused", "Send the form of the page.")
     body = await read_body(request, MOST_BYTES)
 
-    def answered() -> Response:
+    def respond() -> Response:
         if body is None:
             return _error(studio, request, 413, "Refused", f"A form has at most {MOST_BYTES:,} bytes.")
         text = body.decode(errors="replace")
@@ -158,7 +158,7 @@ async def _write(studio: Studio, page: Form, request: Request) -> Response:
             return _error(studio, request, 413, "Refused", f"A form has at most {MOST_FIELDS} fields.")
         return page(studio, request, form)
 
-    return await run_in_threadpool(answered)
+    return await run_in_threadpool(respond)
 
 
 def _failed(studio: Studio, request: Request, error: Exception) -> Response:
@@ -169,7 +169,7 @@ def _failed(studio: Studio, request: Request, error: Exception) -> Response:
         return _error(studio, request, error.status_code, _NOTHING, str(error.detail))
     if isinstance(error, errors.OptionError) and studio.is_empty():
         return studio.page(request, "empty.html", user=studio.user_id)
-    status, title = next(answer for kinds, answer in _STATUS.items() if isinstance(error, kinds))
+    status, title = next(entry for kinds, entry in _STATUS.items() if isinstance(error, kinds))
     return _error(studio, request, status, title, error)
 
 

@@ -31,11 +31,11 @@ class Html(str):
 @lru_cache(maxsize=1024)  # a page that is loaded again shows mostly the same
 def rendered(text: str) -> Html:
     """Return the HTML of a text."""
-    blocks, said, code = list[str](), list[str](), None
+    blocks, paragraph, code = list[str](), list[str](), None
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):
             if code is None:
-                _end(said, blocks)
+                _end(paragraph, blocks)
                 code = list[str]()
             else:
                 blocks.append(f"<pre>{escape(chr(10).join(code))}</pre>")
@@ -43,44 +43,44 @@ def rendered(text: str) -> Html:
         elif code is not None:
             code.append(line)
         else:
-            _read(line, said, blocks)
-    _end(said, blocks)
+            _read(line, paragraph, blocks)
+    _end(paragraph, blocks)
     if code is not None:
         blocks.append(f"<pre>{escape(chr(10).join(code))}</pre>")
     return Html("\n".join(blocks))
 
 
-def _read(line: str, said: list[str], blocks: list[str]) -> None:
-    """Read a line: a part of the paragraph that is `said`, or a block."""
-    found = _LINE.fullmatch(line)
-    kind = found and (found["marks"] or found["item"] or found["quote"])
-    if found is None or (kind is None and found["rest"].strip()):
-        said.append(line)
+def _read(line: str, paragraph: list[str], blocks: list[str]) -> None:
+    """Read a line, which continues `paragraph` or is a block."""
+    match = _LINE.fullmatch(line)
+    mark = match and (match["marks"] or match["item"] or match["quote"])
+    if match is None or (mark is None and match["rest"].strip()):
+        paragraph.append(line)
         return
-    _end(said, blocks)
-    if kind is None:
+    _end(paragraph, blocks)
+    if mark is None:
         return
-    rest = _inline(found["rest"])
-    if found["marks"]:
-        blocks.append(f'<p class="md h{min(len(kind), 3)}">{rest}</p>')
-    elif found["quote"]:
-        blocks.append(f"<blockquote>{rest}</blockquote>")
+    text = _inline(match["rest"])
+    if match["marks"]:
+        blocks.append(f'<p class="md h{min(len(mark), 3)}">{text}</p>')
+    elif match["quote"]:
+        blocks.append(f"<blockquote>{text}</blockquote>")
     else:
-        level = min(len(found["indent"].expandtabs(4)) // 2, _DEEPEST - 1)
-        sign = "•" if len(kind) == 1 else escape(kind)
-        blocks.append(f'<p class="md item l{level}"><span>{sign}</span> {rest}</p>')
+        level = min(len(match["indent"].expandtabs(4)) // 2, _DEEPEST - 1)
+        sign = "•" if len(mark) == 1 else escape(mark)
+        blocks.append(f'<p class="md item l{level}"><span>{sign}</span> {text}</p>')
 
 
-def _end(said: list[str], blocks: list[str]) -> None:
+def _end(paragraph: list[str], blocks: list[str]) -> None:
     """End a paragraph."""
-    if said:
-        blocks.append(f'<p class="md">{_inline(chr(10).join(said))}</p>')
-        said.clear()
+    if paragraph:
+        blocks.append(f'<p class="md">{_inline(chr(10).join(paragraph))}</p>')
+        paragraph.clear()
 
 
 def _inline(text: str) -> str:
-    def marked(found: re.Match[str]) -> str:
-        code, bold, italic = found.groups()
+    def marked(match: re.Match[str]) -> str:
+        code, bold, italic = match.groups()
         return f"<code>{code}</code>" if code else f"<b>{bold}</b>" if bold else f"<em>{italic}</em>"
 
     return _INLINE.sub(marked, escape(text))

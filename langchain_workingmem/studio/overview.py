@@ -60,34 +60,35 @@ def users(studio: Studio, request: Request) -> Response:
 
 def threads(studio: Studio, request: Request) -> Response:
     """List the threads of a user, or the newest of all: filtered by title, id or metadata, in pages."""
-    given, user = request.query_params, whose(studio, request)
-    words = given.get("q", "").strip()[:200]
+    query, user = request.query_params, whose(studio, request)
+    text = query.get("q", "").strip()[:200]
     page = studio.memory.threads.list(
         user_id=user,
-        metadata=_metadata(given.get("metadata", "")[:500]),
-        limit=SEARCHED if words else size(request, "limit", ROWS),
-        cursor=None if words else given.get("cursor"),
+        metadata=_metadata(query.get("metadata", "")[:500]),
+        limit=SEARCHED if text else size(request, "limit", ROWS),
+        cursor=None if text else query.get("cursor"),
     )
-    found = _about(page, words)
-    beginnings = studio.memory._core.run(reading.beginnings(studio.state, found))
-    searched = min(page.total, SEARCHED) if words else None
-    values = {"page": page, "threads": found, "beginnings": beginnings, "searched": searched}
+    matching = _with_words(page, text)
+    beginnings = studio.memory._core.run(reading.beginnings(studio.state, matching))
+    searched = min(page.total, SEARCHED) if text else None
+    values = {"page": page, "threads": matching, "beginnings": beginnings, "searched": searched}
     return studio.page(request, "threads.html", user=user, **values)
 
 
-def _about(page: Page[Thread], words: str) -> list[Thread]:
+def _with_words(page: Page[Thread], text: str) -> list[Thread]:
     """Return the threads whose title or id has all words."""
-    wanted = words.casefold().split()
-    return [one for one in page if all(map(f"{one.title or ''}\n{one.id}".casefold().__contains__, wanted))][: 2 * ROWS]
+    words = text.casefold().split()
+    names = ((thread, f"{thread.title or ''}\n{thread.id}".casefold()) for thread in page)
+    return [thread for thread, name in names if all(word in name for word in words)][: 2 * ROWS]
 
 
-def _metadata(given: str) -> dict[str, Any] | None:
+def _metadata(text: str) -> dict[str, Any] | None:
     """Read `key=value`: the value is JSON, or else text."""
-    key, sign, value = (part.strip() for part in given.partition("="))
+    key, sign, value = (part.strip() for part in text.partition("="))
     if not (key or sign):
         return None
     if not sign or not key:
-        raise OptionError(f"metadata {given!r}", remedy="write key=value, such as topic=travel or stars=5")
+        raise OptionError(f"metadata {text!r}", remedy="write key=value, such as topic=travel or stars=5")
     try:
         return {key: json.loads(value)}
     except (ValueError, RecursionError):

@@ -51,66 +51,66 @@ class Counts(NamedTuple):
 
 def counts(state: MemoryState, user_id: str | None) -> Plan[Counts]:
     """Count what is stored. Two round trips."""
-    where = build_filter(user_id=user_id)
+    query = build_filter(user_id=user_id)
     steps = ("LOAD", 1, "@count", "GROUPBY", 0, "REDUCE", "SUM", 1, "@count", "AS", "messages")
-    (found,) = yield from state.indexes.search(aggregate(state.keys.threads_index, where, *steps))
-    asked: list[Command] = [count_search(state.keys.vectors_index, where)]
+    (reply,) = yield from state.indexes.search(aggregate(state.keys.threads_index, query, *steps))
+    commands: list[Command] = [count_search(state.keys.vectors_index, query)]
     if user_id is not None:
         keys = state.keys.of_user(user_id)
-        asked += [
+        commands += [
             ("XLEN", keys.revisions),
             ("ZCARD", keys.paths),
             ("ZCARD", keys.observations),
             ("ZCARD", keys.keeping),
         ]
-    vectors, *others = yield from attempt(*asked)
-    numbers = [0 if isinstance(one, RedisReplyError) else int(one) for one in others] or [0] * 4
-    used = None
+    vectors, *sizes = yield from attempt(*commands)
+    numbers = [0 if isinstance(size, RedisReplyError) else int(size) for size in sizes] or [0] * 4
+    used_bytes = None
     if user_id is None:
         infos = [
             replies[0] for replies in (yield from everywhere(("INFO", "memory"))).values() if isinstance(replies, list)
         ]
-        known = [info for info in infos if not isinstance(info, RedisReplyError)]
-        used = sum(int(info["used_memory"]) for info in known) if known else None
-    rows = rows_of(found)
+        answered = [info for info in infos if not isinstance(info, RedisReplyError)]
+        used_bytes = sum(int(info["used_memory"]) for info in answered) if answered else None
+    rows = rows_of(reply)
     return Counts(
         int(float(rows[0][b"messages"])) if rows else 0,
         None if isinstance(vectors, RedisReplyError) else total_of(vectors),
-        used,
+        used_bytes,
         *numbers,
     )
 
 
-def _pages(state: MemoryState, threads: Sequence[Thread], wanted: dict[str, Any]) -> Plan[list[PageOfThread]]:
+def _pages(state: MemoryState, threads: Sequence[Thread], options: dict[str, Any]) -> Plan[list[PageOfThread]]:
     """Read a page of each of these threads; one that was deleted or damaged meanwhile has none. One round trip."""
-    calls = (PAGE.on(state.keys.of(one.id), user=owner_tag(one.user_id), **wanted) for one in threads)
+    calls = (PAGE.on(state.keys.of(thread.id), user=owner_tag(thread.user_id), **options) for thread in threads)
     replies = (yield from send(*calls)) if threads else []
     pages = []
-    for one, reply in zip(threads, replies, strict=True):
+    for thread, reply in zip(threads, replies, strict=True):
         try:
-            pages.append(PageOfThread.read(reply, one.id, one.user_id, wanted))
+            pages.append(PageOfThread.read(reply, thread.id, thread.user_id, options))
         except WorkingMemError:
-            pages.append(PageOfThread(one.id))
+            pages.append(PageOfThread(thread.id))
     return pages
 
 
 def beginnings(state: MemoryState, threads: Sequence[Thread]) -> Plan[dict[str, str]]:
     """Return how the first question of each thread without a title begins. One round trip, none if all have one."""
-    pages = yield from _pages(state, [one for one in threads if not one.title], {"limit": _FIRST})
-    firsts = (next((row for row in page.rows() if row.role == "human"), None) for page in pages)
-    rows = yield from made(state, [row for row in firsts if row is not None])
+    pages = yield from _pages(state, [thread for thread in threads if not thread.title], {"limit": _FIRST})
+    questions = (next((row for row in page.rows() if row.role == "human"), None) for page in pages)
+    rows = yield from made(state, [row for row in questions if row is not None])
     return {row.thread_id: shorten(message_text(row.message)[:1000], 80, placeholder=" …") for row in rows}
 
 
 def days(state: MemoryState, threads: Sequence[Thread]) -> Plan[list[tuple[date, int]]]:
     """Count the messages of the last days in the threads that changed last. One round trip."""
     zone, today = SHOWN_IN.get(), in_zone(datetime.now(UTC), SHOWN_IN.get())
-    first = today.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
-    lately = [one for one in threads if one.updated_at >= first]
-    pages = yield from _pages(state, lately, selection(limit=_COUNTED, since=first, times=True))
+    start = today.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
+    recent = [thread for thread in threads if thread.updated_at >= start]
+    pages = yield from _pages(state, recent, selection(limit=_COUNTED, since=start, times=True))
     times = (time for page in pages for time in page.bodies if isinstance(time, int))
-    found = Counter(in_zone(from_micros(time), zone).date() for time in times)
-    return [(day, found[day]) for day in (first.date() + timedelta(days=at) for at in range(DAYS))]
+    counts_by_day = Counter(in_zone(from_micros(time), zone).date() for time in times)
+    return [(day, counts_by_day[day]) for day in (start.date() + timedelta(days=index) for index in range(DAYS))]
 
 
 def place_of(state: MemoryState, thread: Thread, message_id: str) -> Plan[int | None]:
@@ -125,42 +125,42 @@ class Found(NamedTuple):
     older: int | None  # place below which to go on; None: this was all
 
 
-def search(memory: Memory, one: Thread, text: str, *, below: int | None, most: int, hits: int) -> Found:
+def search(memory: Memory, thread: Thread, text: str, *, below: int | None, most: int, hits: int) -> Found:
     """Find the messages of a thread that have all words, among the `most` newest below a place. A round trip per 100."""
-    words, found, read, size = text.casefold().split()[:MOST_WORDS], Found([], None), 0, 0
+    words, result, count, size = text.casefold().split()[:MOST_WORDS], Found([], None), 0, 0
     cursor = None if below is None else str(below)
     while words:
-        options: dict[str, Any] = {"limit": min(STEP, most - read), "cursor": cursor, "descending": True}
-        page = memory.history.page(one.id, user_id=one.user_id, **options)
+        options: dict[str, Any] = {"limit": min(STEP, most - count), "cursor": cursor, "descending": True}
+        page = memory.history.page(thread.id, user_id=thread.user_id, **options)
         for row in page:
-            said = message_text(row.message, whole=True)
-            if all(map(said.casefold().__contains__, words)):
-                found.hits.append((row, around(said, words)))
-                if len(found.hits) == hits:
-                    return found._replace(older=row.place)
-            size += len(said)
-        cursor, read = page.next_cursor, read + STEP
+            content = message_text(row.message, whole=True)
+            if all(map(content.casefold().__contains__, words)):
+                result.hits.append((row, around(content, words)))
+                if len(result.hits) == hits:
+                    return result._replace(older=row.place)
+            size += len(content)
+        cursor, count = page.next_cursor, count + STEP
         if cursor is None:
             break
-        if read >= most or size > LONGEST:
-            return found._replace(older=int(cursor))
-    return found
+        if count >= most or size > LONGEST:
+            return result._replace(older=int(cursor))
+    return result
 
 
 def around(text: str, words: list[str]) -> list[tuple[bool, str]]:
     """Return the text around the first of these words, in pieces: whether it is one of the words, and the piece."""
-    one_of = "|".join(map(re.escape, words))
-    first = re.search(one_of, text, re.IGNORECASE)
-    start = 0 if first is None else max(0, first.start() - _AROUND)
-    pieces = re.split(f"({one_of})", " ".join(text[start : start + 4 * _AROUND].split()), flags=re.IGNORECASE)
-    return [(bool(at % 2), piece) for at, piece in enumerate(pieces) if piece]
+    pattern = "|".join(map(re.escape, words))
+    match = re.search(pattern, text, re.IGNORECASE)
+    start = 0 if match is None else max(0, match.start() - _AROUND)
+    pieces = re.split(f"({pattern})", " ".join(text[start : start + 4 * _AROUND].split()), flags=re.IGNORECASE)
+    return [(bool(index % 2), piece) for index, piece in enumerate(pieces) if piece]
 
 
 def everywhere_in(
     memory: Memory, threads: Sequence[Thread], text: str, *, most: int, hits: int
 ) -> Iterator[tuple[Thread, Found]]:
     """Find messages in several threads: those threads that have some, or that were not read to their end."""
-    search_in = partial(search, memory, text=text, below=None, most=most, hits=hits)
-    for one in threads:
-        if (found := search_in(one)).hits or found.older is not None:
-            yield one, found
+    search_thread = partial(search, memory, text=text, below=None, most=most, hits=hits)
+    for thread in threads:
+        if (result := search_thread(thread)).hits or result.older is not None:
+            yield thread, result

@@ -80,10 +80,10 @@ class Studio:
 
     def owner(self, request: Request) -> str:
         """Return the user of a page. A studio of one user knows no other."""
-        given = set(request.query_params.getlist("user"))
-        if self.user_id is None and len(given) == 1:
-            return check_id(given.pop(), "user")
-        if self.user_id is None or not given <= {self.user_id}:
+        users = set(request.query_params.getlist("user"))
+        if self.user_id is None and len(users) == 1:
+            return check_id(users.pop(), "user")
+        if self.user_id is None or not users <= {self.user_id}:
             raise Missing
         return self.user_id
 
@@ -91,29 +91,29 @@ class Studio:
         """Return the thread of a page. One of another user is missing."""
         user, ids = self.owner(request), request.query_params.getlist("thread")
         id = check_id(ids[0], "thread") if len(ids) == 1 else None
-        found = self.memory.threads.get(id, user_id=user) if id else None
-        if found is None:
+        thread = self.memory.threads.get(id, user_id=user) if id else None
+        if thread is None:
             raise Missing
-        return found
+        return thread
 
     def url(self, path: str, /, **parameters: Any) -> str:
         """Write an address. Ids stand in the query, where every character can be written."""
         if self.user_id is not None:
             parameters.pop("user", None)
-        given = {name: value for name, value in parameters.items() if value is not None and value != ""}
-        return f"{path}?{urlencode(given)}" if given else path
+        query = {name: value for name, value in parameters.items() if value is not None and value != ""}
+        return f"{path}?{urlencode(query)}" if query else path
 
     @cached_property
     def templates(self) -> Environment:
         """Return the templates. They escape every value."""
-        found = Environment(
+        environment = Environment(
             loader=PackageLoader("langchain_workingmem.studio"),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        found.globals |= {
+        environment.globals |= {
             "studio": self,
             "url": self.url,
             "clock": clock,
@@ -121,8 +121,8 @@ class Studio:
             "behind": self.behind,
             "markdown_longest": LONGEST,
         }
-        found.filters |= _FILTERS
-        return found
+        environment.filters |= _FILTERS
+        return environment
 
     @contextmanager
     def times(self, user: str | None, thread: str | None = None) -> Iterator[None]:
@@ -145,9 +145,9 @@ class Studio:
         return RedirectResponse(self.url(path, **parameters) + (f"#{at}" if at else ""), 303)
 
 
-def number(given: object, digits: int = 15) -> int | None:
+def number(value: object, digits: int = 15) -> int | None:
     """Read a number of a query or a form; anything else is None."""
-    text = str(given)
+    text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
@@ -156,33 +156,33 @@ def size(request: Request, name: str, default: int, most: int = MOST_ROWS) -> in
     return min(number(request.query_params.get(name)) or default, most)
 
 
-def confirm(form: Mapping[str, str], id: str, undone: str, what: str) -> None:
+def confirm(form: Mapping[str, str], id: str, problem: str, what: str) -> None:
     """Check that a form repeats an id: as it is, or as a page shows it, because a field cannot hold every character."""
-    given = form.get("confirm")
-    typed, exact, visible = (str(one).translate({10: None, 13: None}) for one in (given, id, clean(id)))
-    if given is None or typed not in {exact, visible}:
-        raise OptionError(undone, remedy=f"write {what} into the field to confirm the deletion")
+    value = form.get("confirm")
+    typed, exact, visible = (str(text).translate({10: None, 13: None}) for text in (value, id, clean(id)))
+    if value is None or typed not in {exact, visible}:
+        raise OptionError(problem, remedy=f"write {what} into the field to confirm the deletion")
 
 
 def marked(text: str) -> Html:
     """Show Markdown as HTML; JSON and a long text as they are."""
-    shown = clean(cut(pretty(text), **MOST))
-    if len(shown) > LONGEST or shown.lstrip().startswith(("{", "[")):
-        return Html(f'<pre class="document">{escape(shown)}</pre>')
-    return rendered(shown)
+    source = clean(cut(pretty(text), **MOST))
+    if len(source) > LONGEST or source.lstrip().startswith(("{", "[")):
+        return Html(f'<pre class="document">{escape(source)}</pre>')
+    return rendered(source)
 
 
 _FILTERS: dict[str, Callable[..., object]] = {
     "shown": lambda text: clean(cut(str(text), **MOST)),
     "label": lambda text: clean(cut(str(text), 80)),
-    "minutes": lambda at: "" if at is None else minutes(at),
+    "minutes": lambda time: "" if time is None else minutes(time),
     "number": "{:,}".format,
     "tokens": count_tokens,
     "said": partial(message_text, whole=True),
     "role": lambda kind: ROLES.get(kind, kind),
     "pretty": pretty,
     "marked": marked,
-    "size": lambda number: f"{number / 2**20:,.1f} MiB",
-    "named": lambda one, beginnings: one.title or beginnings.get(one.id) or one.id,
+    "size": lambda count: f"{count / 2**20:,.1f} MiB",
+    "named": lambda thread, beginnings: thread.title or beginnings.get(thread.id) or thread.id,
     "value": partial(json.dumps, ensure_ascii=False, default=str),
 }

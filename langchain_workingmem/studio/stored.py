@@ -35,8 +35,8 @@ REVISIONS = 100
 def _ids(studio: Studio, request: Request) -> tuple[Scope, dict[str, Any]]:
     """Return whose document a page shows: of a thread if it names one, else of the user."""
     if request.query_params.get("thread"):
-        one = studio.thread(request)
-        return "thread", {"thread_id": one.id, "user_id": one.user_id}
+        thread = studio.thread(request)
+        return "thread", {"thread_id": thread.id, "user_id": thread.user_id}
     return "user", {"user_id": studio.owner(request)}
 
 
@@ -54,8 +54,8 @@ def working_memory(
     if memory is not None:
         revisions = memory.working_memory.revisions(limit=REVISIONS, **ids)
         state = memory.working_memory.get(**ids)
-    asked = number(request.query_params.get("revision"))
-    older = next((one for one in revisions if one.revision == asked), None)
+    revision = number(request.query_params.get("revision"))
+    older = next((entry for entry in revisions if entry.revision == revision), None)
     values: dict[str, Any] = {"memory": memory, "state": state, "revisions": revisions, "older": older, "draft": draft}
     values["sources"] = _sources(memory, ids) if memory else []
     return studio.page(request, "working_memory.html", status, problem=problem, **_place(ids), **values)
@@ -74,21 +74,21 @@ def change_working_memory(studio: Studio, request: Request, form: Mapping[str, s
     memory, revision = studio.documents.get(scope), number(form.get("revision")) or 0
     if memory is None:
         raise Missing
-    text, part = form.get("text", "").replace("\r\n", "\n"), memory.working_memory  # as browsers send it
+    text, documents = form.get("text", "").replace("\r\n", "\n"), memory.working_memory  # as browsers send it
 
     def edit() -> None:
         # the options of the program are unknown: a document keeps its form
-        if not studio.is_program and _is_object((part.get(**ids)).text) and not _is_object(text):
-            seen = "working memory holds a JSON object, and this text is none, which its program could not read"
-            raise WorkingMemoryValidationError(seen, remedy="write a JSON object, or clear working memory first")
-        part.update(text, mode="replace", expected_revision=revision, **ids)
+        if not studio.is_program and _is_object((documents.get(**ids)).text) and not _is_object(text):
+            problem = "working memory holds a JSON object, and this text is none, which its program could not read"
+            raise WorkingMemoryValidationError(problem, remedy="write a JSON object, or clear working memory first")
+        documents.update(text, mode="replace", expected_revision=revision, **ids)
 
     draft = text if form.get("action") == "edit" else None
     try:
-        _do(form, edit=edit, clear=partial(part.clear, **ids), revert=partial(part.revert, revision, **ids))
+        _do(form, edit=edit, clear=partial(documents.clear, **ids), revert=partial(documents.revert, revision, **ids))
     except WorkingMemoryConflictError:
-        late = "Somebody has written since you opened the form."
-        return working_memory(studio, request, status=409, draft=draft, problem=late)
+        problem = "Somebody has written since you opened the form."
+        return working_memory(studio, request, status=409, draft=draft, problem=problem)
     except (WorkingMemoryValidationError, ReadOnlyError) as error:
         return working_memory(studio, request, status=422, draft=draft, problem=str(error))
     return studio.go("/working-memory", **_place(ids), done=form.get("action"))
@@ -110,9 +110,9 @@ def log(studio: Studio, request: Request) -> Response:
     """Show the observations of a thread, or of the threads of a user that changed last, by day."""
     _, ids = _ids(studio, request)
     with studio.times(ids["user_id"], ids.get("thread_id")):
-        found = studio.memory.observations.get(**ids)
-        days = [(day, [*some]) for day, some in groupby(found, lambda one: minutes(one.said_at)[:10])]
-    return studio.page(request, "log.html", log=found, days=days, **_place(ids))
+        observations = studio.memory.observations.get(**ids)
+        days = [(day, [*lines]) for day, lines in groupby(observations, lambda line: minutes(line.said_at)[:10])]
+    return studio.page(request, "log.html", log=observations, days=days, **_place(ids))
 
 
 def change_log(studio: Studio, request: Request, form: Mapping[str, str]) -> Response:
@@ -121,8 +121,8 @@ def change_log(studio: Studio, request: Request, form: Mapping[str, str]) -> Res
     line = form.get("line", "")
     if line.rpartition(":")[0] != ids.get("thread_id") and form.get("action") == "delete":
         raise Missing
-    log = studio.memory.observations
-    _do(form, delete=partial(log.delete, line, **ids), clear=partial(log.clear, **ids))
+    observations = studio.memory.observations
+    _do(form, delete=partial(observations.delete, line, **ids), clear=partial(observations.clear, **ids))
     return studio.go("/log", **_place(ids), done=form.get("action"))
 
 
@@ -138,9 +138,9 @@ def _stored(studio: Studio, user: str) -> dict[str, int]:
         return {}
     counts = studio.memory._core.run(reading.counts(studio.state, user))
     threads = studio.memory.threads.list(user_id=user, limit=1).total
-    found = {"threads": threads, "messages": counts.messages, "vectors": counts.vectors or 0}
-    found |= {"revisions of working memory": counts.revisions, "threads with a log": counts.logs}
-    return found | {"threads with values of a keeper": counts.values, "files": counts.files}
+    numbers = {"threads": threads, "messages": counts.messages, "vectors": counts.vectors or 0}
+    numbers |= {"revisions of working memory": counts.revisions, "threads with a log": counts.logs}
+    return numbers | {"threads with values of a keeper": counts.values, "files": counts.files}
 
 
 def delete(studio: Studio, request: Request, form: Mapping[str, str]) -> Response:
