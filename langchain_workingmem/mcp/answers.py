@@ -94,7 +94,7 @@ class Changed(TypedDict):
 
 def quoted(value: Any) -> str:
     """Write a value as JSON in which every character is visible."""
-    return replace_hidden(json.dumps(value, ensure_ascii=False), lambda one: json.dumps(one)[1:-1])
+    return replace_hidden(json.dumps(value, ensure_ascii=False), lambda char: json.dumps(char)[1:-1])
 
 
 def no_thread(thread_id: str) -> str:
@@ -122,8 +122,8 @@ def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
     head = (
         f"{len(rows):,} of {counted(page.total, 'thread')}, the latest first:" if rows else "There are no threads here."
     )
-    more = [] if page.next_cursor is None else [f"More with cursor {quoted(page.next_cursor)}."]
-    return "\n".join([head, *lines, *more]), Threads(threads=rows, total=page.total, next_cursor=page.next_cursor)
+    footer = [] if page.next_cursor is None else [f"More with cursor {quoted(page.next_cursor)}."]
+    return "\n".join([head, *lines, *footer]), Threads(threads=rows, total=page.total, next_cursor=page.next_cursor)
 
 
 def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
@@ -131,8 +131,8 @@ def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
 
     Times in the text are in the zone; None: UTC.
     """
-    rendered = zip(result.windows(), conversations(result, zone=zone), strict=True)
-    lines = [text.replace("<conversation", f"<conversation thread_id={_attribute(id)}", 1) for id, text in rendered]
+    texts = zip(result.windows(), conversations(result, zone=zone), strict=True)
+    lines = [text.replace("<conversation", f"<conversation thread_id={_attribute(id)}", 1) for id, text in texts]
     return visible("\n".join(lines)) or "Nothing was found.", Found(hits=[_of_hit(hit) for hit in result.hits])
 
 
@@ -152,18 +152,18 @@ def _of_hit(hit: RecallHit) -> Hit:
         "thread_id": hit.thread_id,
         "thread_title": _cleaned(hit.thread_title),
         "similarity": round(hit.similarity, 3),
-        "before": [visible(message_text(one)) for one in hit.before],
-        "after": [visible(message_text(one)) for one in hit.after],
+        "before": [visible(message_text(neighbour)) for neighbour in hit.before],
+        "after": [visible(message_text(neighbour)) for neighbour in hit.after],
     }
 
 
 def of_working_memory(state: WorkingMemoryState, template: str | None) -> Answer:
     """Describe working memory."""
-    shown = f" Its template:\n{template}" if template and template.strip() else ""
-    head = f"Working memory is empty (revision {state.revision}).{shown}"
+    suffix = f" Its template:\n{template}" if template and template.strip() else ""
+    text = f"Working memory is empty (revision {state.revision}).{suffix}"
     if not state.is_empty:
-        head = f"Working memory (revision {state.revision}):\n{state.text}"
-    return head, Document(
+        text = f"Working memory (revision {state.revision}):\n{state.text}"
+    return text, Document(
         text="" if state.is_empty else visible(state.text),
         revision=state.revision,
         updated_at=None if state.updated_at is None else state.updated_at.isoformat(),
@@ -171,15 +171,15 @@ def of_working_memory(state: WorkingMemoryState, template: str | None) -> Answer
     )
 
 
-def of_change(report: str, after: WorkingMemoryState) -> Answer:
+def of_change(report: str, state: WorkingMemoryState) -> Answer:
     """Describe a change of working memory."""
-    return f"{report}\n(revision {after.revision})", Changed(revision=after.revision, report=visible(report))
+    return f"{report}\n(revision {state.revision})", Changed(revision=state.revision, report=visible(report))
 
 
 def of_saved(thread_id: str, message_ids: list[str]) -> Answer:
     """Describe what was saved."""
-    told = f"Saved {counted(len(message_ids), 'message')} in thread {quoted(thread_id)}."
-    return told, Saved(thread_id=thread_id, message_ids=message_ids)
+    text = f"Saved {counted(len(message_ids), 'message')} in thread {quoted(thread_id)}."
+    return text, Saved(thread_id=thread_id, message_ids=message_ids)
 
 
 def _cleaned(text: str | None) -> str | None:

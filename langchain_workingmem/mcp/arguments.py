@@ -69,12 +69,12 @@ _REVISION = (
 
 def with_more(schema: type[BaseModel], *, thread: bool = False, revision: bool = False) -> type[BaseModel]:
     """Add the arguments that name a thread and a revision."""
-    more: dict[str, Any] = {"thread_id": _THREAD} if thread else {}
-    more |= {"revision": _REVISION} if revision else {}
-    return create_model(schema.__name__, __base__=schema, **more) if more else schema
+    fields: dict[str, Any] = {"thread_id": _THREAD} if thread else {}
+    fields |= {"revision": _REVISION} if revision else {}
+    return create_model(schema.__name__, __base__=schema, **fields) if fields else schema
 
 
 def json_schema(schema: Any) -> dict[str, Any]:
     """Return the JSON schema of arguments, or of a `TypedDict`, without references, which some clients do not follow."""
-    found: dict[str, Any] = dereference_refs(TypeAdapter(schema).json_schema())
-    return {"properties": {}, **{key: value for key, value in found.items() if key != "$defs"}}
+    inlined: dict[str, Any] = dereference_refs(TypeAdapter(schema).json_schema())
+    return {"properties": {}, **{key: value for key, value in inlined.items() if key != "$defs"}}

@@ -84,28 +84,28 @@ class Operations:
 
     def __init__(self, memory: Memory, *, read_only: bool) -> None:
         self._memory, self._core, self._part = memory, memory._core, memory.working_memory
-        every = {tool.name: tool for tool in self._offered()}
-        self.tools = {name: tool for name, tool in every.items() if not (read_only and tool.writes)}
-        self.refused = every.keys() - self.tools.keys()  # because this server only reads
+        offered = {tool.name: tool for tool in self._offered()}
+        self.tools = {name: tool for name, tool in offered.items() if not (read_only and tool.writes)}
+        self.refused = offered.keys() - self.tools.keys()  # because this server only reads
 
     def _offered(self) -> Iterator[Tool]:
         state = self._core.state
         if (options := state.working_memory) is not None:
             thread = options.scope == "thread"
-            empty = with_more(Nothing, thread=thread)
-            about = MAKERS["get_working_memory"](self._core)[0]
-            yield Tool("get_working_memory", about, empty, answers.Document, self.get)
+            no_arguments = with_more(Nothing, thread=thread)
+            description = MAKERS["get_working_memory"](self._core)[0]
+            yield Tool("get_working_memory", description, no_arguments, answers.Document, self.get)
             if not options.read_only:
-                about, arguments, _ = MAKERS["update_working_memory"](self._core)
-                arguments = with_more(arguments, thread=thread, revision=options.format.default_mode == "replace")
+                description, schema, _ = MAKERS["update_working_memory"](self._core)
+                schema = with_more(schema, thread=thread, revision=options.format.default_mode == "replace")
                 changed = answers.Changed
-                yield Tool("update_working_memory", about, arguments, changed, self.update, writes=True, again=False)
-                about = MAKERS["clear_working_memory"](self._core)[0]
-                yield Tool("clear_working_memory", about, empty, changed, self.clear, writes=True)
+                yield Tool("update_working_memory", description, schema, changed, self.update, writes=True, again=False)
+                description = MAKERS["clear_working_memory"](self._core)[0]
+                yield Tool("clear_working_memory", description, no_arguments, changed, self.clear, writes=True)
         if state.recall is not None:
-            asked = with_more(SearchMemory, thread=state.recall.scope == "thread")
-            about = MAKERS["search_memory"](self._core)[0]
-            yield Tool("search_memory", about, asked, answers.Found, self.search)
+            schema = with_more(SearchMemory, thread=state.recall.scope == "thread")
+            description = MAKERS["search_memory"](self._core)[0]
+            yield Tool("search_memory", description, schema, answers.Found, self.search)
         yield Tool("list_threads", LIST, ListThreads, answers.Threads, self.list_threads)
         yield Tool("save_messages", SAVE, SaveMessages, answers.Saved, self.save, writes=True, again=False)
 
@@ -128,9 +128,9 @@ class Operations:
         """Search by meaning."""
         await self._check_thread(user, thread_id)
         zone = self._core.state.zone(thread_id, user)
-        asked: Any = {"since": aware(since, zone), "until": aware(until, zone, last=True)}
-        asked |= {"top_k": limit or self._core.state.recalling.top_k, "max_tokens": MOST_TOKENS}
-        result = await self._memory.recall.asearch(query, thread_id=thread_id, user_id=user, **asked)
+        filters: Any = {"since": aware(since, zone), "until": aware(until, zone, last=True)}
+        filters |= {"top_k": limit or self._core.state.recalling.top_k, "max_tokens": MOST_TOKENS}
+        result = await self._memory.recall.asearch(query, thread_id=thread_id, user_id=user, **filters)
         return answers.of_hits(result, zone)
 
     async def list_threads(self, user: str, limit: int = 20, cursor: str | None = None) -> Answer:
@@ -145,21 +145,21 @@ class Operations:
         size = sum(len(message.content) for message in messages)
         ids = [message.id for message in messages if message.id is not None]
 
-        def refuse(seen: str, remedy: str, *, when: bool) -> None:
+        def refuse(problem: str, remedy: str, *, when: bool) -> None:
             if when:
-                raise ArgumentError(f"{seen}, so nothing was saved", remedy=remedy)
+                raise ArgumentError(f"{problem}, so nothing was saved", remedy=remedy)
 
-        seen = f"{size:,} characters of at most {MOST_CHARACTERS:,}"
-        refuse(seen, "save them in several calls", when=size > MOST_CHARACTERS)
+        problem = f"{size:,} characters of at most {MOST_CHARACTERS:,}"
+        refuse(problem, "save them in several calls", when=size > MOST_CHARACTERS)
         refuse("two of the messages have the same id", "give each its own", when=len({*ids}) < len(ids))
-        refuse("a message is empty", "leave it out", when=any(not one.content.strip() for one in messages))
+        refuse("a message is empty", "leave it out", when=any(not message.content.strip() for message in messages))
         refuse("the title is no valid Unicode", "send another", when=title is not None and not is_utf8(title))
         kinds = {"user": HumanMessage, "assistant": AIMessage}
-        given = [kinds[one.role](one.content, name=one.name, id=one.id) for one in messages]
+        converted = [kinds[message.role](message.content, name=message.name, id=message.id) for message in messages]
         thread_id = self._core.new_id() if thread_id is None else thread_id
         try:
             # without vectors is better than not at all, and recall.reindex adds them
-            stored = await self._core.arun(append(self._core, given, thread_id, user, on_error="log"))
+            stored = await self._core.arun(append(self._core, converted, thread_id, user, on_error="log"))
         except ThreadOwnershipError as error:
             raise ArgumentError(
                 f"thread {quoted(thread_id)} cannot be written to, and nothing was saved",
@@ -187,9 +187,9 @@ class Operations:
         state = await self._writable(user, thread_id)
         is_whole = self._core.state.remembering.format.default_mode == "replace" and change.get("memory") is not None
         if revision != state.revision and (revision is not None or (is_whole and not state.is_empty)):
-            seen = f"working memory is at revision {state.revision}, so nothing was changed"
+            problem = f"working memory is at revision {state.revision}, so nothing was changed"
             remedy = "read it with get_working_memory, and pass that revision"
-            raise ArgumentError(seen, remedy=remedy if revision is not None else f"{remedy}, or use `edits`")
+            raise ArgumentError(problem, remedy=remedy if revision is not None else f"{remedy}, or use `edits`")
         return await self._change("update_working_memory", user, thread_id, ShownDocument(state.text), **change)
 
     async def clear(self, user: str, thread_id: str | None = None) -> Answer:
@@ -197,9 +197,9 @@ class Operations:
         await self._writable(user, thread_id)
         return await self._change("clear_working_memory", user, thread_id, None)
 
-    async def _change(self, tool: str, user: str, thread_id: str | None, shown: Any, **change: Any) -> Answer:
+    async def _change(self, tool: str, user: str, thread_id: str | None, document: Any, **change: Any) -> Answer:
         _, _, make = MAKERS[tool](self._core)
-        report = await self._core.arun(make(Ids(thread_id, user), shown, **change))
+        report = await self._core.arun(make(Ids(thread_id, user), document, **change))
         return answers.of_change(report, await self._part.aget(thread_id=thread_id, user_id=user))
 
     async def _writable(self, user: str, thread_id: str | None) -> WorkingMemoryState:

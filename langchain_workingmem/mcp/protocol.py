@@ -49,20 +49,21 @@ def server(memory: Memory, *, user_id: str, read_only: bool = False) -> Server[A
 def build(memory: Memory, owner: Callable[[Server[Any, Any]], str], *, read_only: bool) -> Server[Any, Any]:
     """Build a server; `owner` returns the user of the request that is being answered."""
     operations = Operations(memory, read_only=read_only)
-    made: Server[Any, Any] = Server("workingmem", version=__version__, instructions=_instructions(memory, operations))
+    instructions = _instructions(memory, operations)
+    sdk_server: Server[Any, Any] = Server("workingmem", version=__version__, instructions=instructions)
     tools = [tool.offer() for tool in operations.tools.values()]
 
     async def list_tools() -> list[types.Tool]:
         return tools
 
     async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
-        result = await _call(operations, owner(made), request.params.name, request.params.arguments or {})
+        result = await _call(operations, owner(sdk_server), request.params.name, request.params.arguments or {})
         return types.ServerResult(result)
 
-    answering: Any = made  # its decorators have no types
-    answering.list_tools()(list_tools)
-    made.request_handlers[types.CallToolRequest] = call_tool  # the decorator would log the names of unknown tools
-    return made
+    untyped_server: Any = sdk_server  # its decorators have no types
+    untyped_server.list_tools()(list_tools)
+    sdk_server.request_handlers[types.CallToolRequest] = call_tool  # the decorator would log the names of unknown tools
+    return sdk_server
 
 
 def _instructions(memory: Memory, operations: Operations) -> str:
@@ -88,10 +89,10 @@ async def _call(operations: Operations, user: str, name: str, arguments: dict[st
         if name in operations.refused:
             raise ReadOnlyError(f"{name} is not offered, because this server only reads", remedy="go on without it")
         if tool is None:
-            known = ", ".join(operations.tools)
-            raise ArgumentError(f"There is no tool {quoted(name)}", remedy=f"the tools are {known}")
-        given = tool.arguments.model_validate(arguments)
-        text, data = await tool.run(user, **{one: getattr(given, one) for one in given.model_fields_set})
+            names = ", ".join(operations.tools)
+            raise ArgumentError(f"There is no tool {quoted(name)}", remedy=f"the tools are {names}")
+        parsed = tool.arguments.model_validate(arguments)
+        text, data = await tool.run(user, **{field: getattr(parsed, field) for field in parsed.model_fields_set})
     except ValidationError as error:
         text = describe_invalid(error, known=tool.arguments.model_fields if tool else ())
     except WorkingMemError as error:
@@ -125,46 +126,46 @@ class Refusal(NamedTuple):
     text: str = ""  # JSON; empty where the protocol wants no answer
 
 
-def refusal(sent: bytes) -> Refusal | None:
+def refusal(raw: bytes) -> Refusal | None:
     """Return the answer to what is no message of the protocol, is too large, or has another form than it wants; None for all else.
 
     The SDK would answer 500 or leave the client waiting, and it would log what the client says. This server asks its clients
     nothing, so their answers are dropped.
     """
-    if len(sent) > MOST_BYTES:
-        seen = f"The message has more than {MOST_BYTES:,} bytes, so nothing was done. Send less in one call."
-        return _refused(413, _id_at_an_end(sent), types.INVALID_REQUEST, seen)
+    if len(raw) > MOST_BYTES:
+        problem = f"The message has more than {MOST_BYTES:,} bytes, so nothing was done. Send less in one call."
+        return _refused(413, _id_at_an_end(raw), types.INVALID_REQUEST, problem)
     too_much = f"The message has more than {MOST_VALUES:,} values or {DEEPEST} levels, so nothing was done. Send less in one call."
-    if sent.count(b"[") + sent.count(b"{") > _MOST_BRACKETS:
-        return _refused(413, _id_at_an_end(sent), types.INVALID_REQUEST, too_much)
+    if raw.count(b"[") + raw.count(b"{") > _MOST_BRACKETS:
+        return _refused(413, _id_at_an_end(raw), types.INVALID_REQUEST, too_much)
     try:
-        found = orjson.loads(sent)
+        value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        seen = f"This is no JSON ({error.msg[:200]}), so nothing was done."
-        return _refused(400, _id_at_an_end(sent), types.PARSE_ERROR, seen)
-    id = found.get("id") if isinstance(found, dict) else None
-    if _is_too_much(found):
+        problem = f"This is no JSON ({error.msg[:200]}), so nothing was done."
+        return _refused(400, _id_at_an_end(raw), types.PARSE_ERROR, problem)
+    id = value.get("id") if isinstance(value, dict) else None
+    if _is_too_much(value):
         return _refused(413, id, types.INVALID_REQUEST, too_much)
     try:
-        message = types.JSONRPCMessage.model_validate(found).root
+        message = types.JSONRPCMessage.model_validate(value).root
     except ValidationError as error:
-        why = error.errors(include_url=False, include_input=False)[0]["msg"][:200]
-        seen = f"This is no message of the protocol ({why}), so nothing was done."
-        return _refused(400, id, types.PARSE_ERROR, seen)
+        reason = error.errors(include_url=False, include_input=False)[0]["msg"][:200]
+        problem = f"This is no message of the protocol ({reason}), so nothing was done."
+        return _refused(400, id, types.PARSE_ERROR, problem)
     if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
         return Refusal(202)
-    asks = isinstance(message, types.JSONRPCRequest)
+    is_request = isinstance(message, types.JSONRPCRequest)
     try:
-        (types.ClientRequest if asks else types.ClientNotification).model_validate(
+        (types.ClientRequest if is_request else types.ClientNotification).model_validate(
             message.model_dump(by_alias=True, mode="json", exclude_none=True)
         )
     except ValidationError:
-        if not asks:
+        if not is_request:
             return Refusal(202)
         if message.method not in _METHODS:  # clients try out whether a server knows a newer one
             return _refused(200, id, types.METHOD_NOT_FOUND, "This server does not know the method.")
-        said = "The params of the method have another form, so nothing was done."
-        return _refused(400, id, types.INVALID_PARAMS, said)
+        problem = "The params of the method have another form, so nothing was done."
+        return _refused(400, id, types.INVALID_PARAMS, problem)
     return None
 
 
@@ -174,21 +175,21 @@ _METHODS = {
 }
 
 
-def _is_too_much(found: Any) -> bool:
+def _is_too_much(value: Any) -> bool:
     """Tell whether JSON holds more values than a message needs, without going through more than these."""
-    level, count = [found] if isinstance(found, dict | list) else [], 0
+    level, count = [value] if isinstance(value, dict | list) else [], 0
     for _ in range(DEEPEST):
         if (count := count + sum(map(len, level))) > MOST_VALUES:
             return True
-        inner = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in level)
-        level = [one for one in inner if isinstance(one, dict | list)]
+        children = chain.from_iterable(node.values() if isinstance(node, dict) else node for node in level)
+        level = [node for node in children if isinstance(node, dict | list)]
     return bool(level)
 
 
-def _id_at_an_end(sent: bytes) -> str | int | None:
+def _id_at_an_end(raw: bytes) -> str | int | None:
     """Return the id of a message that cannot be read, if it stands in front or at the end, as clients write it."""
-    found = _ID.search(sent[:_SIDE] + sent[_SIDE:][-_SIDE:])
-    return None if found is None else json.loads(found[1] or found[2])
+    match = _ID.search(raw[:_SIDE] + raw[_SIDE:][-_SIDE:])
+    return None if match is None else json.loads(match[1] or match[2])
 
 
 def _refused(status: int, id: object, code: int, message: str) -> Refusal:

@@ -20,26 +20,26 @@ _MAKE = "make one with: python -c 'import secrets; print(secrets.token_urlsafe()
 
 def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:
     """Return the digests of tokens with their users. An error says which token is wrong, never the token itself."""
-    known: dict[bytes, str] = {}
+    digests: dict[bytes, str] = {}
     for number, (token, user) in enumerate(tokens, 1):
         if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < SHORTEST:
-            seen = f"token {number} is shorter than {SHORTEST} characters, or holds other ones than visible ASCII"
-            raise OptionError(seen, remedy=_MAKE)
+            problem = f"token {number} is shorter than {SHORTEST} characters, or holds other ones than visible ASCII"
+            raise OptionError(problem, remedy=_MAKE)
         digest = sha256(token.encode()).digest()
-        if digest in known:
+        if digest in digests:
             raise OptionError(f"token {number} stands there twice", remedy="give each token one user")
-        known[digest] = check_id(user, f"the user of token {number}")
-    if not known:
+        digests[digest] = check_id(user, f"the user of token {number}")
+    if not digests:
         raise OptionError("there is no token", remedy="pass an object such as {TOKEN: USER}")
-    return list(known.items())
+    return list(digests.items())
 
 
-def user_of(headers: Iterable[tuple[bytes, bytes]], known: list[tuple[bytes, str]]) -> str | None:
+def user_of(headers: Iterable[tuple[bytes, bytes]], digests: list[tuple[bytes, str]]) -> str | None:
     """Return the user whose token the headers of a request hold; None without a known one."""
-    sent = [value for name, value in headers if name.lower() == b"authorization"]
-    scheme, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
+    values = [value for name, value in headers if name.lower() == b"authorization"]
+    scheme, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
     if scheme.lower() != b"bearer":
         return None
     digest = sha256(token.strip()).digest()
-    matching = [user for one, user in known if compare_digest(one, digest)]  # each is compared, in equal time
-    return matching[0] if matching else None
+    users = [user for known, user in digests if compare_digest(known, digest)]  # each is compared, in equal time
+    return users[0] if users else None

@@ -50,9 +50,9 @@ def protocol_streams() -> Iterator[tuple[int, TextIO]]:
     """Take standard input and output for the protocol: what the process prints goes to standard error from now on."""
     sys.stdout.flush()
     source, sink = os.dup(0), os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", newline="\n")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     os.dup2(2, 1)
     with suppress(BrokenPipeError), sink:  # the client may be gone
         yield source, sink
@@ -112,16 +112,16 @@ def _line(file: BinaryIO) -> bytes:
 async def _lines(source: int) -> AsyncIterator[bytes]:
     """Read lines in a thread that ends with the process: a read that waits for input cannot be interrupted."""
     loop = asyncio.get_running_loop()
-    waiting: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
+    queue: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
 
     def read() -> None:
         with suppress(RuntimeError, Cancelled, OSError), os.fdopen(source, "rb") as file:  # the loop may be closed
             while line := _line(file):
-                asyncio.run_coroutine_threadsafe(waiting.put(line), loop).result()
-            asyncio.run_coroutine_threadsafe(waiting.put(b""), loop).result()
+                asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+            asyncio.run_coroutine_threadsafe(queue.put(b""), loop).result()
 
     Thread(target=read, name="workingmem-stdin", daemon=True).start()
-    while line := await waiting.get():
+    while line := await queue.get():
         yield line
 
 
@@ -130,10 +130,10 @@ async def _valid(lines: AsyncIterator[bytes], output: _Output) -> AsyncIterator[
     async for line in lines:
         if not line.strip():
             continue
-        if (refused := refusal(line)) is None:
+        if (answer := refusal(line)) is None:
             yield line.decode()
-        elif refused.text:
-            await output.write(f"{refused.text}\n")
+        elif answer.text:
+            await output.write(f"{answer.text}\n")
 
 
 # ---------------------------------------------------------------------- HTTP
@@ -157,44 +157,44 @@ def application(
         raise OptionError("an MCP server needs an owner", remedy="pass either user_id=... or tokens={...}")
     if user_id is not None:
         check_id(user_id, "user_id")
-    known = check_tokens(tokens.items()) if tokens is not None else None
+    digests = check_tokens(tokens.items()) if tokens is not None else None
 
-    return _Application(memory, user_id, known, read_only=read_only)
+    return _Application(memory, user_id, digests, read_only=read_only)
 
 
 class _Application:
     """Finds the user of each request, and lets the server answer it."""
 
     def __init__(
-        self, memory: Memory, user_id: str | None, known: list[tuple[bytes, str]] | None, *, read_only: bool
+        self, memory: Memory, user_id: str | None, digests: list[tuple[bytes, str]] | None, *, read_only: bool
     ) -> None:
         self._user = user_id
-        self._known = known
+        self._digests = digests
         self._server = build(memory, _owner, read_only=read_only)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             msg = f"this application answers HTTP, not {scope['type']}"
             raise RuntimeError(msg)
-        user = self._user if self._known is None else user_of(scope["headers"], self._known)
+        user = self._user if self._digests is None else user_of(scope["headers"], self._digests)
         if user is None:
-            said = "Refused: send a known token as `Authorization: Bearer TOKEN`.\n"
-            await PlainTextResponse(said, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            text = "Refused: send a known token as `Authorization: Bearer TOKEN`.\n"
+            await PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         elif scope["method"] != "POST":  # there is no stream to open and no session to end
             await PlainTextResponse("Use POST.\n", 405, {"Allow": "POST"})(scope, receive, send)
         elif (body := await read_body(Request(scope, receive), MOST_BYTES)) is None:
             await PlainTextResponse(f"Send at most {MOST_BYTES:,} bytes.\n", 413)(scope, receive, send)
-        elif (refused := refusal(body)) is not None:
-            await Response(refused.text, refused.status, media_type="application/json")(scope, receive, send)
+        elif (answer := refusal(body)) is not None:
+            await Response(answer.text, answer.status, media_type="application/json")(scope, receive, send)
         else:
             parts = iter([{"type": "http.request", "body": body}])
 
-            async def again() -> Message:
+            async def replay() -> Message:
                 return next(parts, None) or await receive()
 
             manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True, **_OPTIONS)
             async with manager.run():
-                await manager.handle_request({**scope, _USER: user}, again, send)
+                await manager.handle_request({**scope, _USER: user}, replay, send)
 
 
 def _owner(server: Server[Any, Any]) -> str:
