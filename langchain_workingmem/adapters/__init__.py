@@ -21,12 +21,12 @@ MOST_NAMES = 100
 
 def named(text: str) -> str:
     """Return a text as a model reads it: of characters that nobody sees the first 100 by name; line ends stay."""
-    left = iter(range(MOST_NAMES))
+    budget = iter(range(MOST_NAMES))
 
-    def name(one: str) -> str:
-        if one == "\r":
-            return one
-        return "[hidden]" if next(left, None) is None else f"[U+{ord(one):04X} {unicodedata.name(one, 'CONTROL')}]"
+    def name(char: str) -> str:
+        if char == "\r":
+            return char
+        return "[hidden]" if next(budget, None) is None else f"[U+{ord(char):04X} {unicodedata.name(char, 'CONTROL')}]"
 
     return replace_hidden(text, name)
 

@@ -38,7 +38,7 @@ class CommandError(ToolException):
     """A command was refused; the text is for the model."""
 
 
-def run_command(own: OfOwner, command: Mapping[str, Any]) -> Plan[str]:
+def run_command(adapter: OfOwner, command: Mapping[str, Any]) -> Plan[str]:
     """Run a command; `CommandError` for one that is refused.
 
     One round trip; a second one to view a directory, for `str_replace` and `insert`, and for each 500 files.
@@ -47,27 +47,27 @@ def run_command(own: OfOwner, command: Mapping[str, Any]) -> Plan[str]:
     if not isinstance(name, str) or name not in _COMMANDS:
         raise CommandError(f"Unknown command: {shown(name)}. Use one of {', '.join(_COMMANDS)}.")
     run, needed = _COMMANDS[name]
-    if missing := [one for one in needed if type(command.get(one)) is not (int if one == "insert_line" else str)]:
-        raise CommandError(f"The command `{name}` needs {', '.join(f'`{one}`' for one in missing)}.")
+    if missing := [key for key in needed if type(command.get(key)) is not (int if key == "insert_line" else str)]:
+        raise CommandError(f"The command `{name}` needs {', '.join(f'`{key}`' for key in missing)}.")
     path = command[needed[0]]
-    if (found := _checked(path)) == ROOT and name != "view":
+    if (normal := _checked(path)) == ROOT and name != "view":
         raise CommandError(f"Cannot {name} the {ROOT} directory itself")
-    owner = own.owner if name == "view" else own.writer
+    owner = adapter.owner if name == "view" else adapter.writer
     try:
-        return (yield from run(own.files, found, command, {"user_id": owner, "by": own.by}))
+        return (yield from run(adapter.files, normal, command, {"user_id": owner, "by": adapter.by}))
     except FileMissingError as error:
         hint = "" if name in ("delete", "rename") else ". Please provide a valid path."
         raise CommandError(f"The path {path} does not exist{hint}") from error
     except FilePathError as error:
-        to = command.get("new_path")
-        taken = {"create": f"File {path} already exists", "rename": f"The destination {to} already exists"}
+        new_path = command.get("new_path")
+        texts = {"create": f"File {path} already exists", "rename": f"The destination {new_path} already exists"}
         is_taken = error.problem in ("exists", IS_DIRECTORY)
-        told = taken.get(name, f"The path {path} is not a file.") if is_taken else for_model(error, name)
-        raise CommandError(told) from error
+        text = texts.get(name, f"The path {path} is not a file.") if is_taken else for_model(error, name)
+        raise CommandError(text) from error
 
 
-def _view(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    owner = how["user_id"]
+def _view(files: Files, path: str, command: Mapping[str, Any], options: dict[str, Any]) -> Plan[str]:
+    owner = options["user_id"]
     try:
         file = (yield from _READ(files, path, user_id=owner)) if path != ROOT else None
     except FilePathError as error:
@@ -75,8 +75,8 @@ def _view(files: Files, path: str, command: Mapping[str, Any], how: dict[str, An
             raise
         file = None
     if file is None:
-        inside = yield from find(Tree.of(files._core, owner), path)
-        rows = yield from compute(partial(_sizes, inside, command["path"], path), sum(len(one.path) for one in inside))
+        infos = yield from find(Tree.of(files._core, owner), path)
+        rows = yield from compute(partial(_sizes, infos, command["path"], path), sum(len(info.path) for info in infos))
         header = f"Here're the files and directories up to 2 levels deep in {command['path']}, excluding hidden items:"
         return "\n".join([header, *rows])
     if file.text.count("\n") >= MOST_LINES:
@@ -89,32 +89,32 @@ def _view(files: Files, path: str, command: Mapping[str, Any], how: dict[str, An
     return f"Here's the content of {command['path']} with line numbers:\n{lines}"
 
 
-def _create(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    yield from _WRITE(files, path, command["file_text"], if_exists="error", **how)
+def _create(files: Files, path: str, command: Mapping[str, Any], options: dict[str, Any]) -> Plan[str]:
+    yield from _WRITE(files, path, command["file_text"], if_exists="error", **options)
     return f"File created successfully at: {command['path']}"
 
 
-def _str_replace(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+def _str_replace(files: Files, path: str, command: Mapping[str, Any], options: dict[str, Any]) -> Plan[str]:
     old, new = command["old_str"], command.get("new_str") or ""
     try:
-        made, text = yield from edit(files._core, path, old, new, **how)
+        change, text = yield from edit(files._core, path, old, new, **options)
     except FileEditError as error:
         problem = f", old_str `{old}` did not appear verbatim in {command['path']}."
         if error.lines:
-            where = ", ".join(map(str, error.lines))
-            problem = f". Multiple occurrences of old_str `{old}` in lines: {where}. Please ensure it is unique"
+            numbers = ", ".join(map(str, error.lines))
+            problem = f". Multiple occurrences of old_str `{old}` in lines: {numbers}. Please ensure it is unique"
         raise CommandError(f"No replacement was performed{problem}") from error
-    first = max(1, made.line - 2)
-    snippet = yield from compute(partial(_numbered, text.decode(), first, made.line + 2), 4 * len(text))
+    first = max(1, change.line - 2)
+    snippet = yield from compute(partial(_numbered, text.decode(), first, change.line + 2), 4 * len(text))
     intro = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
     return f"{intro}\n{snippet}"
 
 
-def _insert(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
+def _insert(files: Files, path: str, command: Mapping[str, Any], options: dict[str, Any]) -> Plan[str]:
     line, text = command["insert_line"], command["insert_text"].rstrip("\n")
-    after = line if 0 <= line < _NO_LINE else _NO_LINE  # no line at all: refused with the number of lines
+    position = line if 0 <= line < _NO_LINE else _NO_LINE  # no line at all: refused with the number of lines
     try:
-        yield from _INSERT(files, path, after, f"{text}\n", **how)
+        yield from _INSERT(files, path, position, f"{text}\n", **options)
     except FileEditError as error:
         if not error.lines:
             raise
@@ -123,13 +123,13 @@ def _insert(files: Files, path: str, command: Mapping[str, Any], how: dict[str, 
     return f"The file {command['path']} has been edited."
 
 
-def _delete(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    yield from DELETE(files, path, **how)
+def _delete(files: Files, path: str, command: Mapping[str, Any], options: dict[str, Any]) -> Plan[str]:
+    yield from DELETE(files, path, **options)
     return f"Successfully deleted {command['path']}"
 
 
-def _rename(files: Files, path: str, command: Mapping[str, Any], how: dict[str, Any]) -> Plan[str]:
-    yield from _RENAME(files, path, _checked(command["new_path"]), **how)
+def _rename(files: Files, path: str, command: Mapping[str, Any], options: dict[str, Any]) -> Plan[str]:
+    yield from _RENAME(files, path, _checked(command["new_path"]), **options)
     return f"Successfully renamed {command['old_path']} to {command['new_path']}"
 
 
@@ -148,32 +148,32 @@ def _checked(path: str) -> str:
     """Return a path in its normal form, `/memories` or below it."""
     if path != ROOT and not path.startswith(f"{ROOT}/"):
         raise CommandError(f"Path must start with {ROOT}, got: {path}")
-    found = posixpath.normpath(path)
-    if found != ROOT and not found.startswith(f"{ROOT}/"):
+    normal = posixpath.normpath(path)
+    if normal != ROOT and not normal.startswith(f"{ROOT}/"):
         raise CommandError(f"Path {path} would escape {ROOT} directory")
-    return found
+    return normal
 
 
 def _numbered(text: str, first: int, last: int) -> str:
     """Write lines with their numbers; -1 is the last one. It makes no list: a million lines are slow to free."""
-    lines, shown = StringIO(f"{named(text)}\n", newline="\n"), StringIO()
+    lines, output = StringIO(f"{named(text)}\n", newline="\n"), StringIO()
     for number, line in enumerate(islice(lines, first - 1, None if last == -1 else max(0, last)), first):
-        shown.write(f"{number:>{_WIDTH}}\t{line}")
-    return shown.getvalue()[:-1]
+        output.write(f"{number:>{_WIDTH}}\t{line}")
+    return output.getvalue()[:-1]
 
 
-def _sizes(inside: Iterable[FileInfo], path: str, found: str) -> list[str]:
+def _sizes(infos: Iterable[FileInfo], path: str, normal: str) -> list[str]:
     """Write what lies in a directory, down to two levels, each with the size of what is in it."""
     sizes: defaultdict[tuple[str, ...], int] = defaultdict(int)  # by the names of its path; () is the whole
-    for one in inside:
-        names = one.path[len(found) + 1 :].split("/")
+    for info in infos:
+        names = info.path[len(normal) + 1 :].split("/")
         if any(name.startswith(".") for name in names):
             continue
         parts = (*(f"{name}/" for name in names[:-1]), names[-1])
         for depth in range(min(len(parts), 2) + 1):
-            sizes[parts[:depth]] += one.size
-    in_order = sorted(sizes.items(), key=lambda item: [part.rstrip("/") for part in item[0]])
-    rows = [f"{_size(size)}\t{path}/{''.join(parts)}" for parts, size in in_order if parts]
+            sizes[parts[:depth]] += info.size
+    ordered = sorted(sizes.items(), key=lambda item: [part.rstrip("/") for part in item[0]])
+    rows = [f"{_size(size)}\t{path}/{''.join(parts)}" for parts, size in ordered if parts]
     return [f"{_size(sizes[()])}\t{path}", *rows]
 
 

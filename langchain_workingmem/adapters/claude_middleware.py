@@ -68,5 +68,5 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
     def _with_tool(self, request: Any) -> Any:
         if "anthropic" not in str(getattr(request.model, "_llm_type", "")):
             return request
-        others = [tool for tool in request.tools if getattr(tool, "name", None) != NAME]
-        return request.override(tools=[*others, dict(NATIVE)])
+        other_tools = [tool for tool in request.tools if getattr(tool, "name", None) != NAME]
+        return request.override(tools=[*other_tools, dict(NATIVE)])

@@ -42,7 +42,7 @@ _MEDIA = re.compile(
 def _told_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[P, Plan[R]]], Callable[P, Plan[R]]]:
     """Tell what was refused in a field of the result, as deepagents wants it."""
 
-    def telling(plan: Callable[P, Plan[R]]) -> Callable[P, Plan[R]]:
+    def decorate(plan: Callable[P, Plan[R]]) -> Callable[P, Plan[R]]:
         @wraps(plan)
         def run(*args: P.args, **options: P.kwargs) -> Plan[R]:
             try:
@@ -54,7 +54,7 @@ def _told_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[P,
 
         return run
 
-    return telling
+    return decorate
 
 
 class FilesBackend(OfOwner, protocol.BackendProtocol):
@@ -70,8 +70,8 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     @_told_in(protocol.LsResult)
     def ls(self, path: str) -> Plan[protocol.LsResult]:
         """List a directory; directories end with a slash."""
-        found = yield from _LIST(self.files, _absolute(path), user_id=self.owner)
-        return protocol.LsResult(entries=(yield from _infos(found)))
+        infos = yield from _LIST(self.files, _absolute(path), user_id=self.owner)
+        return protocol.LsResult(entries=(yield from _infos(infos)))
 
     als = twin(ls)
 
@@ -82,11 +82,11 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
         file = yield from _READ(self.files, _absolute(file_path), user_id=self.owner)
         is_whole = not file.info.is_text or _MEDIA.fullmatch(file_path)
 
-        def shown() -> protocol.ReadResult:
+        def build_result() -> protocol.ReadResult:
             data = _data(file)
             return protocol.ReadResult(file_data=data) if is_whole else slice_read_response(data, offset, limit)
 
-        return (yield from compute(shown, 4 * file.info.size))
+        return (yield from compute(build_result, 4 * file.info.size))
 
     aread = twin(read)
 
@@ -109,9 +109,9 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
         replace_all: bool = False,  # noqa: FBT001, FBT002 - as the protocol has it
     ) -> Plan[protocol.EditResult]:
         """Replace a text in the newest revision."""
-        how: Any = {"user_id": self.writer, "by": self.by, "replace_all": replace_all}
-        made = yield from _EDIT(self.files, _absolute(file_path), old_string, new_string, **how)
-        return protocol.EditResult(path=file_path, occurrences=made.occurrences)
+        options: Any = {"user_id": self.writer, "by": self.by, "replace_all": replace_all}
+        change = yield from _EDIT(self.files, _absolute(file_path), old_string, new_string, **options)
+        return protocol.EditResult(path=file_path, occurrences=change.occurrences)
 
     aedit = twin(edit)
 
@@ -131,16 +131,16 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     ) -> Plan[protocol.GrepResult]:
         """Find the lines that hold a text as it is."""
         most, root = MOST if max_count is None else max_count, check_directory(_absolute(path))
-        matches = Pattern(glob, root) if glob else None
+        glob_pattern = Pattern(glob, root) if glob else None
         tree = Tree.of(self._core, self.owner)
         check_text(pattern, "pattern", tree.options.max_file_bytes)
-        found = (yield from grep(tree, pattern, root, matches, most + 1)) if pattern else []
+        hits = (yield from grep(tree, pattern, root, glob_pattern, most + 1)) if pattern else []
 
-        def shown() -> list[protocol.GrepMatch]:
-            return [{"path": one.path, "line": one.line, "text": named(one.text[:LONGEST])} for one in found[:most]]
+        def describe_hits() -> list[protocol.GrepMatch]:
+            return [{"path": hit.path, "line": hit.line, "text": named(hit.text[:LONGEST])} for hit in hits[:most]]
 
-        lines = yield from compute(shown, sum(len(one.text) for one in found))
-        return protocol.GrepResult(matches=lines, truncated=len(found) > most)
+        matches = yield from compute(describe_hits, sum(len(hit.text) for hit in hits))
+        return protocol.GrepResult(matches=matches, truncated=len(hits) > most)
 
     agrep = twin(grep)
 
@@ -149,8 +149,8 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     def glob(self, pattern: str, path: str | None = None) -> Plan[protocol.GlobResult]:
         """Find files by a pattern of their paths, the last changed first."""
         root = check_directory(_absolute(path))
-        found = yield from find(Tree.of(self._core, self.owner), root, Pattern(pattern, root))
-        newest = sorted(found, key=lambda one: one.updated_at, reverse=True)
+        infos = yield from find(Tree.of(self._core, self.owner), root, Pattern(pattern, root))
+        newest = sorted(infos, key=lambda info: info.updated_at, reverse=True)
         return protocol.GlobResult(matches=(yield from _infos(newest)))
 
     aglob = twin(glob)
@@ -158,35 +158,35 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     @operation
     def upload_files(self, files: list[tuple[str, bytes]]) -> Plan[list[protocol.FileUploadResponse]]:
         """Write files as they are: UTF-8 as text, else bytes. One round trip each."""
-        done = []
+        responses = []
         for path, content in files:
             text: str | bytes = content
             with suppress(UnicodeDecodeError):
                 text = content.decode()
             _, problem = yield from self._transferred(_WRITE, path, text, writes=True)
-            done.append(protocol.FileUploadResponse(path=path, error=problem))
-        return done
+            responses.append(protocol.FileUploadResponse(path=path, error=problem))
+        return responses
 
     aupload_files = twin(upload_files)
 
     @operation
     def download_files(self, paths: list[str]) -> Plan[list[protocol.FileDownloadResponse]]:
         """Read files as they are. One round trip each."""
-        done = []
+        responses = []
         for path in paths:
             file, problem = yield from self._transferred(_READ, path)
             content = file.content if file else None
             content = content.encode() if isinstance(content, str) else content
-            done.append(protocol.FileDownloadResponse(path=path, content=content, error=problem))
-        return done
+            responses.append(protocol.FileDownloadResponse(path=path, content=content, error=problem))
+        return responses
 
     adownload_files = twin(download_files)
 
     def _transferred(self, plan: Callable[..., Plan[Any]], path: str, *text: str | bytes, writes: bool = False) -> Any:
         """Return the result of a plan, or the code of deepagents for an error, or what it says."""
         try:
-            how: Any = {"user_id": self.writer, "by": self.by} if writes else {"user_id": self.owner}
-            return (yield from plan(self.files, _absolute(path), *text, **how)), None
+            options: Any = {"user_id": self.writer, "by": self.by} if writes else {"user_id": self.owner}
+            return (yield from plan(self.files, _absolute(path), *text, **options)), None
         except FileMissingError:
             return None, protocol.FILE_NOT_FOUND
         except (*OF_FILES, ReadOnlyError) as error:
@@ -195,21 +195,21 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
             return None, protocol.IS_DIRECTORY if error.problem.endswith(" a directory") else protocol.INVALID_PATH
 
 
-def _infos(found: Sequence[FileInfo]) -> Plan[list[protocol.FileInfo]]:
-    return (yield from compute(lambda: [*map(_info, found)], 100 * len(found)))
+def _infos(infos: Sequence[FileInfo]) -> Plan[list[protocol.FileInfo]]:
+    return (yield from compute(lambda: [*map(_info, infos)], 100 * len(infos)))
 
 
-def _info(one: FileInfo) -> protocol.FileInfo:
-    path, changed = (f"{one.path}/", "") if one.is_dir else (one.path, one.updated_at.isoformat())
-    return {"path": path, "is_dir": one.is_dir, "size": one.size, "modified_at": changed}
+def _info(info: FileInfo) -> protocol.FileInfo:
+    path, changed = (f"{info.path}/", "") if info.is_dir else (info.path, info.updated_at.isoformat())
+    return {"path": path, "is_dir": info.is_dir, "size": info.size, "modified_at": changed}
 
 
 def _data(file: File) -> protocol.FileData:
     content, created_at, modified_at = file.content, file.info.created_at.isoformat(), file.info.updated_at.isoformat()
     is_text = isinstance(content, str)
-    shown = named(content) if isinstance(content, str) else base64.standard_b64encode(content).decode()
+    text = named(content) if isinstance(content, str) else base64.standard_b64encode(content).decode()
     encoding = "utf-8" if is_text else "base64"
-    return {"content": shown, "encoding": encoding, "created_at": created_at, "modified_at": modified_at}
+    return {"content": text, "encoding": encoding, "created_at": created_at, "modified_at": modified_at}
 
 
 def _absolute(path: str | None) -> str:
