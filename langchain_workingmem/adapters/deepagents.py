@@ -39,7 +39,7 @@ _MEDIA = re.compile(
 )
 
 
-def _told_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[P, Plan[R]]], Callable[P, Plan[R]]]:
+def _errors_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[P, Plan[R]]], Callable[P, Plan[R]]]:
     """Tell what was refused in a field of the result, as deepagents wants it."""
 
     def decorate(plan: Callable[P, Plan[R]]) -> Callable[P, Plan[R]]:
@@ -67,7 +67,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     """
 
     @operation
-    @_told_in(protocol.LsResult)
+    @_errors_in(protocol.LsResult)
     def ls(self, path: str) -> Plan[protocol.LsResult]:
         """List a directory; directories end with a slash."""
         infos = yield from _LIST(self.files, _absolute(path), user_id=self.owner)
@@ -76,7 +76,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     als = twin(ls)
 
     @operation
-    @_told_in(protocol.ReadResult)
+    @_errors_in(protocol.ReadResult)
     def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> Plan[protocol.ReadResult]:
         """Read lines of a file, or a file that is no text, as base64."""
         file = yield from _READ(self.files, _absolute(file_path), user_id=self.owner)
@@ -91,7 +91,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     aread = twin(read)
 
     @operation
-    @_told_in(protocol.WriteResult, "Error: ")
+    @_errors_in(protocol.WriteResult, "Error: ")
     def write(self, file_path: str, content: str) -> Plan[protocol.WriteResult]:
         """Write a file, also over one that exists: its text stays as a revision."""
         yield from _WRITE(self.files, _absolute(file_path), content, user_id=self.writer, by=self.by)
@@ -100,7 +100,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     awrite = twin(write)
 
     @operation
-    @_told_in(protocol.EditResult, "Error: ")
+    @_errors_in(protocol.EditResult, "Error: ")
     def edit(
         self,
         file_path: str,
@@ -116,7 +116,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     aedit = twin(edit)
 
     @operation
-    @_told_in(protocol.DeleteResult, "Error: ")
+    @_errors_in(protocol.DeleteResult, "Error: ")
     def delete(self, file_path: str) -> Plan[protocol.DeleteResult]:
         """Delete a file, or all files below a directory; `memory.files.revert` brings one back."""
         yield from _DELETE(self.files, _absolute(file_path), user_id=self.writer, by=self.by)
@@ -125,7 +125,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     adelete = twin(delete)
 
     @operation
-    @_told_in(protocol.GrepResult)
+    @_errors_in(protocol.GrepResult)
     def grep(
         self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
     ) -> Plan[protocol.GrepResult]:
@@ -145,7 +145,7 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
     agrep = twin(grep)
 
     @operation
-    @_told_in(protocol.GlobResult)
+    @_errors_in(protocol.GlobResult)
     def glob(self, pattern: str, path: str | None = None) -> Plan[protocol.GlobResult]:
         """Find files by a pattern of their paths, the last changed first."""
         root = check_directory(_absolute(path))
