@@ -96,12 +96,12 @@ async def _call(operations: Operations, user: str, name: str, arguments: dict[st
     except ValidationError as error:
         text = describe_invalid(error, known=tool.arguments.model_fields if tool else ())
     except WorkingMemError as error:
-        text = _told(error)
+        text = _error_text(error)
     content = types.TextContent(type="text", text=visible(text))
     return types.CallToolResult(content=[content], structuredContent=data, isError=data is None)
 
 
-def _told(error: WorkingMemError) -> str:
+def _error_text(error: WorkingMemError) -> str:
     """Say an error to a client, which names threads and messages by itself."""
     if isinstance(error, ThreadNotFoundError | ThreadOwnershipError):
         return no_thread(error.thread_id)
