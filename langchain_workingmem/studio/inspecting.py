@@ -98,17 +98,17 @@ def _items_of(context: MemoryContext) -> Iterator[Item]:
         if message.additional_kwargs.get("lc_source"):
             yield Item(role, "recalled from this conversation", message_text(message, whole=True), is_memory=True)
             continue
-        plain = without_block(message)
-        for block in _blocks_of(message, plain):
+        plain_message = without_block(message)
+        for block in _blocks_of(message, plain_message):
             yield Item(role, f"in front of the question: {_name_of(block)}", block, is_memory=True)
-        yield Item(role, name, message_text(plain, whole=True))
+        yield Item(role, name, message_text(plain_message, whole=True))
 
 
-def _blocks_of(message: BaseMessage, plain: BaseMessage) -> list[str]:
+def _blocks_of(message: BaseMessage, plain_message: BaseMessage) -> list[str]:
     """Return the blocks in front of the words of a message."""
-    if plain is message:
+    if plain_message is message:
         return []
-    text = str(message.text).removesuffix(str(plain.text)).strip()
+    text = str(message.text).removesuffix(str(plain_message.text)).strip()
     return [block for block in re.split(r"(?<=>)\n\n(?=<)", text) if block]
 
 
