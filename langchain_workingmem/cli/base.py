@@ -152,14 +152,14 @@ class Target:
             return
         from langchain_workingmem.options import RecallOptions
 
-        with self.opened(make=make) as plain:
-            stored = stored_settings(plain)
-            recall = RecallOptions(index=_index(stored))
+        with self.opened(make=make) as plain_memory:
+            settings = stored_settings(plain_memory)
+            recall = RecallOptions(index=_index(settings))
             with self.opened(make=make, embeddings=embeddings, recall=recall, **options) as memory:
                 model = memory._core.state.indexes.model
-                if stored.get("model", model) != model and not other_model:
+                if settings.get("model", model) != model and not other_model:
                     raise OptionError(
-                        f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {model!r}",
+                        f"the vectors here were made by {settings['model']!r}, and --embeddings {embeddings} is {model!r}",
                         remedy="pass that model, or change all vectors with `workingmem reindex`",
                     )
                 yield memory
@@ -167,17 +167,18 @@ class Target:
 
 def targeted(run: Any) -> Callable[..., None]:
     """Give a command the options of a target in place of its parameter `target`; what it shows has the target's zone."""
-    own = [one for one in signature(run, eval_str=True).parameters.values() if one.name != "target"]
-    options = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in signature(Target, eval_str=True).parameters.values()]
+    parameters = [parameter for name, parameter in signature(run, eval_str=True).parameters.items() if name != "target"]
+    fields_of_target = signature(Target, eval_str=True).parameters.values()
+    options = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in fields_of_target]
 
     @wraps(run)
-    def called(**words: Any) -> None:
-        target = Target(**{one.name: words.pop(one.name) for one in fields(Target)})
+    def called(**arguments: Any) -> None:
+        target = Target(**{field.name: arguments.pop(field.name) for field in fields(Target)})
         with shown_in(check_zone(target.timezone or "UTC", "--timezone")):
-            run(**words, target=target)
+            run(**arguments, target=target)
 
-    called.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined] # typer reads both
-    called.__annotations__ = {one.name: one.annotation for one in (*own, *options)}
+    called.__signature__ = Signature([*parameters, *options])  # type: ignore[attr-defined] # typer reads both
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*parameters, *options)}
     return called
 
 
@@ -206,13 +207,13 @@ def is_empty(memory: Memory) -> bool:
 
 def nothing_yet(memory: Memory) -> bool:
     """Tell whether nothing was ever stored, and say what helps."""
-    found = is_empty(memory)
-    if found:
+    empty = is_empty(memory)
+    if empty:
         tell(
             "Nothing is stored here yet. Talk to `workingmem chat`, store a turn with Memory.save_turn, or run "
             "`workingmem import`; if you expected data, check --url, --dir and --key-prefix"
         )
-    return found
+    return empty
 
 
 def imported(name: str, option: str, remedy: str, *, call: bool = True) -> Any:
@@ -220,8 +221,8 @@ def imported(name: str, option: str, remedy: str, *, call: bool = True) -> Any:
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
         with redirect_stdout(sys.stderr):  # the output of a server has a form
-            found = resolve_name(name)
-            return found() if call and callable(found) and not iscoroutinefunction(found) else found
+            value = resolve_name(name)
+            return value() if call and callable(value) and not iscoroutinefunction(value) else value
     except Exception as error:  # of the program, which may do anything
         raise OptionError(f"{option} {name} failed: {type(error).__name__}: {error}", remedy=remedy) from error
 
@@ -230,13 +231,13 @@ def stored_settings(memory: Memory) -> dict[str, Any]:
     """Read the settings of the vector index, empty if there is none. One round trip."""
     from langchain_workingmem._engine.plan import send
 
-    (stored,) = memory._core.run(send(("GET", memory._core.state.keys.vectors_settings)))
-    return dict(json.loads(stored)) if stored else {}
+    (reply,) = memory._core.run(send(("GET", memory._core.state.keys.vectors_settings)))
+    return dict(json.loads(reply)) if reply else {}
 
 
-def _index(stored: dict[str, Any]) -> IndexOptions:
+def _index(settings: dict[str, Any]) -> IndexOptions:
     from langchain_workingmem.options import IndexOptions
 
     names = {name: name for name in ("algorithm", "m", "ef_construction", "ef_runtime")}
     names |= {"distance": "distance_metric", "dtype": "datatype"}
-    return IndexOptions(**{name: stored[theirs] for name, theirs in names.items() if theirs in stored})
+    return IndexOptions(**{name: settings[key] for name, key in names.items() if key in settings})

@@ -64,19 +64,19 @@ def chat(
     name = model or (
         f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if os.environ.get("OPENAI_API_KEY") else "offline"
     )
-    answering = Offline() if name == "offline" else chat_model_by_name(name)
-    with target.opened(make=True, working_memory=WorkingMemoryOptions(template="")) as plain:
+    chat_model = Offline() if name == "offline" else chat_model_by_name(name)
+    with target.opened(make=True, working_memory=WorkingMemoryOptions(template="")) as plain_memory:
         if thread is not None:
-            plain.threads.get(thread, user_id=user)  # fails now if the thread belongs to another user
+            plain_memory.threads.get(thread, user_id=user)  # fails now if the thread belongs to another user
         # a JSON object, which a program keeps with a schema, is read only
-        of_program = is_object(plain.working_memory.get(user_id=user).text)
+        is_json = is_object(plain_memory.working_memory.get(user_id=user).text)
     options = (
         WorkingMemoryOptions(schema={"type": "object"}, read_only=True)
-        if of_program
+        if is_json
         else WorkingMemoryOptions(template="", mode="replace", revisions=KEEP_ALL)
     )
     with target.recalling(embeddings, make=True, working_memory=options) as memory:
-        talk = Chat(memory, answering, user, thread)
+        talk = Chat(memory, chat_model, user, thread)
         tell(OFFLINE if name == "offline" else f"model: {name}")
         tell("/help lists the commands, /quit ends")
         with suppress(KeyboardInterrupt):
@@ -121,11 +121,11 @@ class Chat:
                 complain(f"{type(error).__name__}: {error}")
                 self.failed = True
 
-    def _turn(self, said: str) -> None:
+    def _turn(self, text: str) -> None:
         from langchain_core.messages import AIMessage, ToolMessage
 
         config = {"configurable": {"thread_id": self._thread, "user_id": self._user}}
-        for message, _ in self._agent.stream({"messages": [("user", said)]}, config, stream_mode="messages"):
+        for message, _ in self._agent.stream({"messages": [("user", text)]}, config, stream_mode="messages"):
             if isinstance(message, ToolMessage):
                 tell(f"· {message.name}: {message.text}")
             elif isinstance(message, AIMessage):
@@ -133,15 +133,15 @@ class Chat:
         typer.echo()
         thread = self._memory.threads.get(self._thread)
         if thread is not None and thread.title is None:
-            self._memory.threads.update(self._thread, title=said[:TITLE])
+            self._memory.threads.update(self._thread, title=text[:TITLE])
 
     def _command(self, line: str) -> None:
-        name, _, rest = line.partition(" ")
+        name, _, query = line.partition(" ")
         match name:
             case "/memory":
                 show(self._memory.working_memory.get(user_id=self._user))
-            case "/recall" if rest:
-                show(self._memory.recall.search(rest, user_id=self._user))
+            case "/recall" if query:
+                show(self._memory.recall.search(query, user_id=self._user))
             case "/threads":
                 show(self._memory.threads.list(user_id=self._user))
             case "/new":

@@ -102,11 +102,11 @@ def recall(
     """Search messages by meaning: in all threads of a user, or in one thread."""
     ids = base.owner(user, thread)
     with target.of_program(program, embeddings) as memory:
-        found = RecallResult()
+        result = RecallResult()
         if not base.nothing_yet(memory):
-            asked = {"scope": base.scope(thread), "top_k": top_k, **_filters(role, since, until), **ids}
-            found = memory.recall.search(query, **asked)
-    printed(form, found)
+            options = {"scope": base.scope(thread), "top_k": top_k, **_filters(role, since, until), **ids}
+            result = memory.recall.search(query, **options)
+    printed(form, result)
 
 
 def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
@@ -135,8 +135,8 @@ def reindex(
     options: dict[str, Any] = {} if program else {"other_model": everything}
     with target.of_program(program, embeddings, make=True, **options) as memory:
         model = memory._core.state.indexes.model
-        before = base.stored_settings(memory).get("model", model)
-        if before != model and not yes:
-            base.confirm(f"Change all vectors from {before!r} to {model!r}?")
+        stored_model = base.stored_settings(memory).get("model", model)
+        if stored_model != model and not yes:
+            base.confirm(f"Change all vectors from {stored_model!r} to {model!r}?")
         count = memory.recall.reindex(user_id=user, thread_id=thread, force=force, progress=sys.stderr.isatty())
     printed(form, {"messages": count}, f"{counted(count, 'message')} embedded")

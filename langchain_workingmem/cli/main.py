@@ -40,13 +40,13 @@ for _name, _command in COMMANDS.items():
     app.command(_name)(targeted(_command))
 for _name, (_commands, _help) in GROUPS.items():
     _group = typer.Typer(help=_help, no_args_is_help=True)
-    for _inner, _command in _commands.items():
-        _group.command(_inner)(targeted(_command))
+    for _command_name, _command in _commands.items():
+        _group.command(_command_name)(targeted(_command))
     app.add_typer(_group, name=_name)
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
-    if wanted:
+def _version(value: bool) -> None:  # noqa: FBT001 - typer's signature
+    if value:
         typer.echo(__version__)
         raise typer.Exit
 

@@ -42,7 +42,7 @@ class Offline(BaseChatModel):
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools, of which it calls one: the one that updates working memory."""
-        return self.bind(tools=[convert_to_openai_tool(one) for one in tools], **kwargs)
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(self, messages: list[BaseMessage], *_: Any, tools: Sequence[Any] = (), **__: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=_answer(messages, tools))])
@@ -52,33 +52,33 @@ def _answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
     """Store the facts in the user's message; without any, quote the prompt."""
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("Noted.")
-    *earlier, asked = [message for message in messages if isinstance(message, HumanMessage)]
-    said = str(without_block(asked).text)
+    *earlier, last = [message for message in messages if isinstance(message, HumanMessage)]
+    question = str(without_block(last).text)
     # memory is in front of the user's words, or after the system prompt
-    shown = [str(message.text) for message in messages if isinstance(message, SystemMessage)]
-    prompt = "\n".join([*shown, str(asked.text).removesuffix(said)])
-    data = _DATA.search(prompt)
-    document = data[1] if data and not data[1].startswith("(empty") else ""
+    system_texts = [str(message.text) for message in messages if isinstance(message, SystemMessage)]
+    prompt = "\n".join([*system_texts, str(last.text).removesuffix(question)])
+    match = _DATA.search(prompt)
+    document = match[1] if match and not match[1].startswith("(empty") else ""
     facts = [
         _REQUEST.sub("", sentence).rstrip(".! ")
-        for sentence in re.split(r"(?<=[.!?])\s+|\n+", said.strip())
+        for sentence in re.split(r"(?<=[.!?])\s+|\n+", question.strip())
         if (_REQUEST.match(sentence) or _FACT.fullmatch(sentence)) and not sentence.endswith("?")
     ]
-    if facts and UPDATE in {one["function"]["name"] for one in tools}:
+    if facts and UPDATE in {tool["function"]["name"] for tool in tools}:
         lines = [*filter(None, document.splitlines()), *(f"- {escape(fact, quote=False)}" for fact in facts)]
-        call = tool_call(name=UPDATE, args={"memory": "\n".join(dict.fromkeys(lines))}, id=f"call_{asked.id}")
+        call = tool_call(name=UPDATE, args={"memory": "\n".join(dict.fromkeys(lines))}, id=f"call_{last.id}")
         return AIMessage("", tool_calls=[call])
     sources = [
         *(("Working memory says", line.removeprefix("- ")) for line in document.splitlines()),
         *(("Earlier you said", text) for text in _SAID.findall(prompt)),
-        *(("Earlier here you said", str(one.text)) for one in reversed(earlier)),
+        *(("Earlier here you said", str(message.text)) for message in reversed(earlier)),
     ]
-    found: dict[str, str] = {}
-    for where, text in sources:
-        found.setdefault(unescape(text), where)
-    words = _words(said)
-    best = sorted(found, key=lambda text: -sum(map(len, words & _words(text))))[:QUOTES]
-    return AIMessage("\n".join(f"{found[text]}: {text}" for text in best if words & _words(text)) or _NOTHING)
+    intros: dict[str, str] = {}
+    for intro, text in sources:
+        intros.setdefault(unescape(text), intro)
+    words = _words(question)
+    best = sorted(intros, key=lambda text: -sum(map(len, words & _words(text))))[:QUOTES]
+    return AIMessage("\n".join(f"{intros[text]}: {text}" for text in best if words & _words(text)) or _NOTHING)
 
 
 def _words(text: str) -> set[str]:

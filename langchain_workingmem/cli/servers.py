@@ -56,16 +56,16 @@ def studio(
         from langchain_workingmem.studio import Studio, application
     from langchain_workingmem.serving import listen, run
 
-    plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
+    options = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
     with ExitStack() as stack:
-        memory = stack.enter_context(target.of_program(program, embeddings, working_memory=plain["user"]))
+        memory = stack.enter_context(target.of_program(program, embeddings, working_memory=options["user"]))
         if program is None:
-            other = stack.enter_context(target.opened(working_memory=plain["thread"]))
-            documents: dict[Scope, Memory] = {"user": memory, "thread": other}
+            thread_memory = stack.enter_context(target.opened(working_memory=options["thread"]))
+            documents: dict[Scope, Memory] = {"user": memory, "thread": thread_memory}
         else:
-            options = memory._core.state.working_memory
-            documents = {options.scope: memory} if options else {}
-        made = Studio(
+            program_options = memory._core.state.working_memory
+            documents = {program_options.scope: memory} if program_options else {}
+        site = Studio(
             memory=memory,
             token=secrets.token_urlsafe(24),
             user_id=user,
@@ -76,9 +76,9 @@ def studio(
         if not nothing_yet(memory):
             memory.threads.list(limit=1)  # fails now, if this Redis or this layout cannot be read
         listener = listen(port)
-        typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/?token={made.token}")
+        typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/?token={site.token}")
         tell(f"The studio {'can write' if write else 'only reads'}; Ctrl-C ends it")
-        run(application(made), listener)
+        run(application(site), listener)
 
 
 def mcp(
@@ -111,21 +111,21 @@ def mcp(
         from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
     from langchain_workingmem.serving import listen, run
 
-    known = None if tokens is None else _tokens(tokens)
+    users = None if tokens is None else _tokens(tokens)
     options = WorkingMemoryOptions(revisions=KEEP_ALL)
     with ExitStack() as stack:
         streams = None if http else stack.enter_context(protocol_streams())
-        opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
-        memory = stack.enter_context(opened)
+        opening = target.of_program(program, embeddings, make=not read_only, working_memory=options)
+        memory = stack.enter_context(opening)
         if not (read_only and is_empty(memory)):
             memory.threads.list(limit=1)  # fails now, if this Redis or this layout cannot be read
         if streams is not None:
             run_stdio(server(memory, user_id=user or "", read_only=read_only), *streams)
             return
-        app = application(memory, user_id=user, tokens=known, read_only=read_only)
+        app = application(memory, user_id=user, tokens=users, read_only=read_only)
         listener = stack.enter_context(listen(port))
         typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
-        if not known:
+        if not users:
             tell("Every program of this machine can reach this memory: --tokens FILE asks each one for a token")
         run(at_path("/mcp", app), listener)
 
@@ -149,17 +149,17 @@ def _tokens(path: Path) -> dict[str, str]:
     with reading(str(path)) as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise OptionError(f"{path} can be read or changed by others", remedy=f"chmod 600 {path}")
-        found = parsed(file.read(), str(path), object_pairs_hook=list)
-    if not isinstance(found, list) or not all(isinstance(one, tuple) and isinstance(one[1], str) for one in found):
+        pairs = parsed(file.read(), str(path), object_pairs_hook=list)
+    if not isinstance(pairs, list) or not all(isinstance(pair, tuple) and isinstance(pair[1], str) for pair in pairs):
         raise OptionError(f"{path} is no object of tokens", remedy='write a JSON object such as {"TOKEN": "USER"}')
-    if len(dict(found)) < len(found):
+    if len(dict(pairs)) < len(pairs):
         raise OptionError(f"{path} holds a token twice", remedy="give each token one user")
-    return dict(found)
+    return dict(pairs)
 
 
 def doctor(*, form: Form = "table", target: Target) -> None:
     """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken."""
     with target.opened() as memory:
-        found = memory.doctor()
-    printed(form, found)
-    raise typer.Exit(found.level == "error")
+        diagnosis = memory.doctor()
+    printed(form, diagnosis)
+    raise typer.Exit(diagnosis.level == "error")

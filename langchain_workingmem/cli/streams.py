@@ -34,7 +34,7 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         # what its repr leaves out is for the package itself
         names = [field.name for field in fields(value) if field.repr]
-        names += [name for name, made in vars(type(value)).items() if isinstance(made, cached_property)]
+        names += [name for name, attribute in vars(type(value)).items() if isinstance(attribute, cached_property)]
         return {name: getattr(value, name) for name in names}
     if isinstance(value, datetime):
         return value.isoformat()
@@ -61,8 +61,8 @@ def show(drawn: Any) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Iterable[str]], nothing: str) -> Rows | str:
     """Draw rows of text; `nothing` stands for none."""
-    drawn = [dict(zip(columns, cells, strict=True)) for cells in rows]
-    return Rows(Table(drawn)) if drawn else nothing
+    lines = [dict(zip(columns, cells, strict=True)) for cells in rows]
+    return Rows(Table(lines)) if lines else nothing
 
 
 # ---------------------------------------------------------------------- files

@@ -58,12 +58,12 @@ def _records(lines: TextIO, name: str, source: str, thread: str | None, user: st
         return parsed_lines(lines, name)
     from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
 
-    whole: Any = [*parsed_lines(lines, name)] if name.endswith(".jsonl") else parsed(lines.read(), name)
+    content: Any = [*parsed_lines(lines, name)] if name.endswith(".jsonl") else parsed(lines.read(), name)
     if source == "chatgpt":
-        return from_chatgpt(whole)
+        return from_chatgpt(content)
     if thread is not None:
-        whole = {thread: whole}
-    return from_langchain(whole) if source == "langchain" else from_openai(whole, user_id=user)
+        content = {thread: content}
+    return from_langchain(content) if source == "langchain" else from_openai(content, user_id=user)
 
 
 def backfill(
@@ -92,7 +92,7 @@ def backfill(
     """
     if (owner is None) == (user is None):
         base.misused("pass --owner, or --user if all threads belong to one user: one of them")
-    whose: Any = user if owner is None else _owner_of(owner)
+    user_id: Any = user if owner is None else _owner_of(owner)
     remedy = "pass MODULE:NAME of a checkpointer, or of a function without arguments that returns one, also with `with`"
     with ExitStack() as stack:
         saver = base.imported(checkpointer, "backfill", remedy)
@@ -101,23 +101,23 @@ def backfill(
         memory = stack.enter_context(target.of_program(program, embeddings, make=True))
         report = memory.threads.backfill(
             saver,
-            user_id=whose,
+            user_id=user_id,
             thread_ids=None if thread is None else [thread],
             progress=sys.stderr.isatty(),
         )
     printed(form, report, _counts("stored", report))
     if report.skipped:
         base.tell(f"skipped {report.skipped}: without messages, or their metadata says no {owner or 'owner'!r}")
-    for id, why in report.left.items():
-        base.tell(f"left {id}: {why}")
+    for id, reason in report.left.items():
+        base.tell(f"left {id}: {reason}")
 
 
 def _owner_of(owner: str) -> Callable[[Mapping[str, Any]], str | None]:
     if ":" not in owner:
         return lambda metadata: None if metadata.get(owner) is None else str(metadata[owner])
     remedy = "pass --owner MODULE:FUNCTION, a function of metadata that returns an owner or None"
-    found: Callable[[Mapping[str, Any]], str | None] = base.imported(owner, "--owner", remedy, call=False)
-    return found
+    function: Callable[[Mapping[str, Any]], str | None] = base.imported(owner, "--owner", remedy, call=False)
+    return function
 
 
 def export(
@@ -149,6 +149,6 @@ def forget(*, user: OneUser, yes: Yes = False, form: Form = "table", target: Tar
     base.tell(f"verified: no key of Redis names {user!r} any more")
 
 
-def _counts(what: str, report: Any) -> str:
+def _counts(verb: str, report: Any) -> str:
     counts = [f"{name.replace('_', ' ')} {n:,}" for name, n in asdict(report).items() if type(n) is int and n]
-    return f"{what}: {', '.join(counts) or 'nothing'}"
+    return f"{verb}: {', '.join(counts) or 'nothing'}"

@@ -32,8 +32,8 @@ def _opened(
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Open the working memory of an owner, and return it with the ids."""
     ids = owner(user, thread)
-    made = WorkingMemoryOptions(**{"template": "", **options}, scope=scope(thread), revisions=KEEP_ALL)
-    with target.opened(working_memory=made) as memory:
+    settings = WorkingMemoryOptions(**{"template": "", **options}, scope=scope(thread), revisions=KEEP_ALL)
+    with target.opened(working_memory=settings) as memory:
         existing(memory, thread, user)
         yield memory.working_memory, ids
 
@@ -68,15 +68,15 @@ def set_(
         misused("the content is empty: `workingmem working-memory clear` empties working memory")
     options: dict[str, Any] = {"template": None, "schema": {"type": "object"}} if is_object(content) else {}
     with _opened(target, user, thread, **options) as (documents, ids):
-        before = documents.get(**ids)
-        if before.text.strip() and is_object(before.text) != is_object(content):
+        state = documents.get(**ids)
+        if state.text.strip() and is_object(state.text) != is_object(content):
             names = ("text", "a JSON object")
             raise OptionError(
-                f"working memory holds {names[is_object(before.text)]}, and the content is {names[is_object(content)]}, "
+                f"working memory holds {names[is_object(state.text)]}, and the content is {names[is_object(content)]}, "
                 "which its program could not read",
                 remedy="to replace it, run `workingmem working-memory clear` first",
             )
-        _show(form, documents.update(content, mode=mode, expected_revision=before.revision, **ids))
+        _show(form, documents.update(content, mode=mode, expected_revision=state.revision, **ids))
 
 
 def clear(*, user: UserId = None, thread: ThreadId = None, form: Form = "table", target: Target) -> None:
@@ -95,18 +95,18 @@ def history(
 ) -> None:
     """List the kept revisions, the newest first."""
     with _opened(target, user, thread) as (documents, ids):
-        found = documents.revisions(limit=limit, **ids)
+        revisions = documents.revisions(limit=limit, **ids)
     rows = (
         (
-            str(one.revision),
-            minutes(one.updated_at) if one.updated_at else "",
-            one.origin or "",
-            " ".join(one.text[:200].split())[:60],
+            str(state.revision),
+            minutes(state.updated_at) if state.updated_at else "",
+            state.origin or "",
+            " ".join(state.text[:200].split())[:60],
         )
-        for one in found
+        for state in revisions
     )
     columns = ("revision", f"written ({clock()})", "by", "begins with")
-    printed(form, found, table(columns, rows, "nothing was written yet"))
+    printed(form, revisions, table(columns, rows, "nothing was written yet"))
 
 
 def revert(
