@@ -54,8 +54,8 @@ def clean(text: str) -> str:
     return replace_hidden(text.replace("\r\n", "\n"), _sign)
 
 
-def _sign(one: str) -> str:
-    return picture(one) if one <= "\xff" else f"\\u{ord(one):04x}"
+def _sign(char: str) -> str:
+    return picture(char) if char <= "\xff" else f"\\u{ord(char):04x}"
 
 
 def cut(text: str, characters: int, lines: int = 1) -> str:
@@ -88,9 +88,9 @@ def clock() -> str:
     return zone_name(SHOWN_IN.get())
 
 
-def minutes(at: datetime) -> str:
+def minutes(time: datetime) -> str:
     """Write a time to the minute, without its zone, which is `clock`."""
-    return to_minute(at, SHOWN_IN.get())
+    return to_minute(time, SHOWN_IN.get())
 
 
 def counted(number: int, noun: str) -> str:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def pretty(text: str) -> str:
     """Write a JSON object or array over several lines; any other text stays as it is."""
-    found = parse_json(text) if text.lstrip().startswith(("{", "[")) else None
-    return text if found is None else to_utf8(json.dumps(found, ensure_ascii=False, indent=2))
+    value = parse_json(text) if text.lstrip().startswith(("{", "[")) else None
+    return text if value is None else to_utf8(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 @singledispatch
@@ -32,12 +32,12 @@ def picture_of(record: object) -> Picture:
 
 @picture_of.register(models.Page)
 def _(page: models.Page[Any]) -> Picture:
-    more = {"more": None if page.next_cursor is None else "pass next_cursor"}
+    facts = {"more": None if page.next_cursor is None else "pass next_cursor"}
     if not page.items:
-        return Picture(f"Nothing on this page, {page.total:,} in all", more)
-    noun, row_of = _KINDS[type(page.items[0])]
-    rows = [row_of(one) for one in page.items]
-    return Picture(f"{len(page):,} of {page.total:,} {noun}", more, Table(rows))
+        return Picture(f"Nothing on this page, {page.total:,} in all", facts)
+    noun, to_row = _KINDS[type(page.items[0])]
+    rows = [to_row(item) for item in page.items]
+    return Picture(f"{len(page):,} of {page.total:,} {noun}", facts, Table(rows))
 
 
 @picture_of.register(models.RecallResult)
@@ -65,8 +65,8 @@ def _(context: models.MemoryContext) -> Picture:
         "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
         "left out": counted(context.omitted, "message") if context.omitted else None,
     }
-    rows = [{**_spoken(one), "message": whole(message_text(one, whole=True))} for one in context.messages]
-    blocks = (Block(text, f"System block {at} of {count}") for at, text in enumerate(context.system, 1))
+    rows = [{**_spoken(message), "message": whole(message_text(message, whole=True))} for message in context.messages]
+    blocks = (Block(text, f"System block {number} of {count}") for number, text in enumerate(context.system, 1))
     return Picture("What the model is shown", facts, *blocks, *([Table(rows, "Messages")] if rows else []))
 
 
@@ -84,9 +84,9 @@ def _(state: models.WorkingMemoryState) -> Picture:
 @picture_of.register(models.Diagnosis)
 def _(diagnosis: models.Diagnosis) -> Picture:
     rows = []
-    for one in diagnosis.findings:
-        message = excerpt("\n".join(filter(None, (one.message, one.remedy))))
-        rows.append({"level": one.level, "check": one.check, "message": message})
+    for finding in diagnosis.findings:
+        message = excerpt("\n".join(filter(None, (finding.message, finding.remedy))))
+        rows.append({"level": finding.level, "check": finding.check, "message": message})
     return Picture(f"Diagnosis: {diagnosis.level}", {}, Table(rows))
 
 

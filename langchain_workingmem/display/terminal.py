@@ -16,14 +16,14 @@ def _text(text: str, style: str = "") -> Text:
 
 def draw(picture: Picture) -> Group:
     """Draw a picture. All of its content is text, never markup."""
-    drawn: list[RenderableType] = [_text(picture.title, "bold")]
+    renderables: list[RenderableType] = [_text(picture.title, "bold")]
     if facts := [Text.assemble((f"{name} ", "dim"), _text(value)) for name, value in picture.facts.items()]:
-        drawn.append(Text(" · ").join(facts))
+        renderables.append(Text(" · ").join(facts))
     for part in picture.parts:
         if part.caption:
-            drawn += [Text(), _text(part.caption, "bold")]
-        drawn.append(Padding(_text(part.text), (0, 0, 0, 2)) if isinstance(part, Block) else Rows(part))
-    return Group(*drawn)
+            renderables += [Text(), _text(part.caption, "bold")]
+        renderables.append(Padding(_text(part.text), (0, 0, 0, 2)) if isinstance(part, Block) else Rows(part))
+    return Group(*renderables)
 
 
 class Rows:
@@ -47,4 +47,4 @@ class Rows:
             first = 1 if WIDE.isdisjoint(row) else len(facts)  # what a message is about takes a line, or else a title
             yield Text(" · ").join(facts[:first])
             below = [Text(" · ").join(facts[first:]), *(_text(cell) for head, cell in row.items() if head in WIDE)]
-            yield from (Padding(one, (0, 0, 0, 2)) for one in below if one)
+            yield from (Padding(line, (0, 0, 0, 2)) for line in below if line)
