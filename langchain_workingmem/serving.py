@@ -33,9 +33,9 @@ def loopback_only(app: ASGIApp) -> ASGIApp:
     from starlette.responses import PlainTextResponse
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        named = [(name, value.decode("latin-1")) for name, value in scope.get("headers", ())]
-        hosts = [value for name, value in named if name == b"host"]
-        origins = {value for name, value in named if name == b"origin"}
+        headers = [(name, value.decode("latin-1")) for name, value in scope.get("headers", ())]
+        hosts = [value for name, value in headers if name == b"host"]
+        origins = {value for name, value in headers if name == b"origin"}
         is_own = len(hosts) == 1 and _HOST.fullmatch(hosts[0]) and origins <= {f"http://{hosts[0]}"}
         is_refused = scope["type"] == "http" and not is_own
         await (PlainTextResponse(_REFUSED, 403) if is_refused else app)(scope, receive, send)
@@ -62,8 +62,8 @@ def listen(port: int | None) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port or 0), backlog=128)
     except OSError as error:
-        seen = f"port {port} of 127.0.0.1 cannot be opened: {os.strerror(error.errno or 0)}"
-        raise OptionError(seen, remedy="pass another --port, or none for a free one") from error
+        problem = f"port {port} of 127.0.0.1 cannot be opened: {os.strerror(error.errno or 0)}"
+        raise OptionError(problem, remedy="pass another --port, or none for a free one") from error
 
 
 def leave_soon(*, at_once: bool = False) -> None:

@@ -74,7 +74,7 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
     name = "langchain_workingmem"
     tracer = get_tracer(name, __version__, tracer_provider)
     meter = get_meter(name, __version__, meter_provider)
-    own = {"explicit_bucket_boundaries_advisory": _COUNTS}
+    buckets = {"explicit_bucket_boundaries_advisory": _COUNTS}
     calls.watch = _Telemetry(
         start=partial(tracer.start_span, kind=SpanKind.CLIENT),
         enter=lambda span: attach(set_span_in_context(span)),
@@ -93,8 +93,8 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
             "Number of input and output tokens used.",
             explicit_bucket_boundaries_advisory=_TOKENS,
         ),
-        trips=meter.create_histogram(f"{name}.round_trips", "{round_trip}", "Round trips to Redis.", **own),
-        hits=meter.create_histogram(f"{name}.hits", "{hit}", "Messages that recall found.", **own),
+        trips=meter.create_histogram(f"{name}.round_trips", "{round_trip}", "Round trips to Redis.", **buckets),
+        hits=meter.create_histogram(f"{name}.hits", "{hit}", "Messages that recall found.", **buckets),
     ).watch
 
 
@@ -136,9 +136,9 @@ class _Run:
 
     def note(self, result: Any) -> None:
         """Note how much recall has found."""
-        found = getattr(result, "recalled", result)  # of what a turn has gathered
-        if isinstance(found, RecallResult):
-            self.hits = len(found.hits)
+        recalled = getattr(result, "recalled", result)  # of what a turn has gathered
+        if isinstance(recalled, RecallResult):
+            self.hits = len(recalled.hits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,15 +154,15 @@ class _Telemetry:
     tokens: Any
     trips: Any
     hits: Any
-    known: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    cache: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
     def watch(self, plan: Plan[T], name: str, store: str) -> Plan[T]:
         """Return a plan that does the same and has a span; the plan itself if its method makes none."""
         name = name or getattr(plan, "__name__", "")
-        attributes = self.known.get((name, store))
+        attributes = self.cache.get((name, store))
         if attributes is None:
             operation = OPERATIONS.get(name.rpartition(".")[2])
-            attributes = self.known[name, store] = {} if operation is None else _attributes(operation, name, store)
+            attributes = self.cache[name, store] = {} if operation is None else _attributes(operation, name, store)
         return self._spanned(plan, _Run(attributes)) if attributes else plan
 
     def _spanned(self, plan: Plan[T], run: _Run) -> Plan[T]:
@@ -181,14 +181,14 @@ class _Telemetry:
     def _through(self, plan: Plan[T], run: _Run) -> Plan[T]:
         """Pass on the effects of a plan, and look at each."""
 
-        def seen(effect: Effect[Any]) -> Plan[Any]:
+        def watched(effect: Effect[Any]) -> Plan[Any]:
             if run.span is None:
                 self._begin(run)
             match effect:
                 case Send():
                     run.trips.append(None)
-                case Call(about=AskedModel() as asked):
-                    return (yield from self._asked(effect, asked))
+                case Call(about=AskedModel() as request):
+                    return (yield from self._asked(effect, request))
                 case Spawn():
                     effect = self._in_background(effect, run)
             try:
@@ -199,7 +199,7 @@ class _Telemetry:
             run.failed.pop(type(effect), None)
             return result
 
-        return with_each(plan, seen)
+        return with_each(plan, watched)
 
     def _begin(self, run: _Run) -> None:
         links = None if run.link is None else [self.link(run.link.get_span_context())]
@@ -228,35 +228,35 @@ class _Telemetry:
         if run.hits is not None:
             self.hits.record(run.hits, labels)
 
-    def _asked(self, effect: Effect[Any], asked: AskedModel) -> Plan[Any]:
+    def _asked(self, effect: Effect[Any], request: AskedModel) -> Plan[Any]:
         """Pass on a call of a chat model, in a span of its own, and count its tokens."""
-        asked_of: Any = asked.model  # or what `with_structured_output` has made of it
+        runnable: Any = request.model  # or what `with_structured_output` has made of it
         # steps of a sequence, what a binding binds, and the model that stands as "raw" in a parallel step
-        while inner := next(filter(None, (getattr(asked_of, name, 0) for name in ("first", "bound", "steps__"))), None):
-            asked_of = inner.get("raw") if isinstance(inner, dict) else inner
-        model = name_of(asked_of)
+        while inner := next(filter(None, (getattr(runnable, name, 0) for name in ("first", "bound", "steps__"))), None):
+            runnable = inner.get("raw") if isinstance(inner, dict) else inner
+        model = name_of(runnable)
         labels = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
-        labels["langchain_workingmem.task"] = str(asked.run.get("run_name", ""))
+        labels["langchain_workingmem.task"] = str(request.run.get("run_name", ""))
         began, error, answer = perf_counter(), cast("BaseException | None", None), cast("Any", None)
         span = self.start(f"chat {model}", attributes=labels)
         token = self.enter(span)
         try:
             answer = yield effect
-        except BaseException as met:
-            error = _reason(met)
+        except BaseException as failure:
+            error = _reason(failure)
             raise
         finally:
             self.leave(token)
-            raw = answer["raw"] if isinstance(answer, dict) else answer
-            told: Mapping[str, Any] = getattr(raw, "response_metadata", None) or {}
-            labels["gen_ai.provider.name"] = str(told.get("model_provider") or type(asked_of).__name__)
+            message = answer["raw"] if isinstance(answer, dict) else answer
+            metadata: Mapping[str, Any] = getattr(message, "response_metadata", None) or {}
+            labels["gen_ai.provider.name"] = str(metadata.get("model_provider") or type(runnable).__name__)
             if error is not None:
                 # of what the model raised, where that is known
                 labels["error.type"] = type(error.__cause__ or error).__qualname__
                 span.set_status(self.failed)
             span.set_attributes(labels)
             self.duration.record(perf_counter() - began, labels)
-            usage: Mapping[str, Any] = getattr(raw, "usage_metadata", None) or {}
+            usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
             for kind in ("input", "output"):
                 if (count := usage.get(f"{kind}_tokens")) is not None:
                     span.set_attribute(f"gen_ai.usage.{kind}_tokens", count)
@@ -267,8 +267,8 @@ class _Telemetry:
     def _in_background(self, effect: Spawn, run: _Run) -> Effect[None]:
         """Give the plan a trace of its own, which refers to the span that started it: it may outlive that span."""
         store = run.attributes["gen_ai.memory.store.id"]
-        began = _Run(_attributes("update_memory", f"background.{effect.task}", store), run.span)
-        return replace(effect, plan=self._spanned(effect.plan, began))
+        background = _Run(_attributes("update_memory", f"background.{effect.task}", store), run.span)
+        return replace(effect, plan=self._spanned(effect.plan, background))
 
 
 def _attributes(operation: str, name: str, store: str) -> dict[str, Any]:
