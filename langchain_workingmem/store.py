@@ -113,9 +113,9 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
 
     def _plan(self, ops: list[Op]) -> Plan[list[Result]]:
         plan = run_operations(self._state, ops)
-        if calls.watch is not None:
+        if calls.plan_wrapper is not None:
             name = "put" if any(isinstance(op, PutOp) for op in ops) else "search"
-            plan = calls.watch(plan, f"RedisStore.{name}", self._state.keys.prefix)
+            plan = calls.plan_wrapper(plan, f"RedisStore.{name}", self._state.keys.prefix)
         return plan if self._state.layout_known else with_layout(self._state, plan)
 
     def setup(self) -> None:

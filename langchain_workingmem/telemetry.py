@@ -75,7 +75,7 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
     tracer = get_tracer(name, __version__, tracer_provider)
     meter = get_meter(name, __version__, meter_provider)
     buckets = {"explicit_bucket_boundaries_advisory": _COUNTS}
-    calls.watch = _Telemetry(
+    calls.plan_wrapper = _Telemetry(
         start=partial(tracer.start_span, kind=SpanKind.CLIENT),
         enter=lambda span: attach(set_span_in_context(span)),
         leave=detach,
@@ -100,7 +100,7 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
 
 def uninstrument() -> None:
     """End what `instrument` began. Operations that run now report their end."""
-    calls.watch = None
+    calls.plan_wrapper = None
 
 
 class WorkingMemoryInstrumentor:
@@ -166,15 +166,15 @@ class _Telemetry:
         return self._spanned(plan, _Run(attributes)) if attributes else plan
 
     def _spanned(self, plan: Plan[T], run: _Run) -> Plan[T]:
-        outer = calls.found.get()
-        calls.found.set(run.note)
+        outer = calls.recall_listener.get()
+        calls.recall_listener.set(run.note)
         try:
             result = yield from self._through(plan, run)
         except BaseException as error:
             self._end(run, _reason(error), None)
             raise
         finally:
-            calls.found.set(outer)
+            calls.recall_listener.set(outer)
         self._end(run, next(iter(run.failed.values()), None), result)
         return result
 

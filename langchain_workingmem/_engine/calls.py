@@ -339,15 +339,15 @@ def _status(error: BaseException) -> int | None:
 
 
 # What `telemetry.instrument` puts around each plan that a memory runs: the plan, its name, and the name of the memory.
-watch: Callable[[Plan[Any], str, str], Plan[Any]] | None = None
+plan_wrapper: Callable[[Plan[Any], str, str], Plan[Any]] | None = None
 # What `telemetry` is told of the results of recall inside a plan
-found: ContextVar[Callable[[Any], object] | None] = ContextVar("found", default=None)
+recall_listener: ContextVar[Callable[[Any], object] | None] = ContextVar("recall_listener", default=None)
 
 
 def traced(plan: Plan[T], query: str) -> Plan[T]:
     """Show recall as a retriever run to callbacks and LangSmith; return the plan itself if nobody listens."""
     # the usual case outside of a chain; configuring a manager takes time
-    return plan if watch is None and not is_heard() else _with_run(plan, query)
+    return plan if plan_wrapper is None and not is_heard() else _with_run(plan, query)
 
 
 def is_heard() -> bool:
@@ -388,7 +388,7 @@ def _with_run(plan: Plan[Any], query: str) -> Plan[Any]:
             end = partial(run.on_retriever_error, error)
             yield from Call(end, end)  # a run that an async caller has begun has async methods
         raise
-    if note := found.get():
+    if note := recall_listener.get():
         note(result)
     if run:
         end = partial(run.on_retriever_end, result.to_documents())

@@ -130,14 +130,14 @@ def drafts(
         has_new_id = message.id is None
         if has_new_id:
             message.id = new_id()
-        whole = message if message.type in KINDS else _whole(message)
+        whole = message if message.type in KINDS else _without_chunks(message)
         draft = draft_of(whole, recall, structured=id(message) in structured)
         draft.has_new_id = has_new_id
         prepared.append(draft)
     return prepared
 
 
-def _whole(message: BaseMessage) -> BaseMessage:
+def _without_chunks(message: BaseMessage) -> BaseMessage:
     while isinstance(message, BaseMessageChunk):  # a subclass of a chunk becomes a chunk first, then a message
         message = message_chunk_to_message(message)
     if message.type not in KINDS:
@@ -190,7 +190,7 @@ def _filterable(message: BaseMessage, keys: Iterable[str]) -> tuple[str, str]:
 
 LONG_TEXT = 65_536  # characters of a string within content blocks that lies beside the body
 PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
-_WHOLE = {"content", "artifact", "name"}  # fields that are stored, or refused, if they are empty
+_STORED_EMPTY = {"content", "artifact", "name"}  # fields that are stored, or refused, if they are empty
 _BOXES = (dict, list)  # a union takes longer to make than to ask
 _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
@@ -225,7 +225,7 @@ def _filled(data: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in data.items()
-        if key != "type" and value is not None and (key in _WHOLE or not isinstance(value, _BOXES) or value)
+        if key != "type" and value is not None and (key in _STORED_EMPTY or not isinstance(value, _BOXES) or value)
     }
 
 

@@ -243,20 +243,20 @@ class Core:
 
     def run(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan now; telemetry calls it by `name`, else by the name of its function."""
-        if calls.watch is not None or not self.state.layout_known:
+        if calls.plan_wrapper is not None or not self.state.layout_known:
             plan = self.ready(plan, name)
         return self.runner.run(plan)
 
     async def arun(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan in the running event loop."""
-        if calls.watch is not None or not self.state.layout_known:
+        if calls.plan_wrapper is not None or not self.state.layout_known:
             plan = self.ready(plan, name)
         return await self.async_runner.run(plan)
 
     def ready(self, plan: Plan[T], name: str) -> Plan[T]:
         """Let telemetry see a plan by `name`, and check the layout first where that was not done."""
-        if calls.watch is not None:
-            plan = calls.watch(plan, name, self.state.keys.prefix)
+        if calls.plan_wrapper is not None:
+            plan = calls.plan_wrapper(plan, name, self.state.keys.prefix)
         return plan if self.state.layout_known else with_layout(self.state, plan)
 
     def stream(self, plans: Iterable[Plan[list[T]]], name: str) -> Iterator[T]:

@@ -105,9 +105,9 @@ class Observations(Operations):
         seqs = yield from find_seqs(state.keys.of(thread_id), shown.rows[number]["ids"])
         sources = [Ranked((encode(thread_id).encode(), seq), 0, 1.0, 0.0) for seq in sorted(seqs.values())]
         windows = yield from read_windows(state, sources, window, user_id)
-        yield from with_media(state, windows.messages.values())
-        existing = [source for source in sources if source.position in windows.messages]
-        return in_windows(existing, windows, windows.messages, windows.messages)
+        yield from with_media(state, windows.rows.values())
+        existing = [source for source in sources if source.position in windows.rows]
+        return in_windows(existing, windows, windows.rows, windows.rows)
 
     asources = twin(sources)
 

@@ -83,13 +83,13 @@ def hits_of(candidates: Sequence[Ranked], windows: Windows) -> list[Ranked]:
     """Return all hits, the best first; of messages with one text the newest, or one of a time that is asked for."""
     hits: dict[object, Ranked] = {}
     for candidate in candidates:
-        row = windows.messages.get(candidate.position)
+        row = windows.rows.get(candidate.position)
         # a vector may be of another text: it outlives a thread that expires, and its deletion comes a step behind
         if row is None or count_tokens(text := row_text(row, searched=True)) != candidate.tokens:
             continue
         key = row.record["type"], text.strip()
         hit = hits.setdefault(key, candidate)
-        is_newer = windows.messages[hit.position].record["at"] < row.record["at"]
+        is_newer = windows.rows[hit.position].record["at"] < row.record["at"]
         if not hit.timely and (candidate.timely or is_newer):
             hits[key] = hit._replace(position=candidate.position, timely=candidate.timely)
     return list(hits.values())
@@ -100,7 +100,7 @@ class Windows:
     """Messages that were found, with those around them, by thread (encoded as in keys) and seq."""
 
     titles: dict[bytes, str | None] = field(default_factory=dict)  # of the threads
-    messages: dict[Position, StoredMessage] = field(default_factory=dict)
+    rows: dict[Position, StoredMessage] = field(default_factory=dict)
     around: dict[Position, list[list[Position]]] = field(default_factory=dict)  # what was said before, and after
 
 
@@ -126,11 +126,11 @@ def read_windows(
         current = [(seq, 0, body) for seq, body in zip(seqs, bodies, strict=True) if body and body[:1] != b"-"]
         for row in read_rows(current, decode(thread)):
             if row.record["data"].keys() <= PLAIN or is_readable(row):
-                windows.messages[thread, row.place] = row
+                windows.rows[thread, row.place] = row
                 if row.record["kind"] in _TALK and not row.refused:
                     talk.add((thread, row.place))
     for (thread, middle), pair in sides.items():
-        if (thread, middle) in windows.messages:
+        if (thread, middle) in windows.rows:
             windows.around[thread, middle] = [[(thread, seq) for seq in side if (thread, seq) in talk] for side in pair]
     return windows
 
@@ -151,8 +151,8 @@ def _reranked(
     from langchain_workingmem._engine import calls
 
     # with what was said before: an answer is understood with its question
-    recalled = [as_hit(hit, windows, windows.around[hit.position][0][::-1], (), windows.messages) for hit in hits]
-    size = sum(len(str(row.record["data"]["content"])) for row in windows.messages.values())
+    recalled = [as_hit(hit, windows, windows.around[hit.position][0][::-1], (), windows.rows) for hit in hits]
+    size = sum(len(str(row.record["data"]["content"])) for row in windows.rows.values())
     documents = yield from compute(RecallResult(hits=recalled).to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from calls.rerank(reranker, query.text, documents, seconds)
@@ -186,10 +186,10 @@ def result_of(
             _log.warning("%s; this turn goes on without it", error)
     hits = hits[: query.top_k]
     if query.max_tokens is None:
-        return in_windows(hits, windows, windows.messages, windows.messages)
+        return in_windows(hits, windows, windows.rows, windows.rows)
     sizes, cuts = sized(query, hits, windows)
     hits = [hit for hit in hits if hit.position in sizes]
-    shown = _shortened(query, hits, windows, cuts, options.chunk_tokens) if cuts else windows.messages
+    shown = _shortened(query, hits, windows, cuts, options.chunk_tokens) if cuts else windows.rows
     return in_windows(hits, windows, shown, sizes)
 
 
@@ -197,7 +197,7 @@ def in_windows(
     hits: Sequence[Ranked], windows: Windows, shown: Mapping[Position, StoredMessage], kept: Collection[Position]
 ) -> RecallResult:
     """Build the result of hits with what is `kept` of their windows; `shown` are the messages, some as excerpts."""
-    rows = windows.messages
+    rows = windows.rows
     texts = {position: (row.record["type"], str(row.record["data"]["content"])) for position, row in rows.items()}
     by_text = {texts[hit.position]: hit.position for hit in hits}
     # a message beside a hit repeats no other hit
@@ -256,7 +256,7 @@ def sized(query: Query, hits: Sequence[Ranked], windows: Windows) -> tuple[dict[
             if position in sizes:
                 continue
             divisor = 1 if position in shares else 2
-            lengths[position] = count_tokens(row_text(windows.messages[position]))
+            lengths[position] = count_tokens(row_text(windows.rows[position]))
             wanted = min(lengths[position], query.most_of_a_hit // divisor)
             size = min(wanted, LEAST_TOKENS // divisor) if query.turn else wanted
             if size > budget:
@@ -276,7 +276,7 @@ def _shortened(
     query: Query, hits: Sequence[Ranked], windows: Windows, cuts: Mapping[Position, int], chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
     """Cut what is too long, in marked copies: a hit around its best chunk; before it the end stays, then the start."""
-    shown = dict(windows.messages)
+    shown = dict(windows.rows)
     by_position = {hit.position: hit for hit in hits}
     fronts = {position for hit in hits for position in windows.around[hit.position][0]}
     words = [word for word in distinct_words(query.text) if len(word) > _COMMON or not word.isascii()]

@@ -46,7 +46,7 @@ class Span(NamedTuple):
 class Candidates:
     """The chunks of messages that a search returned, the best first; a column for each value, in bytes as in keys."""
 
-    near: int  # so many were found by vectors; those behind them by words
+    near_count: int  # so many were found by vectors; those behind them by words
     threads: Sequence[bytes]  # encoded, in braces
     seqs: Places  # of the messages
     chunks: Sequence[bytes]  # their numbers in the messages
@@ -151,7 +151,7 @@ def rank(
     threads = np.fromiter(map(numbers.__getitem__, candidates.threads), np.int64, len(candidates.threads))
     # of each message its place (thread and seq in one number) and its first chunk; of each chunk the message's index
     places, first, message_of = np.unique((threads << _BITS) + candidates.seqs, return_index=True, return_inverse=True)
-    near, values = candidates.near, candidates.values
+    near, values = candidates.near_count, candidates.values
     similarity, words = np.zeros(len(places)), np.zeros(len(places))
     similarity[message_of[:near][::-1]] = values[:near][::-1]  # the best is written last
     words[message_of[near:][::-1]] = values[near:][::-1]

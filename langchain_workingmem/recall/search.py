@@ -73,7 +73,7 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     (hits,), windows = yield from read_hits(state, query, ranking)
     result = yield from result_of(state.recalling, query, hits, windows)
     shown_ids = {*map(id, result.rows)}  # not the copies with excerpts
-    yield from with_media(state, [row for row in windows.messages.values() if id(row) in shown_ids])
+    yield from with_media(state, [row for row in windows.rows.values() if id(row) in shown_ids])
     return result
 
 
@@ -269,7 +269,7 @@ class Gate:
         exact, passed = list["Ranked"](), list["Ranked"]()
         guarantees, shown, beside = self.guaranteed, set[Position](), set[Position]()
         for hit in hits:
-            window, row = {*chain(*windows.around[hit.position])}, windows.messages[hit.position]
+            window, row = {*chain(*windows.around[hit.position])}, windows.rows[hit.position]
             is_apart = hit.position not in beside and shown.isdisjoint(window)
             has_words = self.numbers and hit.words
             words = WORD.findall(as_searched(row_text(row, searched=True)).lower()) if has_words else ()

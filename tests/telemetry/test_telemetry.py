@@ -218,7 +218,7 @@ def test_users_and_contents_are_named_by_nothing(make_memory: Make, seen: Seen, 
 def test_it_is_off_until_it_is_asked_for_and_off_again_afterwards(plain: Memory, seen: Seen) -> None:
     ours.uninstrument()
     plain.save_turn(TURN, **IDS)
-    assert (seen.spans(), calls.watch) == ([], None)
+    assert (seen.spans(), calls.plan_wrapper) == ([], None)
     instrumentor = ours.WorkingMemoryInstrumentor()
     instrumentor.instrument(tracer_provider=seen.tracers, raise_exception_on_conflict=True)
     plain.threads.list()
