@@ -84,7 +84,7 @@ class Gathered:
 
     def uncovered(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages for which nothing else stands."""
-        return [one for one in messages if self.seqs.get(one.id or "", -1) not in self.covered]
+        return [message for message in messages if self.seqs.get(message.id or "", -1) not in self.covered]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,48 +114,51 @@ def assemble(
     if audience.for_model:
         past, speech = _begun_by_user(past, messages, gathered)
     marks = Marks(state.secret, gathered.thread_id, gathered.user_id)
-    present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
+    present = [
+        marks.put(message, {"content": BLANK}, content=message.content) if is_blank(message) else message
+        for message in present
+    ]
     conversation = provider_valid([*past, *present])
-    question_at = next((at for at in reversed(range(len(conversation))) if is_users(conversation[at])), None)
+    question_at = next((index for index in reversed(range(len(conversation))) if is_users(conversation[index])), None)
     # its tools are told what the model has seen, by the ids under which messages are stored
     stored = {facts.seq: facts.id for facts in (gathered.known.facts if gathered.known else ())}
-    ids = {stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in conversation}
-    seen = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
-    words = "" if question_at is None else str(conversation[question_at].text).strip()
-    state.shown_messages.put(gathered.thread_id, ShownMessages(seen, words))
+    ids = {stored.get(gathered.seqs.get(message.id or "", -1), message.id) for message in conversation}
+    seen_ids = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
+    text = "" if question_at is None else str(conversation[question_at].text).strip()
+    state.shown_messages.put(gathered.thread_id, ShownMessages(seen_ids, text))
     if gathered.working_memory is not None:
         state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
     # copies are marked, so that whoever saves them saves what they stand for
     originals = [*gathered.history, *messages, *present]
-    unchanged, by_id = {id(message) for message in originals}, {one.id: one for one in originals if one.id}
-    for at, message in enumerate(conversation):
+    unchanged, by_id = {*map(id, originals)}, {message.id: message for message in originals if message.id}
+    for index, message in enumerate(conversation):
         original = None if id(message) in unchanged else by_id.get(message.id or "")
         if original is not None and is_storable(message):
-            conversation[at] = marks.put(message, {}, content=original.content, name=original.name)
-    first, at_question, system = _blocks(state, gathered, audience)
+            conversation[index] = marks.put(message, {}, content=original.content, name=original.name)
+    first_blocks, question_blocks, system_blocks = _blocks(state, gathered, audience)
     if question_at is None:
-        system = [*first, *at_question, *speech, *system]
+        system_blocks = [*first_blocks, *question_blocks, *speech, *system_blocks]
     else:
-        if question_at == 0 or not first:
-            at_question = [*first, *at_question]
+        if question_at == 0 or not first_blocks:
+            question_blocks = [*first_blocks, *question_blocks]
         elif is_users(conversation[0]):
-            conversation[0] = marks.with_memory(conversation[0], first)
+            conversation[0] = marks.with_memory(conversation[0], first_blocks)
         else:
-            conversation.insert(0, marks.inserted(HumanMessage("\n\n".join(first))))
+            conversation.insert(0, marks.inserted(HumanMessage("\n\n".join(first_blocks))))
             question_at += 1
-        if blocks := [*at_question, *speech]:
+        if blocks := [*question_blocks, *speech]:
             conversation[question_at] = marks.with_memory(conversation[question_at], blocks)
     context = MemoryContext(
         messages=[*prompts, *conversation],
-        system=system,
+        system=system_blocks,
         recalled=gathered.recalled,
         working_memory=gathered.working_memory,
         omitted=omitted,
         observations=gathered.parts.get("observations"),
     )
     object.__setattr__(context, "counting", Counting(options.token_counter, present))
-    for made in _collecting.get():
-        made.append(context)
+    for contexts in _collecting.get():
+        contexts.append(context)
     return context
 
 
@@ -163,49 +166,49 @@ def choose_shown(
     gathered: Gathered, options: HistoryOptions, messages: Sequence[BaseMessage]
 ) -> tuple[list[BaseMessage], list[BaseMessage], int]:
     """Return what is shown of the past and of the present turn, and how many messages are left out."""
-    given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden_ids]
-    present = turn_of(given)
-    earlier = given[: len(given) - len(present)]
-    begin = gathered.first_seq if gathered.kind == "state" else -inf  # what lies before it is stored
-    recent = [message for message in earlier if gathered.seqs.get(message.id or "", inf) >= begin]
+    hidden = gathered.hidden_ids
+    candidates = [message for message in messages if not (isinstance(message, SystemMessage) or message.id in hidden)]
+    present = turn_of(candidates)
+    earlier = candidates[: len(candidates) - len(present)]
+    first_seq = gathered.first_seq if gathered.kind == "state" else -inf  # what lies before it is stored
+    recent = [message for message in earlier if gathered.seqs.get(message.id or "", inf) >= first_seq]
     too_old, stored = len(earlier) - len(recent), gathered.history
     if gathered.covered:
         recent, stored = gathered.uncovered(recent), gathered.uncovered(stored)
-        stays = {id(question(present)), *map(id, gathered.uncovered(present))}
-        present = [one for one in present if id(one) in stays]
+        kept_ids = {id(question(present)), *map(id, gathered.uncovered(present))}
+        present = [message for message in present if id(message) in kept_ids]
     if gathered.limit is not None:
         options = replace(options, max_tokens=min(options.max_tokens or gathered.limit, gathered.limit))
     past = in_order(stored, gathered.seqs, recent)
     if options.roles is not None or options.exclude_tools is True or any(_excluded(past, options)):
-        past = without_excluded(past, options, present, gathered.totals, {one.id for one in recent})
-    if options.media != "all":
-        end = media_begin([*past, *present], options.media)
-        past = [*(named(one) if attachments(one) else one for one in past[:end]), *past[end:]]
+        past = without_excluded(past, options, present, gathered.totals, {message.id for message in recent})
+    end = media_begin([*past, *present], options.media)
+    past = [*(named(message) if attachments(message) else message for message in past[:end]), *past[end:]]
     omitted = 0
     # the store has weighed it: nothing would be cut
     fits = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
     if not fits or options.token_counter != "approximate":
         past, omitted = fit(past, present, gathered.totals, options, gathered.cut)
     if options.max_tokens not in (None, DEFAULT_LIMIT):  # only a limit that somebody chose cuts the running turn
-        present, more = _fit_present(present, options)
-        omitted += more
+        present, more_omitted = _fit_present(present, options)
+        omitted += more_omitted
     return past, present, too_old + omitted
 
 
 def _begun_by_user(
-    past: Sequence[BaseMessage], given: Sequence[BaseMessage], gathered: Gathered
+    past: Sequence[BaseMessage], messages: Sequence[BaseMessage], gathered: Gathered
 ) -> tuple[list[BaseMessage], list[str]]:
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
     # a list of the caller's that begins otherwise stays as it is
-    first = next((one for one in given if not isinstance(one, SystemMessage)), None)
-    begins = (at for at, one in enumerate(past) if not is_blank(one) and (talk_kind(one) == "q" or one is first))
-    at = next(begins, len(past))
-    while 0 < at < len(past) and past[at].type in ("tool", "function"):  # with the call that it answers
-        at -= 1
-    answers = [str(one.text) for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls]
+    first_message = next((message for message in messages if not isinstance(message, SystemMessage)), None)
+    begins = (not is_blank(message) and (talk_kind(message) == "q" or message is first_message) for message in past)
+    start = next((index for index, is_begin in enumerate(begins) if is_begin), len(past))
+    while 0 < start < len(past) and past[start].type in ("tool", "function"):  # with the call that it answers
+        start -= 1
+    texts = [str(message.text) for message in past[:start] if isinstance(message, AIMessage) and not message.tool_calls]
     if gathered.first_seq > -inf:  # the thread begins earlier
-        answers = []
-    return list(past[at:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in answers if text.strip()]
+        texts = []
+    return list(past[start:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in texts if text.strip()]
 
 
 def _blocks(state: MemoryState, gathered: Gathered, audience: Audience) -> tuple[list[str], list[str], list[str]]:
@@ -236,10 +239,10 @@ def collect_contexts() -> Iterator[list[MemoryContext]]:
     They are those of middleware, load nodes and `Memory.context`, also in the threads and tasks that LangGraph starts.
     Outside of such a block memory keeps none. `contexts[-1].usage` tells what the last one costs.
     """
-    made: list[MemoryContext] = []
-    token = _collecting.set((*_collecting.get(), made))
+    contexts: list[MemoryContext] = []
+    token = _collecting.set((*_collecting.get(), contexts))
     try:
-        yield made
+        yield contexts
     finally:
         _collecting.reset(token)
 
@@ -259,7 +262,7 @@ def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
 
 def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the present turn: the last messages of the user and all after them; without any, all messages."""
-    start = next((at for at in range(len(messages) - 1, -1, -1) if is_users(messages[at])), 0)
+    start = next((index for index in range(len(messages) - 1, -1, -1) if is_users(messages[index])), 0)
     while start and is_users(messages[start - 1]):
         start -= 1
     return list(messages[start:])
@@ -283,24 +286,24 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
 
 def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
     """Return the index from which media are shown: the question of the last turn, or the last `shown`, with some."""
-    left = 1 if shown == "last" else shown
-    if left == "all":
+    remaining = 1 if shown == "last" else shown
+    if remaining == "all":
         return 0
-    has_some = False
-    for at in range(len(messages) - 1, -1, -1):
-        has_some = has_some or bool(attachments(messages[at]))
-        if has_some and is_users(messages[at]) and not (at and is_users(messages[at - 1])):
-            left, has_some = left - 1, False
-            if not left:
-                return at
+    has_media = False
+    for index in range(len(messages) - 1, -1, -1):
+        has_media = has_media or bool(attachments(messages[index]))
+        if has_media and is_users(messages[index]) and not (index and is_users(messages[index - 1])):
+            remaining, has_media = remaining - 1, False
+            if not remaining:
+                return index
     return 0
 
 
 def named(message: BaseMessage) -> BaseMessage:
     """Name the media of a message, in a copy."""
     content = [message.content] if isinstance(message.content, str) else message.content
-    names = [{"type": "text", "text": name} if (name := attachment(one)) else one for one in content]
-    return message.model_copy(update={"content": names})
+    parts = [{"type": "text", "text": name} if (name := attachment(part)) else part for part in content]
+    return message.model_copy(update={"content": parts})
 
 
 class _Group(NamedTuple):
@@ -324,45 +327,45 @@ def fit(
         return list(past), 0
     limit = options.max_tokens
     count = weight_of if options.token_counter == "approximate" else options.token_counter
-    fresh, groups = {id(message) for message in present}, list[_Group]()
-    for head, group in headed_groups([*past, *present]):
-        if id(head) not in fresh:
-            own = [message for message in group if id(message) not in fresh]
-            is_open, is_talk = len(own) < len(group), bool(talk_kind(head)) and has_content(head)
-            groups.append(_Group(own, 0 if is_open else count(group), is_talk or head.id in totals, is_open))
-    talk = [at for at, one in enumerate(groups) if one.is_talk]
-    begin = 0
-    if talk and (cut or sum(groups[at].tokens for at in talk) > limit):
-        begin = _begin_of(groups, talk, totals, limit)
-    room = limit - sum(one.tokens for one in groups[begin:] if one.is_talk)
+    present_ids, groups = {id(message) for message in present}, list[_Group]()
+    for head, members in headed_groups([*past, *present]):
+        if id(head) not in present_ids:
+            stored = [message for message in members if id(message) not in present_ids]
+            is_open, is_talk = len(stored) < len(members), bool(talk_kind(head)) and has_content(head)
+            groups.append(_Group(stored, 0 if is_open else count(members), is_talk or head.id in totals, is_open))
+    talk = [index for index, group in enumerate(groups) if group.is_talk]
+    start = 0
+    if talk and (cut or sum(groups[index].tokens for index in talk) > limit):
+        start = _fitting_start(groups, talk, totals, limit)
+    room = limit - sum(group.tokens for group in groups[start:] if group.is_talk)
     kept: list[list[BaseMessage]] = []
-    for at in reversed(range(len(groups))):
-        one = groups[at]
-        if not one.is_talk:
-            room -= one.tokens
-        if one.is_open or (at >= begin and (one.is_talk or room >= 0)):
-            kept.append(one.messages)
+    for index in reversed(range(len(groups))):
+        group = groups[index]
+        if not group.is_talk:
+            room -= group.tokens
+        if group.is_open or (index >= start and (group.is_talk or room >= 0)):
+            kept.append(group.messages)
     shown = [*chain(*reversed(kept))]
     return shown, cut + len(past) - len(shown)
 
 
-def _begin_of(groups: Sequence[_Group], talk: Sequence[int], totals: Mapping[str, int], limit: int) -> int:
+def _fitting_start(groups: Sequence[_Group], talk: Sequence[int], totals: Mapping[str, int], limit: int) -> int:
     """Find the first question from which on all fits, if possible where a third of the limit ends; else the last."""
     # So the beginning, which providers cache, stays until the limit is reached; then about two thirds are left.
     third = max(limit / 3, 1)
-    tokens, fitting, last = sum(groups[at].tokens for at in talk), list[int](), talk[-1]
-    before = totals.get(groups[talk[0]].messages[0].id or "", 0) // third
-    for at in talk:
-        head = groups[at].messages[0]
+    tokens, fitting, last_question = sum(groups[index].tokens for index in talk), list[int](), talk[-1]
+    last_step = totals.get(groups[talk[0]].messages[0].id or "", 0) // third
+    for index in talk:
+        head = groups[index].messages[0]
         if talk_kind(head) == "q":
             step = totals.get(head.id or "", 0) // third
             if tokens <= limit:
-                if step > before:
-                    return at
-                fitting.append(at)
-            before, last = step, at
-        tokens -= groups[at].tokens
-    return next(iter(fitting), last)
+                if step > last_step:
+                    return index
+                fitting.append(index)
+            last_step, last_question = step, index
+        tokens -= groups[index].tokens
+    return next(iter(fitting), last_question)
 
 
 def _fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tuple[list[BaseMessage], int]:
@@ -374,7 +377,7 @@ def _fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tup
         if excess > 0:
             left_out.update(map(id, group))
             excess -= count(group)
-    return [one for one in present if id(one) not in left_out], len(left_out)
+    return [message for message in present if id(message) not in left_out], len(left_out)
 
 
 def without_excluded(
@@ -382,35 +385,36 @@ def without_excluded(
     options: HistoryOptions,
     present: Sequence[BaseMessage] = (),
     answers: Container[str | None] = (),
-    given: Container[str | None] = (),
+    listed_ids: Container[str | None] = (),
 ) -> list[BaseMessage]:
-    """Leave out roles and tools as the options say, whole groups. Roles choose among stored messages, not the `given`.
+    """Leave out roles and tools as the options say, whole groups. Roles choose among stored messages, not `listed_ids`.
 
     A stored call whose results are in the `present` turn stays. A structured answer whose tool is left out is shown as
     text: `answers` have its id.
     """
-    worded = [
-        with_calls(one, content=structured_text(one)) if one.id in answers and any(_excluded([one], options)) else one
-        for one in messages
-    ]
-    fresh, kept, open_calls = {id(message) for message in present}, list["BaseMessage"](), list["BaseMessage"]()
+    worded = [*messages]
+    for index, message in enumerate(messages):
+        if message.id in answers and any(_excluded([message], options)):
+            worded[index] = with_calls(message, content=structured_text(message))
+    present_ids, kept, open_calls = {id(message) for message in present}, list["BaseMessage"](), list["BaseMessage"]()
     for head, group in headed_groups([*worded, *present]):
-        if id(head) in fresh:
+        if id(head) in present_ids:
             continue
         call, *results = group
-        stored = [message for message in group if id(message) not in fresh]
-        excluded = [one["id"] for one in _excluded([call], options)]
+        stored = [message for message in group if id(message) not in present_ids]
+        excluded = [tool_call["id"] for tool_call in _excluded([call], options)]
+        has_other_roles = options.roles is not None and any(message.type not in options.roles for message in group)
         if len(stored) < len(group):
             open_calls += stored
-        elif options.roles is not None and head.id not in given and any(one.type not in options.roles for one in group):
+        elif has_other_roles and head.id not in listed_ids:
             continue
         elif not results or not (excluded or options.exclude_tools is True):
             kept += group
         else:  # the call with the results that stay, or, of its content, the text
-            calls = [one for one in getattr(call, "tool_calls", ()) if one["id"] not in excluded]
-            lean, ids = with_calls(call, calls), {one["id"] for one in calls}
-            left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
-            kept += [lean, *left] if calls or has_content(lean) else []
+            calls = [tool_call for tool_call in getattr(call, "tool_calls", ()) if tool_call["id"] not in excluded]
+            shortened, ids = with_calls(call, calls), {tool_call["id"] for tool_call in calls}
+            results = [result for result in results if isinstance(result, ToolMessage) and result.tool_call_id in ids]
+            kept += [shortened, *results] if calls or has_content(shortened) else []
     return [*kept, *open_calls]
 
 
@@ -418,6 +422,6 @@ def _excluded(messages: Sequence[BaseMessage], options: HistoryOptions) -> Itera
     """Yield the tool calls that later turns leave out."""
     excluded = options.exclude_tools
     names = () if isinstance(excluded, bool | str) else excluded
-    for call in chain.from_iterable(one.tool_calls for one in messages if isinstance(one, AIMessage)):
+    for call in chain.from_iterable(message.tool_calls for message in messages if isinstance(message, AIMessage)):
         if excluded is True or (excluded is not False and (is_memory_tool(call["name"]) or call["name"] in names)):
             yield call

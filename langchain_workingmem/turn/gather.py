@@ -67,10 +67,10 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
 
     def take(self, thread_id: str, message: BaseMessage | None) -> Known | None:
         """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
-        found = None if message is None else self.get((thread_id, words_digest(message)))
-        if message is None or found is None:
+        noted = None if message is None else self.get((thread_id, words_digest(message)))
+        if message is None or noted is None:
             return None
-        id, known = found
+        id, known = noted
         if message.id is None and known.next_seq_when_saved == inf:
             message.id = id
         return known if message.id == id else None
@@ -97,12 +97,12 @@ class Turn:
         appeared: Iterable[str | None] = (),
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
-        given = as_messages(messages)
-        found = yield from unmarked(self.core.state, given, thread_id, check_id(user_id, "user_id"))
-        ids = Counter(one.id for one in found if one.type == "ai" and one.id)
-        if len(ids) < ids.total():  # caches and fakes repeat ids, which tell nothing then
-            found = [one.model_copy(update={"id": None}) if ids[one.id or ""] > 1 else one for one in found]
-        return _unsourced(found, kind, {*appeared}) if any(one.additional_kwargs for one in found) else found
+        originals = yield from unmarked(self.core.state, as_messages(messages), thread_id, check_id(user_id, "user_id"))
+        counts = Counter(message.id for message in originals if message.type == "ai" and message.id)
+        for index, message in enumerate(originals):
+            if counts[message.id or ""] > 1:  # caches and fakes repeat ids, which tell nothing then
+                originals[index] = message.model_copy(update={"id": None})
+        return _unsourced(originals, kind, {*appeared})
 
     def gather(
         self,
@@ -122,9 +122,10 @@ class Turn:
             options = replace(options, last_messages=limits.last_messages, step=1)
         zone, is_private = state.zone(*ids, limits.timezone), limits.recall is False
         turn = Gathered(*ids, kind, zone, messages, left_out, is_private=is_private)
-        new = [message for message in messages if is_storable(message)]
-        structured = structured_answers(new, is_over=False)
-        entries = [entry_of(one, one.id, words_digest(one, structured=id(one) in structured)) for one in new]
+        storable = [message for message in messages if is_storable(message)]
+        structured = structured_answers(storable, is_over=False)
+        digests = [words_digest(message, structured=id(message) in structured) for message in storable]
+        entries = [entry_of(message, message.id, words) for message, words in zip(storable, digests, strict=True)]
         head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
         for part in state.parts:
             part.narrow(head)
@@ -148,31 +149,31 @@ class Turn:
                 _log.warning("%s; this turn goes without recall", error)
         if ranking is None:
             replies = yield from send(*calls)
-        waiting, groups = iter(replies), (history_calls, memory_calls, *part_calls)
-        (history,), of_memory, *of_parts = ([*islice(waiting, len(some))] for some in groups)
+        waiting, call_groups = iter(replies), (history_calls, memory_calls, *part_calls)
+        (history_reply,), memory_replies, *part_replies = ([*islice(waiting, len(group))] for group in call_groups)
 
-        reply = read_reply(history, *ids)
-        _follow_list(core, turn, new, entries, reply)
-        stored = _stored_messages(turn, entries, reply, history[1])
+        reply = read_reply(history_reply, *ids)
+        _follow_list(core, turn, storable, entries, reply)
+        rows = _stored_messages(turn, entries, reply, history_reply[1])
         # a window that was limited has to reach further back, and behind an edited question others may have written
         reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
 
         if scope_key is not None:
-            turn.working_memory = read_state(state, scope_key, of_memory)
+            turn.working_memory = read_state(state, scope_key, memory_replies)
             if turn.working_memory.kept and state.remembering.keeper is None:
                 turn.working_memory = yield from wing("keeping").with_living_sources(
                     state, scope_key, turn.working_memory
                 )
-        for part, asked, answers in zip(state.parts, part_calls, of_parts, strict=True):
-            reads_again |= yield from part.gathered(state, turn, head, reply, asked, answers)
+        for part, commands, answers in zip(state.parts, part_calls, part_replies, strict=True):
+            reads_again |= yield from part.gathered(state, turn, head, reply, commands, answers)
 
         if reads_again:  # without what the list has left behind, and without another look for its words
             head |= {"without": [*turn.abandoned, *head.get("without", ())] or None, "said": 0, "spoken": None}
             head |= {"question": None} if turn.followed.again else {}
-            (again,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
-            turn.seqs = {one.id: turn.seqs[one.id] for one in new if one.id in turn.seqs}
-            stored = _stored_messages(turn, entries, read_reply(again, *ids), again[1])
-        turn.history = yield from _with_shown_media(state, turn, options, stored)
+            (new_reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
+            turn.seqs = {message.id: turn.seqs[message.id] for message in storable if message.id in turn.seqs}
+            rows = _stored_messages(turn, entries, read_reply(new_reply, *ids), new_reply[1])
+        turn.history = yield from _with_shown_media(state, turn, options, rows)
         if query is not None and ranking is not None and len(ranking.order):
             turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
         return turn
@@ -180,17 +181,18 @@ class Turn:
 
 def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
     """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it."""
-    order = reversed(range(len(messages)))
+    backwards = reversed(range(len(messages)))
     if kind == "state":  # its last message that did not appear in the run
-        new = [at for at in order if messages[at].id not in appeared][:1]
+        indexes = [index for index in backwards if messages[index].id not in appeared][:1]
     else:  # the last words of the user
-        last = dropwhile(lambda at: not isinstance(messages[at], HumanMessage), order)
-        new = [*takewhile(lambda at: isinstance(messages[at], HumanMessage) and messages[at].id not in appeared, last)]
-    for at in new:
-        message = messages[at]
+        tail = dropwhile(lambda index: not isinstance(messages[index], HumanMessage), backwards)
+        user_words = takewhile(lambda index: isinstance(messages[index], HumanMessage), tail)
+        indexes = [*takewhile(lambda index: messages[index].id not in appeared, user_words)]
+    for index in indexes:
+        message = messages[index]
         if isinstance(message, HumanMessage) and "lc_source" in message.additional_kwargs:
             extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
-            messages[at] = message.model_copy(update={"additional_kwargs": extras})
+            messages[index] = message.model_copy(update={"additional_kwargs": extras})
     return messages
 
 
@@ -207,8 +209,8 @@ def _query_of(
     arguments = limits.recall or {}
     if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
         state.recalling  # noqa: B018 - raises, because recall is off
-    asked = question(turn.messages)
-    text = "" if asked is None else str(asked.text)
+    user_message = question(turn.messages)
+    text = "" if user_message is None else str(user_message.text)
     if state.recall is None or turn.is_private or not text.strip():
         return None
     where: Any = {"thread_id": turn.thread_id, "user_id": turn.user_id, "thread_filters": state.thread_filters}
@@ -239,24 +241,24 @@ def _follow_list(
     """Note in the turn which messages of the thread the list is, and which of it no model is shown; give missing ids."""
     known = turn.known = known_in(reply)
     turn.followed = followed = follow(entries, turn.kind, known, turn.left_out)
-    taken = {entry.id for entry in entries}
-    for at, id in sorted(followed.aliases.items()):
-        if entries[at].id is None and id not in taken:  # else it was sent again
-            messages[at].id = id
-            taken.add(id)
+    taken_ids = {entry.id for entry in entries}
+    for index, id in sorted(followed.aliases.items()):
+        if entries[index].id is None and id not in taken_ids:  # else it was sent again
+            messages[index].id = id
+            taken_ids.add(id)
     for message in turn.messages:
         message.id = message.id or core.new_id()
     ids = [message.id or "" for message in messages]
-    facts_of = {facts.seq: facts for facts in known.facts}
-    turn.seqs = {ids[at]: seq for at, seq in followed.seqs.items()}
-    turn.totals = {ids[at]: facts_of[seq].upto for at, seq in followed.seqs.items() if facts_of[seq].words}
+    stored = {facts.seq: facts for facts in known.facts}
+    turn.seqs = {ids[index]: seq for index, seq in followed.seqs.items()}
+    turn.totals = {ids[index]: stored[seq].upto for index, seq in followed.seqs.items() if stored[seq].words}
     turn.abandoned = known.ranges(followed.drop) if followed.drop else []
     question_at = last_question(entries)
     turn.question_seq = followed.seqs.get(question_at, inf)
-    refused = {ids[at] for at, seq in followed.seqs.items() if facts_of[seq].is_refused and at != question_at}
+    refused = {ids[index] for index, seq in followed.seqs.items() if stored[seq].is_refused and index != question_at}
     stays = {*followed.seqs, *followed.new}
-    deleted = {ids[at] for at in range(question_at) if ids[at] in known.deleted and at not in stays}
-    turn.hidden_ids = frozenset(refused | deleted | {ids[at] for at in followed.hidden})
+    deleted = {ids[index] for index in range(question_at) if ids[index] in known.deleted and index not in stays}
+    turn.hidden_ids = frozenset(refused | deleted | {ids[index] for index in followed.hidden})
 
 
 def _stored_messages(
@@ -269,8 +271,8 @@ def _stored_messages(
     own_writer = followed.writer if turn.kind == "state" else None
     repeated: set[str] = set()
     if turn.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
-        others = [entries[at].words for at in range(last_question(entries)) if at not in followed.seqs]
-        repeated = {*others} if followed.seqs else {*others} - {""}  # "": tool traffic, which a known list has whole
+        words = [entries[index].words for index in range(last_question(entries)) if index not in followed.seqs]
+        repeated = {*words} if followed.seqs else {*words} - {""}  # "": tool traffic, which a known list has whole
     turn.tokens = 0
     for text in reversed(reply.get("shown") or ()):
         facts = Facts.read(text)
@@ -293,22 +295,22 @@ def _stored_messages(
 
 
 def _with_shown_media(
-    state: MemoryState, turn: Gathered, options: HistoryOptions, stored: Sequence[StoredMessage]
+    state: MemoryState, turn: Gathered, options: HistoryOptions, rows: Sequence[StoredMessage]
 ) -> Plan[list[BaseMessage]]:
     """Return the messages, older media only named. One round trip where media that are shown lie beside the bodies."""
-    with_parts = [one for one in stored if "media" in one.record]
-    if not with_parts and turn.size <= LONG:
-        return [one.message for one in stored]
-    if with_parts:
-        fresh = [one for one in turn.messages if not isinstance(one, SystemMessage)]
-        together = in_order([one.message for one in stored if is_readable(one)], turn.seqs, fresh)
-        shown = {one.id for one in together[media_begin(together, options.media) :]}
+    media_rows = [row for row in rows if "media" in row.record]
+    if not media_rows and turn.size <= LONG:
+        return [row.message for row in rows]
+    if media_rows:
+        listed = [message for message in turn.messages if not isinstance(message, SystemMessage)]
+        conversation = in_order([row.message for row in rows if is_readable(row)], turn.seqs, listed)
+        shown = {message.id for message in conversation[media_begin(conversation, options.media) :]}
         yield from with_media(
-            state, [one for one in with_parts if is_readable(one) and one.message.id in shown], keep_lost=True
+            state, [row for row in media_rows if is_readable(row) and row.message.id in shown], keep_lost=True
         )
-    readable = yield from compute(lambda: [one for one in stored if is_readable(one)], turn.size)
+    readable = yield from compute(lambda: [row for row in rows if is_readable(row)], turn.size)
     marks = Marks(state.secret, turn.thread_id, turn.user_id)
-    return [marks.put(named(one.message), {}) if "media" in one.record else one.message for one in readable]
+    return [marks.put(named(row.message), {}) if "media" in row.record else row.message for row in readable]
 
 
 def _recalled(
@@ -316,19 +318,19 @@ def _recalled(
 ) -> Plan[RecallResult]:
     """Fetch the best hits and their windows, without what the model is shown anyway. Messages are compared by seq."""
     past, present, _ = choose_shown(turn, options, turn.messages)
-    ids = turn.hidden_ids.union([one.id or "" for one in (*past, *present)])
-    not_again = {*turn.followed.drop, *(turn.seqs[id] for id in ids if id in turn.seqs)}
+    shown_ids = turn.hidden_ids.union([message.id or "" for message in (*past, *present)])
+    hidden_seqs = {*turn.followed.drop, *(turn.seqs[id] for id in shown_ids if id in turn.seqs)}
 
     def followed_up() -> str:
         """Return what the user said before; a question that was asked twice follows up what stood before it."""
-        words = [str(one.text) for one in (*turn.history, *turn.messages) if is_users(one)]
-        return next((text for text in reversed(words) if text.strip() and text != query.text), "")
+        texts = [str(message.text) for message in (*turn.history, *turn.messages) if is_users(message)]
+        return next((text for text in reversed(texts) if text.strip() and text != query.text), "")
 
-    hidden = encode(turn.thread_id).encode(), not_again, turn.question_seq
-    about: Any = {"hidden": hidden, "followed_up": followed_up, "extra": extra, "on_error": core.on_error}
-    plan = recall_for_turn(core.state, query, ranking, **about)
+    hidden = encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq
+    arguments: Any = {"hidden": hidden, "followed_up": followed_up, "extra": extra, "on_error": core.on_error}
+    plan = recall_for_turn(core.state, query, ranking, **arguments)
     result = yield from traced(plan, query.text)
-    repeated = {row.place for row in result.rows if row.place in not_again or row.place >= turn.question_seq}
+    repeated = {row.place for row in result.rows if row.place in hidden_seqs or row.place >= turn.question_seq}
     rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in repeated]
     return replace(result, rows=rows)
 
@@ -340,7 +342,7 @@ def read_history(
     turn = Gathered(check_id(thread_id, "thread_id"), user_id or "", "part")  # no list is compared
     head = _history_head(options, (), owner_tag(user_id))
     (reply,) = yield from send(READ.on(state.keys.of(thread_id), **head))
-    stored = _stored_messages(turn, (), read_reply(reply, thread_id, user_id), reply[1])
-    messages = yield from _with_shown_media(state, turn, options, stored)
+    rows = _stored_messages(turn, (), read_reply(reply, thread_id, user_id), reply[1])
+    messages = yield from _with_shown_media(state, turn, options, rows)
     history = without_excluded(messages, options, (), turn.totals)
     return provider_valid(fit(history, (), turn.totals, options, turn.cut)[0])
