@@ -142,8 +142,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._core, self._turn = core, Turn(core, turn.history)
         self._read_only, self._persist = read_only, persist and not read_only
         self._find_ids, self._trust = faces.finder(user_id, trust_client_ids=trust_client_ids), trust_client_ids
-        chosen = None if tools is None else as_tuple(tools, "tools", "tool names")
-        self.tools = memory_tools(core, self._find_ids, include=chosen, name=name, read_only=read_only)
+        names = None if tools is None else as_tuple(tools, "tools", "tool names")
+        self.tools = memory_tools(core, self._find_ids, include=names, name=name, read_only=read_only)
         self._memory_name = name
         self._runs: Recent[tuple[Any, str | None], Run] = Recent(MOST_RUNS)  # by question; and the last of a key
         self._finished_calls: Recent[str, bool] = Recent()  # of tools
@@ -175,8 +175,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         gathered = yield from self._core.ready(self._prepare(call, run), "prepare")
 
         def ask() -> Plan[Any]:
-            asked = partial(handler, self._with_memory(request, call, gathered))
-            return (yield from Call(asked, asked))
+            model_call = partial(handler, self._with_memory(request, call, gathered))
+            return (yield from Call(model_call, model_call))
 
         try:
             try:
@@ -196,25 +196,25 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     @operation
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Plan[Any]:
         """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that one ends."""
-        config, called, call = get_config(), partial(handler, request), self._call(request.state, request.runtime)
+        config, tool_call, call = get_config(), partial(handler, request), self._call(request.state, request.runtime)
         # behind an interrupt, nobody has looked yet whose thread it is
         if (run := self._runs.get((call.key, None))) is None or run.gathered is None:
             yield from self._core.with_fallback(check_thread(self._core.state, *call.ids), None, "no known owner")
         thread_id = config.get("configurable", {}).get("thread_id")
-        own, *earlier = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
-        until = monotonic() + MOST_SECONDS
+        call_name, *earlier_names = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
+        deadline = monotonic() + MOST_SECONDS
         # LangGraph runs them side by side
-        while monotonic() < until and not all(map(self._finished_calls.get, earlier)):
+        while monotonic() < deadline and not all(map(self._finished_calls.get, earlier_names)):
             yield Sleep(PAUSE_SECONDS)
         try:
             with faces.outer_run_of(config, trust_client_ids=self._trust):
-                return (yield from Call(called, called))
+                return (yield from Call(tool_call, tool_call))
         except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
         except Exception:
-            step = own.rpartition("\0")[0]
+            step = call_name.rpartition("\0")[0]
             # of tools side by side the first that fails saves the run, and ends it
-            if self._failed_steps.change(step, lambda first: first or own) == own:
+            if self._failed_steps.change(step, lambda first: first or call_name) == call_name:
                 try:
                     yield from self._fail(call, None)
                 finally:
@@ -223,7 +223,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 yield Sleep(PAUSE_SECONDS)
             raise
         finally:
-            self._finished_calls.put(own, value=True)
+            self._finished_calls.put(call_name, value=True)
 
     awrap_tool_call = twin(wrap_tool_call)
 
@@ -234,8 +234,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         run = self._take(call)
         # LangChain documents that a guard may change answers in place: no checkpoint holds that
         copies = {id(answer): copy for answer, copy in run.answers}
-        found = ((one, copies[id(one)]) for one in call.messages if id(one) in copies)
-        changed = [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
+        pairs = ((message, copies[id(message)]) for message in call.messages if id(message) in copies)
+        changed = [message for message, copy in pairs if copy.model_copy(update={"id": message.id}) != message]
         self._core.state.shown_messages.pop(call.ids[0])
         if call.saves:
             saving = self._save(call, run, is_over=True)
@@ -260,19 +260,19 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return HookCall(state["messages"], ids, key, limits, kind, is_nested, saves)
 
     def _begin(self, call: HookCall) -> Run:
-        asked = question(call.messages)
-        run = Run([*call.messages], question=asked.id if asked else None)
+        user_message = question(call.messages)
+        run = Run([*call.messages], question=user_message.id if user_message else None)
         for id in (run.question, None):
             self._runs.put((call.key, id), run)
         return run
 
     def _run_of(self, call: HookCall) -> Run:
         """Return the run of these messages by its question, as several may be under way; a summary may lack it."""
-        asked = question(call.messages)
-        if asked is not None and (run := self._runs.get((call.key, asked.id))) is not None:
+        user_message = question(call.messages)
+        if user_message is not None and (run := self._runs.get((call.key, user_message.id))) is not None:
             return run
         run = self._runs.get((call.key, None))
-        return run if run is not None and (asked is None or run.gathered is None) else self._begin(call)
+        return run if run is not None and (user_message is None or run.gathered is None) else self._begin(call)
 
     def _take(self, call: HookCall) -> Run:
         run = self._run_of(call)
@@ -294,15 +294,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return run.gathered
 
     def _read(self, call: HookCall, run: Run) -> Plan[Gathered | None]:
-        state, ids, gathered = self._core.state, call.ids, run.gathered
+        state, turn, ids, gathered = self._core.state, self._turn, call.ids, run.gathered
         if gathered is None or run.is_failed:
             # as other middleware has redacted them by now; those that it has trimmed away count, too
-            present = {one.id: one for one in call.messages}
-            messages = [present.get(one.id, one) for one in run.begun]
-            new = yield from self._turn.read_unmarked(messages, *ids, call.kind)
-            asked = question(new)
-            run.question = asked.id if asked else None
-            gathered = yield from self._turn.gather(new, ids, faces.within(call.limits, self._turn), kind=call.kind)
+            present_messages = {message.id: message for message in call.messages}
+            messages = [present_messages.get(message.id, message) for message in run.begun]
+            messages = yield from turn.read_unmarked(messages, *ids, call.kind)
+            user_message = question(messages)
+            run.question = user_message.id if user_message else None
+            gathered = yield from turn.gather(messages, ids, faces.within(call.limits, turn), kind=call.kind)
             run.gathered, run.known = gathered, gathered.known
             if call.is_nested:
                 gathered.history, gathered.first_seq, gathered.covered, gathered.limit = [], -inf, (), None
@@ -324,23 +324,23 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             gathered.seqs |= run.stored
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, gathered: Gathered) -> ModelRequest[Any]:
-        own = {tool.name: tool for tool in self.tools}
-        names = [(str(tool.get("name") if isinstance(tool, dict) else tool.name), tool) for tool in request.tools]
-        for name, tool in names:
-            if name in own and own[name] is not tool:  # the model would call the wrong one
+        own_tools = {tool.name: tool for tool in self.tools}
+        named_tools = [(str(tool.get("name") if isinstance(tool, dict) else tool.name), tool) for tool in request.tools]
+        for name, tool in named_tools:
+            if name in own_tools and own_tools[name] is not tool:  # the model would call the wrong one
                 raise OptionError(
                     f"the agent has another tool named {name!r}",
                     remedy="rename that one, pass MemoryMiddleware(memory, name='team'), or leave the tool to it with "
                     "MemoryMiddleware(memory, tools=[...])",
                 )
-        hidden = {name for name in own if faces.forbidden(call.limits, name)}
+        hidden = {name for name in own_tools if faces.forbidden(call.limits, name)}
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
         marks = Marks(self._core.state.secret, *call.ids)
         messages = [marks.original(message) for message in request.messages]
         audience = Audience(
             read_only=self._read_only or call.limits.read_only,
             for_model=True,
-            tools=[name for name, _ in names if name in own and name not in hidden],
+            tools=[name for name, _ in named_tools if name in own_tools and name not in hidden],
             name=self._memory_name,
         )
         context = assemble(self._core.state, self._turn.history, gathered, messages, audience)
@@ -353,33 +353,33 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
             system_message=prompt,
-            tools=[tool for name, tool in names if name not in hidden],
+            tools=[tool for name, tool in named_tools if name not in hidden],
         )
 
     # ------------------------------------------------------------------ behind the model
 
     def _note_answer(self, call: HookCall, answer: Any) -> None:
         """Note the model's answer, and copies, as others may change it in place; it is new, whatever its id."""
-        response, known = getattr(answer, "model_response", answer), {one.id for one in call.messages if one.id}
-        result, run = getattr(response, "result", []), self._run_of(call)
-        for at, one in enumerate(result):
-            if isinstance(one, AIMessage):
-                result[at] = one.model_copy(update={"id": self._core.new_id()}) if one.id in known else one
-                run.answers.append((result[at], result[at].model_copy(deep=True)))
+        ids, run = {message.id for message in call.messages if message.id}, self._run_of(call)
+        result = getattr(getattr(answer, "model_response", answer), "result", [])
+        for index, message in enumerate(result):
+            if isinstance(message, AIMessage):
+                result[index] = message.model_copy(update={"id": self._core.new_id()}) if message.id in ids else message
+                run.answers.append((result[index], result[index].model_copy(deep=True)))
 
     def _make_room(self, call: HookCall, run: Run, gathered: Gathered) -> Plan[bool]:
         """Let those who take part in turns shorten a prompt that is too long; tell whether another try makes sense."""
         if run.is_failed or not call.saves:
             return False
-        made = False
+        is_shorter = False
         try:
             yield from self._core.with_breaker(self._save_for_parts(call, run, gathered))
             for part in self._core.state.parts:
-                made |= yield from self._core.with_breaker(part.overflowed(self._core.state, gathered))
+                is_shorter |= yield from self._core.with_breaker(part.overflowed(self._core.state, gathered))
         except WorkingMemError as error:
             _log.warning("no room is made in a prompt that is too long: %s", error)
             return False
-        return made
+        return is_shorter
 
     def _fail(self, call: HookCall, error: Exception | None) -> Plan[None]:
         """Save a run that may never go on; a question that the provider refuses with `error` is not sent again."""
@@ -388,7 +388,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         try:
             yield from self._core.with_breaker(self._save(call, run))
-            refused = [one.id for one in turn_of(call.messages) if one.id in run.stored]
+            refused = [message.id for message in turn_of(call.messages) if message.id in run.stored]
             if error is not None and is_refusal(error) and refused:
                 marking = change_thread(self._core.state, *call.ids, "refuse", refused=refused)
                 yield from self._core.with_breaker(marking)
@@ -398,14 +398,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------------ saving
 
     def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
-        begun = {one.id for one in run.begun}
-        appeared = [one.id for one in call.messages if one.id not in begun]
+        initial_ids = {message.id for message in run.begun}
+        appeared = [message.id for message in call.messages if message.id not in initial_ids]
         messages = yield from self._turn.read_unmarked(_all_messages(call, run), *call.ids, call.kind, appeared)
-        storable = [one for one in messages if is_storable(one)]
+        storable = [message for message in messages if is_storable(message)]
         structured = structured_answers(storable, is_over=is_over)
         if only_question:  # with what stands in front of it
-            asked = next((at for at, one in enumerate(storable) if one.id == run.question), len(storable) - 1)
-            storable = storable[: asked + 1]
+            end = next((end for end, message in enumerate(storable, 1) if message.id == run.question), len(storable))
+            storable = storable[:end]
         _, run.known = yield from save_turn(
             self._core,
             storable,
@@ -421,16 +421,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
 def _all_messages(call: HookCall, run: Run) -> list[BaseMessage]:
     """Return the messages of the run: those that other middleware has trimmed off its front count, too."""
-    held, earlier = {one.id for one in call.messages}, run.seen or run.begun
-    first = next((at for at, one in enumerate(earlier) if one.id in held), len(earlier))
+    ids, earlier = {message.id for message in call.messages}, run.seen or run.begun
+    first = next((index for index, message in enumerate(earlier) if message.id in ids), len(earlier))
     return [*filter(is_storable, earlier[:first]), *call.messages]
 
 
 def _own_and_earlier(request: Any) -> list[str]:
     """Return names of a call, and of those before it in the answer that write and have no result yet."""
-    messages, own = request.state["messages"], request.tool_call["id"]
-    answer = next((one for one in reversed(messages) if isinstance(one, AIMessage)), AIMessage(""))
-    answered = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
+    messages, call_id = request.state["messages"], request.tool_call["id"]
+    answer = next((message for message in reversed(messages) if isinstance(message, AIMessage)), AIMessage(""))
+    answered_ids = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     ids = [call["id"] for call in answer.tool_calls if call["name"].startswith(faces.WRITING)]
-    earlier = [id for id in ids[: ids.index(own)] if id not in answered] if own in ids else []
-    return [f"{answer.id}\0{id}" for id in (own, *earlier)]
+    earlier = [id for id in ids[: ids.index(call_id)] if id not in answered_ids] if call_id in ids else []
+    return [f"{answer.id}\0{id}" for id in (call_id, *earlier)]
