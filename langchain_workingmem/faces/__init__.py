@@ -34,15 +34,15 @@ _USER = "'user_id' in config['configurable']"
 
 def limits_of(config: RunnableConfig | None) -> PerCall:
     """Read and check what the config of a call says; a run in a tool that says nothing may do what its agent may do."""
-    given = ((config or {}).get("configurable") or {}).get("memory")
-    if given is None:
+    settings = ((config or {}).get("configurable") or {}).get("memory")
+    if settings is None:
         outer = outer_run.get()
         return PerCall() if outer is None else outer.limits
-    known = [field.name for field in fields(PerCall)]
-    given = asdict(given) if isinstance(given, PerCall) else given
-    _check_keys(given, known, _PATH)
+    names = [field.name for field in fields(PerCall)]
+    settings = asdict(settings) if isinstance(settings, PerCall) else settings
+    _check_keys(settings, names, _PATH)
     try:
-        limits = PerCall(**given)
+        limits = PerCall(**settings)
     except OptionError as error:
         raise OptionError(f"{_PATH}: {error}", remedy=error.remedy) from None
     if limits.recall:
@@ -50,22 +50,22 @@ def limits_of(config: RunnableConfig | None) -> PerCall:
     return limits
 
 
-def _check_keys(given: Any, known: Collection[str], path: str) -> None:
-    if not isinstance(given, Mapping):
-        raise wrong_type(given, path, f"use a dict with some of {', '.join(known)}")
-    if unknown := [key for key in given if key not in known]:
-        raise OptionError(f"{path} has unknown keys {unknown}", remedy=f"use some of {', '.join(known)}")
+def _check_keys(settings: Any, names: Collection[str], path: str) -> None:
+    if not isinstance(settings, Mapping):
+        raise wrong_type(settings, path, f"use a dict with some of {', '.join(names)}")
+    if unknown := [key for key in settings if key not in names]:
+        raise OptionError(f"{path} has unknown keys {unknown}", remedy=f"use some of {', '.join(names)}")
 
 
 def within(limits: PerCall, turn: Turn) -> PerCall:
     """Return the same, or raise `OptionError` where it asks for more than the options give."""
-    most, recall, asked = turn.history.last_messages, turn.core.state.recall, limits.recall or {}
+    limit, options, recall = turn.history.last_messages, turn.core.state.recall, limits.recall or {}
     if limits.last_messages is not None:
-        at_least(limits.last_messages, 0, f"{_PATH}['last_messages']", LARGEST if most is None else most)
-    if recall is not None and asked.get("top_k") is not None:  # a recall that is off is refused in `Turn.gather`
-        at_least(asked["top_k"], 1, f"{_PATH}['recall']['top_k']", recall.top_k)
-    if recall is not None and asked.get("scope") is not None:
-        one_of(asked["scope"], sorted({"thread", recall.scope}), f"{_PATH}['recall']['scope']")
+        at_least(limits.last_messages, 0, f"{_PATH}['last_messages']", LARGEST if limit is None else limit)
+    if options is not None and recall.get("top_k") is not None:  # a recall that is off is refused in `Turn.gather`
+        at_least(recall["top_k"], 1, f"{_PATH}['recall']['top_k']", options.top_k)
+    if options is not None and recall.get("scope") is not None:
+        one_of(recall["scope"], sorted({"thread", options.scope}), f"{_PATH}['recall']['scope']")
     return limits
 
 
@@ -92,9 +92,9 @@ outer_run: ContextVar[OuterRun | None] = ContextVar("outer_run", default=None)
 @contextmanager
 def outer_run_of(config: RunnableConfig, *, trust_client_ids: bool) -> Iterator[None]:
     """Tell the agents that run inside a tool about the run that calls it."""
-    asked, user = limits_of(config), _authenticated(_runtime(), config.get("configurable"))
+    call_limits, user = limits_of(config), _authenticated(_runtime(), config.get("configurable"))
     # its other limits are about its own conversation
-    limits = replace(asked, recall=False if asked.recall is False else None, last_messages=None)
+    limits = replace(call_limits, recall=False if call_limits.recall is False else None, last_messages=None)
     token = outer_run.set(OuterRun(resolve(config, trust_client_ids=trust_client_ids), user, limits))
     try:
         yield
@@ -105,8 +105,8 @@ def outer_run_of(config: RunnableConfig, *, trust_client_ids: bool) -> Iterator[
 def finder(user_id: str | Owner | None, *, trust_client_ids: bool = False) -> Callable[..., Ids]:
     """Return `resolve` with the owner that a program fixes; `OptionError` or `IdError` for what cannot be one."""
     if isinstance(user_id, str):  # a function, as what a run names is compared with the authenticated user all the same
-        fixed = check_id(user_id, "user_id")
-        return partial(resolve, user_id=lambda _: fixed, trust_client_ids=trust_client_ids)
+        fixed_id = check_id(user_id, "user_id")
+        return partial(resolve, user_id=lambda _: fixed_id, trust_client_ids=trust_client_ids)
     if user_id is not None and (isinstance(user_id, type) or not callable(user_id)):
         raise wrong_type(user_id, "user_id", "pass a str, or a function of the ids of a run")
     return partial(resolve, user_id=user_id, trust_client_ids=trust_client_ids)
@@ -144,13 +144,13 @@ def resolve(
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
     threads, users = list[str](), dict[str, str]()
-    for where, source in (("the context", getattr(runtime, "context", None)), ("config['configurable']", configurable)):
+    for label, source in (("the context", getattr(runtime, "context", None)), ("config['configurable']", configurable)):
         if _value(source, "resource_id") is not None:
-            raise IdError(f"'resource_id' in {where} names nobody", remedy="pass it as 'user_id'")
-        if (found := _value(source, "thread_id")) is not None:
-            threads.append(str(found))  # LangGraph Studio and some clients send UUIDs as objects
-        if (found := _value(source, "user_id")) is not None:
-            users[f"'user_id' in {where}"] = str(found)
+            raise IdError(f"'resource_id' in {label} names nobody", remedy="pass it as 'user_id'")
+        if (value := _value(source, "thread_id")) is not None:
+            threads.append(str(value))  # LangGraph Studio and some clients send UUIDs as objects
+        if (value := _value(source, "user_id")) is not None:
+            users[f"'user_id' in {label}"] = str(value)
     run_thread = next(iter(threads), None)
     thread_id = run_thread if thread_id is None else thread_id
     if user_id is not None and not callable(user_id):
@@ -159,11 +159,11 @@ def resolve(
         del users[_USER]  # a LangGraph server without authentication has written it
     user, outer = _authenticated(runtime, configurable), outer_run.get()
     if user is not None and not trust_client_ids:
-        for where, named in users.items():
-            _check_user(user, named, where)
+        for label, named_user in users.items():
+            _check_user(user, named_user, label)
     if outer is not None:  # a thread alone is no user, but where this run has another thread
-        own = outer.ids
-        user = own.thread_id if own.is_thread_alone and run_thread != own.thread_id else own.user_id
+        parent = outer.ids
+        user = parent.thread_id if parent.is_thread_alone and run_thread != parent.thread_id else parent.user_id
     ids = Ids(thread_id, next(iter(users.values()), user))
     if user_id is None:
         return ids
@@ -193,10 +193,10 @@ def _authenticated(runtime: Any, configurable: Any) -> str | None:
     return next((str(identity) for identity in identities if identity), outer.user if outer is not None else None)
 
 
-def _check_user(user: str, named: str, where: str) -> None:
-    if named != user:  # the text quotes neither: both may be ids of other people than its reader
+def _check_user(user: str, named_user: str, label: str) -> None:
+    if named_user != user:  # the text quotes neither: both may be ids of other people than its reader
         raise IdError(
-            f"{where} names another user than the one that the LangGraph server has authenticated",
+            f"{label} names another user than the one that the LangGraph server has authenticated",
             remedy="leave it out, or pass trust_client_ids=True in a service that acts for its users and checks "
             "that it may",
         )

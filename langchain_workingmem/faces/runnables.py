@@ -86,19 +86,19 @@ class SemanticRecallRetriever(BaseRetriever):
     ) -> list[Document]:
         return list((await self.memory._core.arun(self._plan(query, **kwargs))).to_documents())
 
-    def _plan(self, query: str, run: RunnableConfig, **asked: Any) -> Plan[RecallResult]:
-        if named := {"thread_id", "user_id"} & asked.keys():
+    def _plan(self, query: str, run: RunnableConfig, **call_arguments: Any) -> Plan[RecallResult]:
+        if named_ids := {"thread_id", "user_id"} & call_arguments.keys():
             remedy = "bind it, as_retriever(user_id=...), or put it into the config of the run"
-            raise IdError(f"{min(named)} in the call of a retriever", remedy=remedy)
+            raise IdError(f"{min(named_ids)} in the call of a retriever", remedy=remedy)
         # the public search would add a second retriever run to the trace
         state = self.memory._core.state
-        arguments = {**(self.model_extra or {}), **asked}
-        arguments["metadata"] = both(self.metadata_filter, asked.get("metadata"))
+        arguments = {**(self.model_extra or {}), **call_arguments}
+        arguments["metadata"] = both(self.metadata_filter, call_arguments.get("metadata"))
         ids = resolve(run, thread_id=self.thread_id, user_id=self.user_id, trust_client_ids=self.trust_client_ids)
         ids = scoped_ids(ids, arguments.get("scope") or state.recalling.scope)
         arguments |= {"thread_id": ids.thread_id, "user_id": ids.user_id, "thread_filters": state.thread_filters}
-        found = Query.of(state.recalling, query, **arguments)
-        return search_messages(state, replace(found, timezone=limits_of(run).timezone))
+        search_query = Query.of(state.recalling, query, **arguments)
+        return search_messages(state, replace(search_query, timezone=limits_of(run).timezone))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(
@@ -160,47 +160,47 @@ def load_node(
         check_now(now)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        given, limits = _messages_of(state), within(limits_of(config), turn)
+        state_messages, limits = _messages_of(state), within(limits_of(config), turn)
         ids, kind = required_ids(find_ids(config)), kind_of(config)
         if now is not None and limits.recall is not False:
             limits = replace(limits, recall={**(limits.recall or {}), "now": now})
-        messages = yield from turn.read_unmarked(given, *ids, kind)
-        left_out = Marks(core.state.secret, *ids).left_out(given)
-        gathering = turn.gather(messages, ids, limits, kind=kind, left_out=left_out)
-        found = yield from core.with_fallback(gathering, Gathered(*ids, kind=kind), "the graph goes on without memory")
-        if not read_only and limits.saves and found.known is not None:
-            core.state.local(Notes).note(ids[0], question(messages), found.known)
+        messages = yield from turn.read_unmarked(state_messages, *ids, kind)
+        left_out = Marks(core.state.secret, *ids).left_out(state_messages)
+        reading = turn.gather(messages, ids, limits, kind=kind, left_out=left_out)
+        gathered = yield from core.with_fallback(reading, Gathered(*ids, kind=kind), "the graph goes on without memory")
+        if not read_only and limits.saves and gathered.known is not None:
+            core.state.local(Notes).note(ids[0], question(messages), gathered.known)
         audience = Audience(read_only=read_only or limits.read_only, for_model=True)
-        context = assemble(core.state, turn.history, found, messages, audience)
+        context = assemble(core.state, turn.history, gathered, messages, audience)
         if into != "messages":
             return {into: context}
         # not through the reducer: what a node gives to it is streamed to clients as if it were said now
-        return {"messages": Overwrite(_in_channel(core, context, messages, found, left_out))}
+        return {"messages": Overwrite(_in_channel(core, context, messages, gathered, left_out))}
 
     return _node(core, plan, "load_memory")
 
 
 def _in_channel(
-    core: Core, context: MemoryContext, messages: Sequence[BaseMessage], found: Gathered, left_out: frozenset[int]
+    core: Core, context: MemoryContext, messages: Sequence[BaseMessage], gathered: Gathered, left_out: frozenset[int]
 ) -> list[BaseMessage]:
     """Return the messages of a context, those of memory marked, and with a note of those that it leaves out."""
-    marks, own = Marks(core.state.secret, found.thread_id, found.user_id), {message.id for message in messages}
-    kept = []
-    for one in context.messages:
-        if one.id not in own:
-            kept.append(marks.inserted(one))
-        elif one.id not in found.seqs and one.additional_kwargs.get("lc_source") == SOURCE:
+    marks = Marks(core.state.secret, gathered.thread_id, gathered.user_id)
+    listed, kept = {message.id for message in messages}, list[BaseMessage]()
+    for message in context.messages:
+        if message.id not in listed:
+            kept.append(marks.inserted(message))
+        elif message.id not in gathered.seqs and message.additional_kwargs.get("lc_source") == SOURCE:
             # not stored yet: the lean copy is what will be stored
-            extras = {key: value for key, value in one.additional_kwargs.items() if key != "lc_source"}
-            kept.append(one.model_copy(update={"additional_kwargs": extras}))
+            extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
+            kept.append(message.model_copy(update={"additional_kwargs": extras}))
         else:
-            kept.append(one)
+            kept.append(message)
     # the state loses what is not shown: the next turn must not take that for a deletion
-    held = {one.id for one in kept if is_storable(one)}
-    if gone := sorted({seq for id, seq in found.seqs.items() if id in own and id not in held} | left_out):
-        for at, one in enumerate(kept):
-            if one.id in own and one.type != "system":
-                kept[at] = marks.put(one, {}, content=one.content, left_out=gone)
+    kept_ids = {message.id for message in kept if is_storable(message)}
+    if removed := sorted({seq for id, seq in gathered.seqs.items() if id in listed and id not in kept_ids} | left_out):
+        for index, message in enumerate(kept):
+            if message.id in listed and message.type != "system":
+                kept[index] = marks.put(message, {}, content=message.content, left_out=removed)
     prompts = list(takewhile(lambda message: isinstance(message, SystemMessage), kept))
     blocks = [marks.inserted(SystemMessage(text, id=core.new_id())) for text in context.system]
     return [*prompts, *blocks, *kept[len(prompts) :]]
@@ -210,19 +210,19 @@ def save_node(turn: Turn, find_ids: Callable[..., Ids]) -> RunnableLambda[Any, d
     """Build the node that saves the turn; `Memory.save_node` describes it."""
     core = turn.core
 
-    def save(given: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind) -> Plan[None]:
-        messages = [*filter(is_storable, (yield from turn.read_unmarked(given, *ids, kind)))]
-        notes, asked = core.state.local(Notes), question(messages)
+    def save(state_messages: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind) -> Plan[None]:
+        messages = [*filter(is_storable, (yield from turn.read_unmarked(state_messages, *ids, kind)))]
+        notes, user_message = core.state.local(Notes), question(messages)
         yield from save_turn(
             core,
             messages,
             *ids,
             kind=kind,
-            known=notes.take(ids[0], asked),
-            left_out=Marks(core.state.secret, *ids).left_out(given),
+            known=notes.take(ids[0], user_message),
+            left_out=Marks(core.state.secret, *ids).left_out(state_messages),
             structured=structured_answers(messages, is_over=True),
         )
-        notes.drop(ids[0], asked)
+        notes.drop(ids[0], user_message)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = required_ids(find_ids(config))
@@ -248,8 +248,8 @@ def _node(
 
 
 def _messages_of(state: Any) -> Sequence[BaseMessage]:
-    found: Any = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", None)
-    if found is None:
+    messages: Any = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", None)
+    if messages is None:
         remedy = "give it messages: Annotated[list[AnyMessage], add_messages], as MessagesState has"
         raise OptionError("the state has no channel `messages`", remedy=remedy)
-    return [*found]
+    return [*messages]

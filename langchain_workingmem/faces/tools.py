@@ -73,17 +73,17 @@ def memory_tools(
         checked_filter(core.state.recalling, metadata, core.state.thread_filters)
     options = core.state.working_memory
     if include is None:
-        chosen = [f"{short}_working_memory" for short in options.tools] if options else []
-        chosen = [one for one in chosen if not (options and options.read_only and one in WRITING)]
-        chosen += ["search_memory"] if core.state.recall else []
+        names = [f"{short}_working_memory" for short in options.tools] if options else []
+        names = [tool for tool in names if not (options and options.read_only and tool in WRITING)]
+        names += ["search_memory"] if core.state.recall else []
     else:
-        chosen = [*as_tuple(include, "include", "tool names")]
-    for one in chosen:
-        if one not in MAKERS:
-            raise errors.OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(MAKERS)}")
-        if one in WORKING and core.state.remembering.read_only and one in WRITING:  # an error where it is off
-            raise errors.ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
-    return [_tool(core, one, name, find_ids, metadata) for one in chosen if not (read_only and one in WRITING)]
+        names = [*as_tuple(include, "include", "tool names")]
+    for tool in names:
+        if tool not in MAKERS:
+            raise errors.OptionError(f"there is no tool {tool!r}", remedy=f"use {', '.join(MAKERS)}")
+        if tool in WORKING and core.state.remembering.read_only and tool in WRITING:  # an error where it is off
+            raise errors.ReadOnlyError(f"{tool} writes, and working memory is read-only", remedy="leave the tool out")
+    return [_tool(core, tool, name, find_ids, metadata) for tool in names if not (read_only and tool in WRITING)]
 
 
 def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids], metadata: Any) -> BaseTool:
@@ -95,8 +95,8 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
         if why := forbidden(limits, tool):
             raise errors.ReadOnlyError(f"{name} was not called, because {why}", remedy="go on without it")
         if tool == "search_memory":  # which checks the owner itself
-            asked = (limits.recall or {}).get("metadata")
-            arguments |= {"timezone": limits.timezone, "metadata": both(metadata, asked)}
+            call_filter = (limits.recall or {}).get("metadata")
+            arguments |= {"timezone": limits.timezone, "metadata": both(metadata, call_filter)}
         elif ids.is_thread_alone:
             ids = Ids(*required_ids(ids))
             yield from check_thread(core.state, *required_ids(ids))
@@ -115,17 +115,17 @@ def as_tool(
     """Make a tool of LangChain, sync and async, that tells a model what was refused."""
     from langchain_core.tools import StructuredTool, ToolException  # slow, and an MCP server has no use for it
 
-    def told(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
+    def guarded(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
         try:
             return (yield from core.with_breaker(plan(config, arguments)))
         except errors.WorkingMemError as error:  # other errors are bugs
             raise ToolException(for_model(error, name)) from error
 
     def run(config: RunnableConfig, **arguments: Any) -> Any:
-        return core.run(told(config, arguments), name)
+        return core.run(guarded(config, arguments), name)
 
     async def arun(config: RunnableConfig, **arguments: Any) -> Any:
-        return await core.arun(told(config, arguments), name)
+        return await core.arun(guarded(config, arguments), name)
 
     return StructuredTool.from_function(
         run,
@@ -175,9 +175,9 @@ def describe_invalid(error: Any, known: Iterable[str] = ()) -> str:
         return shortened(f"Nothing was done. {error}")
     reasons = "; ".join(f"{field}: {reason}" for field, reason in problems_in(error))
     unknown = "Extra inputs are not permitted"  # Pydantic's words
-    names = f". The tool takes {', '.join(known) or 'no arguments'}" if unknown in reasons else ""
+    hint = f". The tool takes {', '.join(known) or 'no arguments'}" if unknown in reasons else ""
     reasons = reasons.replace(unknown, "there is no such argument")
-    return shortened(f"Nothing was done. The arguments are invalid: {reasons}{names}")
+    return shortened(f"Nothing was done. The arguments are invalid: {reasons}{hint}")
 
 
 # ---------------------------------------------------------------------- the tool that searches
@@ -194,11 +194,11 @@ def _time(value: Any, *, to_the_end: bool = False) -> Any:
     if value is None or isinstance(value, datetime):
         return value
     try:
-        at = datetime.fromisoformat(text := str(value).strip())
+        moment = datetime.fromisoformat(text := str(value).strip())
     except ValueError:
         msg = f"{shown(value)} is no time: write it as {_TIME}, or leave it out"
         raise ValueError(msg) from None
-    return datetime.combine(at, time.max) if to_the_end and len(text) <= len("2026-05-03") else at
+    return datetime.combine(moment, time.max) if to_the_end and len(text) <= len("2026-05-03") else moment
 
 
 class Search(BaseModel):
@@ -227,7 +227,7 @@ def _search(
     """Search; what the model sees in this thread, the question too, is left out."""
     state, thread_id, ids = core.state, ids.thread_id, scoped_ids(ids, options.scope)
     zone = state.zone(thread_id, ids.user_id, timezone)
-    asked = Query.of(
+    search_query = Query.of(
         options,
         query,
         thread_id=ids.thread_id,
@@ -237,13 +237,13 @@ def _search(
         until=aware(until, zone, last=True),
         metadata=metadata,
     )
-    seen = state.shown_messages.get(thread_id) or ShownMessages(frozenset(), "")
-    asked = replace(asked, timezone=zone_name(zone), exclude=seen.ids, exclude_thread=thread_id)
-    result = yield from traced(search_messages(state, asked), asked.text)
-    rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in seen.ids]
-    rows = [row for row in rows if not seen.question or words_in(row.message).strip() != seen.question]
-    more = " beyond the messages that you already see" if seen.ids else ""
-    return replace(result, rows=rows).as_text(zone_name(zone)) or f"Nothing was found{more}."
+    last_shown = state.shown_messages.get(thread_id) or ShownMessages(frozenset(), "")
+    search_query = replace(search_query, timezone=zone_name(zone), exclude=last_shown.ids, exclude_thread=thread_id)
+    result = yield from traced(search_messages(state, search_query), search_query.text)
+    rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in last_shown.ids]
+    rows = [row for row in rows if not last_shown.question or words_in(row.message).strip() != last_shown.question]
+    beyond = " beyond the messages that you already see" if last_shown.ids else ""
+    return replace(result, rows=rows).as_text(zone_name(zone)) or f"Nothing was found{beyond}."
 
 
 # ---------------------------------------------------------------------- the tools of working memory
@@ -281,9 +281,9 @@ class _Refused(Recent[Ids, str]):
 
 def _updating_tool(core: Core) -> Parts:
     form = core.state.remembering.format
-    about = f"Remember facts, or correct them. {update_rules(form)}"
+    description = f"Remember facts, or correct them. {update_rules(form)}"
     if isinstance(form, TextFormat):
-        return about, UpdateText, partial(_update_text, core, form)
+        return description, UpdateText, partial(_update_text, core, form)
     shown = WithJsonSchema({"anyOf": [update_schema(form.schema.json_schema), {"type": "null"}]})
     facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
     arguments = create_model(
@@ -292,7 +292,7 @@ def _updating_tool(core: Core) -> Parts:
         memory=(facts, Field(None, description="Facts to store.")),
         clear=(list[str] | None, Field(None, description=CLEAR)),
     )
-    return about, arguments, partial(_update_json, core, form)
+    return description, arguments, partial(_update_json, core, form)
 
 
 def _parsed(value: Any) -> Any:
@@ -331,20 +331,20 @@ def _update_text(
 ) -> Plan[str]:
     if memory and edits:
         raise refusal("both `memory` and `edits` were sent", "send one of them")
-    whole, refused = unescape(unwrapped(memory or "")), core.state.local(_Refused)
-    if form.default_mode == "replace" and "\n" not in whole:
-        whole = whole.replace("\\n", "\n")  # some models write line ends as two characters
-    if not edits and not whole.strip() and form.default_mode == "append":
+    new_text, refusals = unescape(unwrapped(memory or "")), core.state.local(_Refused)
+    if form.default_mode == "replace" and "\n" not in new_text:
+        new_text = new_text.replace("\\n", "\n")  # some models write line ends as two characters
+    if not edits and not new_text.strip() and form.default_mode == "append":
         raise refusal(*_EMPTY)
-    is_repeated = refused.get(ids) == whole
+    is_repeated = refusals.get(ids) == new_text
 
     def change(text: str, seen: str | None) -> str:
         if edits:
             # as it is stored: the prompt escapes some characters
             return form.edit(text, ((unescape(edit.find), unescape(edit.replace)) for edit in edits))
-        after = form.apply(text, whole, None, seen=seen)
+        after = form.apply(text, new_text, None, seen=seen)
         if not is_repeated and (lost := form.lost(text, after)):
-            refused.put(ids, whole)
+            refusals.put(ids, new_text)
             raise _loses(lost)
         return after
 
@@ -368,16 +368,16 @@ def _changed(
     """Apply `change` to working memory, also given what the model saw; describe it, with a `remark` on it before."""
     store.check_writable(core.state)
     scope_key = yield from store.find_scope_key(core.state, ids.thread_id, ids.user_id)
-    memo, known = core.state.shown_documents, (ids.thread_id, scope_key.key)
-    seen = step.text if isinstance(step, ShownDocument) else memo.text(*known, step)
+    memo, document_key = core.state.shown_documents, (ids.thread_id, scope_key.key)
+    seen = step.text if isinstance(step, ShownDocument) else memo.text(*document_key, step)
     before, after = yield from store.change_document(core.state, scope_key, lambda text: change(text, seen), "tool")
-    text = memo.text(*known)
+    text = memo.text(*document_key)
     if text is not None and isinstance(step, int):
         try:  # of what others have written meanwhile, the model knows nothing yet
             text = yield from Call(partial(change, text, seen))
         except errors.WorkingMemoryValidationError:
             text = after.text
-        memo.note(*known, text, step)
+        memo.note(*document_key, text, step)
     described = yield from Call(partial(describe_change, core.state.remembering.format, before.text, after.text))
     return "\n".join(filter(None, [described, remark(before.text)]))
 
