@@ -130,25 +130,25 @@ class Memory(SetUpOnEntry):
         recalling = None if recall is False else recall
         if isinstance(working_memory, bool):
             working_memory = WorkingMemoryOptions() if working_memory else None
-        for given, kind, name in (
+        for value, kind, name in (
             (history, HistoryOptions, "history"),
             (recalling, RecallOptions, "recall"),
             (working_memory, WorkingMemoryOptions, "working_memory"),
             (title, TitleOptions, "title"),
             (files, FileOptions, "files"),
         ):
-            if given is not None:
-                check_type(given, kind, name)
+            if value is not None:
+                check_type(value, kind, name)
         if not callable(timezone) or isinstance(timezone, type):
             check_zone(timezone, "timezone")
         if title is not None and isinstance(title.model, str):
             title = replace(title, model=chat_model_by_name(title.model))
-        model, asked = None, recalling or RecallOptions()
+        model, recall_options = None, recalling or RecallOptions()
         if recalling is not None:
             from langchain_workingmem.embeddings import embedding_model
 
             model = embedding_model(embeddings)
-        embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
+        embedder = Embedder(model, recall_options.embedding_cache_size, recall_options.embedding_timeout)
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
         state = MemoryState(
             keys=Keys(key_prefix),
@@ -157,7 +157,7 @@ class Memory(SetUpOnEntry):
             working_memory=working_memory,
             title=title,
             files=files,
-            thread_filters=thread_filter_keys(thread_filters, asked),
+            thread_filters=thread_filter_keys(thread_filters, recall_options),
             timezone=timezone,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
@@ -250,14 +250,14 @@ class Memory(SetUpOnEntry):
         if recall is not None and (names := sorted({name for name, value in arguments.items() if value} - {"now"})):
             raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
         recalling: Any = arguments if recall is None else recall
-        asked = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
-        given = [HumanMessage(messages)] if isinstance(messages, str) else messages
-        new = yield from turn.read_unmarked(given, thread_id, user_id)
-        gathered = yield from turn.gather(new, (thread_id, user_id), asked)
+        limits = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
+        sent = [HumanMessage(messages)] if isinstance(messages, str) else messages
+        listed = yield from turn.read_unmarked(sent, thread_id, user_id)
+        gathered = yield from turn.gather(listed, (thread_id, user_id), limits)
         if not read_only and gathered.known is not None:
             branch = gathered.followed if gathered.followed.changes_branch else None
-            core.state.local(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
-        return assemble(core.state, turn.history, gathered, new, Audience(read_only=read_only))
+            core.state.local(Notes).note(thread_id, question(listed), replace(gathered.known, branch=branch))
+        return assemble(core.state, turn.history, gathered, listed, Audience(read_only=read_only))
 
     acontext = twin(context)
 
@@ -275,15 +275,15 @@ class Memory(SetUpOnEntry):
 
         One round trip; one more for several turns that `context` has not read, two more where ids are stored already.
         """
-        given = yield from self._turn.read_unmarked(messages, thread_id, user_id)
-        core, asked = self._core, question(given)
-        known = (notes := core.state.local(Notes)).take(thread_id, asked)
+        listed = yield from self._turn.read_unmarked(messages, thread_id, user_id)
+        core, user_message = self._core, question(listed)
+        known = (notes := core.state.local(Notes)).take(thread_id, user_message)
         # if the context has found the question stored, an answer is stored only as long as that is there
-        is_stored = known is not None and asked is not None and any(row.id == asked.id for row in known.facts)
-        id = asked.id if asked is not None and is_stored else None
-        stored, saved = yield from save_turn(core, given, thread_id, user_id, known=known, question=id, keeps_all=True)
+        stored_ids = {facts.id for facts in known.facts} if known is not None else set[str]()
+        id = user_message.id if user_message is not None and user_message.id in stored_ids else None
+        stored, saved = yield from save_turn(core, listed, thread_id, user_id, known=known, question=id, keeps_all=True)
         if known is not None and saved is not None:
-            notes.note(thread_id, asked, replace(saved, next_seq_when_saved=saved.next_seq, branch=None))
+            notes.note(thread_id, user_message, replace(saved, next_seq_when_saved=saved.next_seq, branch=None))
         return stored
 
     asave_turn = twin(save_turn)
