@@ -21,8 +21,8 @@ _ALIASES = {"user": "human", "assistant": "ai"}
 
 def one_of(value: T, choices: Iterable[object], name: str) -> T:
     """Check that a value is one of the choices."""
-    if value not in (known := tuple(choices)):
-        raise OptionError(f"{name}={shown(value)}", remedy=f"use one of {', '.join(map(repr, known))}")
+    if value not in (allowed := tuple(choices)):
+        raise OptionError(f"{name}={shown(value)}", remedy=f"use one of {', '.join(map(repr, allowed))}")
     return value
 
 
@@ -97,12 +97,12 @@ def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
 
 def check_keys(keys: Any, name: str) -> tuple[str, ...]:
     """Check keys of metadata that filters may name: none may begin as operators do."""
-    found = as_tuple(keys, name, "metadata keys")
-    for key in found:
+    names = as_tuple(keys, name, "metadata keys")
+    for key in names:
         if not is_utf8(key) or key.startswith("$"):
             remedy = "use strings of valid Unicode that do not begin with $"
             raise OptionError(f"{name} names {shown(key)}", remedy=remedy)
-    return found
+    return names
 
 
 def is_named(key: str, keys: Collection[str]) -> bool:
@@ -112,10 +112,10 @@ def is_named(key: str, keys: Collection[str]) -> bool:
 
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
     """Return message types; "user" and "assistant" are understood."""
-    given = (roles,) if isinstance(roles, str) else as_tuple(roles, name)
-    if not given:
+    names = (roles,) if isinstance(roles, str) else as_tuple(roles, name)
+    if not names:
         raise OptionError(f"{name} is empty", remedy="name at least one role, or leave it out")
-    return tuple(_ALIASES.get(one_of(role, (*get_args(Role), *_ALIASES), name), role) for role in given)
+    return tuple(_ALIASES.get(one_of(role, (*get_args(Role), *_ALIASES), name), role) for role in names)
 
 
 def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:

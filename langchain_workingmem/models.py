@@ -220,17 +220,17 @@ class RecallResult(Shown):
 
     def windows(self) -> dict[str, list[list[StoredMessage]]]:
         """Return the merged windows by thread, in order of time: a list for each run of messages without a gap."""
-        beside = {(hit.thread_id, one.place, other.place) for hit in self.hits for one, other in pairwise(hit.rows)}
-        found: dict[str, list[list[StoredMessage]]] = {}
+        neighbours = {(hit.thread_id, row.place, after.place) for hit in self.hits for row, after in pairwise(hit.rows)}
+        windows: dict[str, list[list[StoredMessage]]] = {}
         for row in self.rows:
-            runs = found.setdefault(row.thread_id, [])
-            last = runs[-1][-1].place if runs else 0
-            is_next = row.place == last + STRIDE or (row.thread_id, last, row.place) in beside
+            runs = windows.setdefault(row.thread_id, [])
+            last_place = runs[-1][-1].place if runs else 0
+            is_next = row.place == last_place + STRIDE or (row.thread_id, last_place, row.place) in neighbours
             if runs and is_next:
                 runs[-1].append(row)
             else:
                 runs.append([row])
-        return found
+        return windows
 
     def to_documents(self) -> list[Document]:
         """Return one document per hit: its window with the speakers, and ids, similarity and time as metadata.
@@ -242,12 +242,12 @@ class RecallResult(Shown):
         used = {(hit.thread_id, hit.message.id) for hit in self.hits}
         documents = []
         for hit in self.hits:
-            whole = (*hit.before, hit.message, *hit.after)
-            window = [one for one in whole if one is hit.message or (hit.thread_id, one.id) not in used]
-            used |= {(hit.thread_id, message.id) for message in window}
+            window = (*hit.before, hit.message, *hit.after)
+            shown = [message for message in window if message is hit.message or (hit.thread_id, message.id) not in used]
+            used |= {(hit.thread_id, message.id) for message in shown}
             metadata = {name: getattr(hit, name) for name in ("thread_id", "thread_title", "similarity", "score")}
             metadata |= {"message_id": hit.message.id, "role": hit.message.type, "stored_at": hit.stored_at.isoformat()}
-            documents.append(Document(id=hit.message.id, page_content="\n".join(map(line, window)), metadata=metadata))
+            documents.append(Document(id=hit.message.id, page_content="\n".join(map(line, shown)), metadata=metadata))
         return documents
 
     def as_text(self, timezone: str = "UTC") -> str:
@@ -300,8 +300,8 @@ class WorkingMemoryState(Shown):
         if self.timeline is None:
             remedy = "call working_memory.get() of a memory with WorkingMemoryOptions(keeper=...)"
             raise OptionError("time and sources of the values are not known here", remedy=remedy)
-        if found := self.timeline.get(path if path.startswith("/") else f"/{path}"):
-            return found
+        if values := self.timeline.get(path if path.startswith("/") else f"/{path}"):
+            return values
         raise unknown_path(path, self.timeline)
 
     def __repr__(self) -> str:

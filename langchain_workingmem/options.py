@@ -50,8 +50,8 @@ _CHOICES: dict[str, Any] = {
 
 def check_fields(options: Any, **least: int) -> None:
     """Check fields by their types; an int is at least 1, or as named here, a float is from 0 to 1."""
-    for one in fields(options):
-        name, kind, value = one.name, str(one.type), getattr(options, one.name)
+    for option in fields(options):
+        name, kind, value = option.name, str(option.type), getattr(options, option.name)
         if value is None and kind.endswith("None"):
             continue
         match kind.removesuffix(" | None"):
@@ -230,14 +230,14 @@ class IndexOptions:
         check_fields(self)
         if self.dtype == "int8" and self.distance != "cosine":
             raise OptionError(f"dtype='int8' with distance={self.distance!r}", remedy="use distance='cosine'")
-        for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
-            checks.at_least(getattr(self, name), 1, name, most)
+        for name, limit in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
+            checks.at_least(getattr(self, name), 1, name, limit)
 
     def attributes(self, dims: int, existing: NumberType = "float16") -> dict[str, Any]:
         """Describe the vector field in terms of redisvl; its number type is the `existing` one unless it is set."""
-        own = ("m", "ef_construction", "ef_runtime") if self.algorithm == "hnsw" else ()
-        found = {"dims": dims, "algorithm": self.algorithm, "distance_metric": self.distance}
-        return found | {"datatype": self.dtype or existing} | {name: getattr(self, name) for name in own}
+        names = ("m", "ef_construction", "ef_runtime") if self.algorithm == "hnsw" else ()
+        attributes = {"dims": dims, "algorithm": self.algorithm, "distance_metric": self.distance}
+        return attributes | {"datatype": self.dtype or existing} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -318,12 +318,12 @@ class RecallOptions:
 
 def thread_filter_keys(keys: Any, recall: RecallOptions) -> tuple[str, ...]:
     """Return the keys of thread metadata that filters may name; none is one of messages, too."""
-    found, others = checks.check_keys(keys, "thread_filters"), recall.filterable
-    twice = [one for one in (*found, *others) if checks.is_named(one, found) and checks.is_named(one, others)]
+    declared, others = checks.check_keys(keys, "thread_filters"), recall.filterable
+    twice = [key for key in (*declared, *others) if checks.is_named(key, declared) and checks.is_named(key, others)]
     if twice:
-        seen = f"thread_filters and RecallOptions(filterable=...) both name {sorted({*twice})}"
-        raise OptionError(seen, remedy="name each key once: a filter has to know whether it means threads or messages")
-    return found
+        clash = f"thread_filters and RecallOptions(filterable=...) both name {sorted({*twice})}"
+        raise OptionError(clash, remedy="name each key once: a filter has to know whether it means threads or messages")
+    return declared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,8 +382,8 @@ class WorkingMemoryOptions:
         if self.keeper is not None and self.read_only:
             raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
         if self.keeper is None and (self.keep_after or not self.background):
-            seen = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
-            raise OptionError(f"{seen} without a keeper", remedy="pass keeper=..., a model")
+            reason = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
+            raise OptionError(f"{reason} without a keeper", remedy="pass keeper=..., a model")
 
     @cached_property
     def format(self) -> Format:
