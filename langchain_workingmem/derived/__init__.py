@@ -49,16 +49,16 @@ class Ranges:
     @classmethod
     def joined(cls, pairs: Iterable[tuple[int, int]]) -> Ranges:
         """Join ranges that overlap or touch."""
-        found = list[tuple[int, int]]()
+        merged = list[tuple[int, int]]()
         for low, high in sorted(pairs):
-            touches = bool(found) and low <= found[-1][1] + 1
-            begin, end = found.pop() if touches else (low, high)
-            found.append((begin, max(end, high)))
-        return cls(tuple(found))
+            touches = bool(merged) and low <= merged[-1][1] + 1
+            start, end = merged.pop() if touches else (low, high)
+            merged.append((start, max(end, high)))
+        return cls(tuple(merged))
 
     def __contains__(self, seq: Any) -> bool:
-        at = bisect_right(self.pairs, (seq, inf)) - 1
-        return at >= 0 and seq <= self.pairs[at][1]
+        index = bisect_right(self.pairs, (seq, inf)) - 1
+        return index >= 0 and seq <= self.pairs[index][1]
 
     def meets(self, other: Ranges) -> bool:
         """Tell whether both have a seq."""
@@ -105,9 +105,9 @@ class Head:
     @classmethod
     def read(cls, text: bytes | None) -> dict[int, Head]:
         """Read the heads of all rows of a thread, by id."""
-        found = orjson.loads(text or b"[]")
-        read = (cls(**one | {name: Ranges.of(one[name]) for name in ("cites", "covers")}) for one in found)
-        return {one.id: one for one in read}
+        entries = orjson.loads(text or b"[]")
+        heads = (cls(**entry | {name: Ranges.of(entry[name]) for name in ("cites", "covers")}) for entry in entries)
+        return {head.id: head for head in heads}
 
     def as_stored(self) -> dict[str, Any]:
         """Return what `rows.lua` knows of it."""
@@ -134,32 +134,32 @@ class Change:
 
     def add(self, row: NewRow) -> int:
         """Add a row; return its id, or 0 if a row that it needs is gone, or another one covers a message of it."""
-        needed = [*row.draws, *row.replaces]
-        if not self.heads.keys() >= {*needed}:
+        needed_ids = [*row.draws, *row.replaces]
+        if not self.heads.keys() >= {*needed_ids}:
             return 0
-        drawn, replaced = ([self.heads[id] for id in ids] for ids in (needed, row.replaces))
+        drawn, replaced = ([self.heads[id] for id in ids] for ids in (needed_ids, row.replaces))
         cites = Ranges.joined(
-            [*((seq, seq) for seq in row.cites), *(pair for one in drawn for pair in one.cites.pairs)]
+            [*((seq, seq) for seq in row.cites), *(pair for head in drawn for pair in head.cites.pairs)]
         )
-        new = ((seq, self._end(seq)) for seq in row.covers)
-        covers = Ranges.joined([*new, *(pair for one in replaced for pair in one.covers.pairs)])
+        pairs = ((seq, self._end(seq)) for seq in row.covers)
+        covers = Ranges.joined([*pairs, *(pair for head in replaced for pair in head.covers.pairs)])
         if not (cites.pairs or covers.pairs):
             return 0
-        of_kind = [one for one in self.heads.values() if one.kind == self.kind and one.id not in row.replaces]
+        same_kind = [head for head in self.heads.values() if head.kind == self.kind and head.id not in row.replaces]
         # messages are compared, because ranges may overlap in gaps where none is stored
         low, high = min(row.covers, default=0), max(row.covers, default=-1)
-        near = (one for one in of_kind if (own := one.covers.pairs) and own[0][0] <= high and low <= own[-1][1])
-        others = {one.id for one in near if any(seq in one.covers for seq in row.covers)}
-        if others & self.shown:
+        near = (head for head in same_kind if (span := head.covers.pairs) and span[0][0] <= high and low <= span[-1][1])
+        rivals = {head.id for head in near if any(seq in head.covers for seq in row.covers)}
+        if rivals & self.shown:
             return 0
         # what is on another branch, and what the replaced rows replaced or were replaced by, is never shown beside it
-        others |= {one.id for one in of_kind if one.by in row.replaces}
-        others |= {one.by for one in replaced if one.by is not None}
-        for id in others & self.heads.keys():
+        rivals |= {head.id for head in same_kind if head.by in row.replaces}
+        rivals |= {head.by for head in replaced if head.by is not None}
+        for id in rivals & self.heads.keys():
             self.drop(id)
         self.last_id += 1
-        for one in replaced:
-            one.by = self.last_id
+        for head in replaced:
+            head.by = self.last_id
         self.heads[self.last_id] = Head(self.last_id, self.kind, cites, covers, row.waits)
         self.shown.add(self.last_id)
         self.bodies[self.last_id] = orjson.dumps(row.body).decode()
@@ -167,8 +167,8 @@ class Change:
 
     def _end(self, seq: int) -> int:
         """Return the seq before the next message, so that the ranges of neighbours touch."""
-        at = bisect_right(self.places, seq)
-        return self.places[at] - 1 if at < len(self.places) else seq
+        index = bisect_right(self.places, seq)
+        return self.places[index] - 1 if index < len(self.places) else seq
 
 
 class ShowCall(tuple[Any, ...]):  # noqa: SLOT001 - a tuple cannot have slots
@@ -188,17 +188,17 @@ class _RowsCache(Recent[tuple[str, str], Rows]):
 def learn(call: ShowCall, reply: Any) -> Rows:
     """Take in what the call of `ThreadRows.show` has read; raise what it refuses."""
     source, known = call.source, call.known
-    shown, bodies, covered = read_reply(reply, source.thread_id, source.user_id), known.rows, known.covered
-    if "since" in shown:  # else nothing has changed
-        ids = (id for low, high in Ranges.of(shown["ids"]).pairs for id in range(low, high + 1))
-        bodies = {id: body for id, body in bodies.items() if id <= shown["since"]}
+    header, bodies, covered = read_reply(reply, source.thread_id, source.user_id), known.rows, known.covered
+    if "since" in header:  # else nothing has changed
+        ids = (id for low, high in Ranges.of(header["ids"]).pairs for id in range(low, high + 1))
+        bodies = {id: body for id, body in bodies.items() if id <= header["since"]}
         bodies |= {id: orjson.loads(body) for id, body in zip(ids, reply[1], strict=True) if body}
-        covered = Ranges.of(shown["covered"])
-    number, _, failed = shown["failures"].partition(" ")
-    times, ahead = (shown.get("missing_at"), shown.get("expires")), Ranges.of(shown["ahead"])
-    read = Rows(shown["revision"], covered, bodies, ahead, int(number or 0), failed, shown["stamp"], *times)
-    source.state.local(_RowsCache).put((source.thread_id, source.kind), read)
-    return read
+        covered = Ranges.of(header["covered"])
+    number, _, failed = header["failures"].partition(" ")
+    times, ahead = (header.get("missing_at"), header.get("expires")), Ranges.of(header["ahead"])
+    rows = Rows(header["revision"], covered, bodies, ahead, int(number or 0), failed, header["stamp"], *times)
+    source.state.local(_RowsCache).put((source.thread_id, source.kind), rows)
+    return rows
 
 
 class ThreadRows(NamedTuple):
@@ -245,20 +245,20 @@ class ThreadRows(NamedTuple):
         noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
         for _ in range(ATTEMPTS):
             version, stamp, change = yield from self._begin(rows)
-            made = [change.add(row) for row in rows]
-            if stamp != read.stamp or made[:1] == [0]:
+            ids = [change.add(row) for row in rows]
+            if stamp != read.stamp or ids[:1] == [0]:
                 return None if stamp != read.stamp else []
-            for one in [one for one in change.heads.values() if one.kind == self.kind]:
-                one.waits = one.waits and not activate
-                if clear or one.id in drop:
-                    change.drop(one.id)
-            given = {
-                "rows": [one.as_stored() for one in change.heads.values()],
+            for head in [head for head in change.heads.values() if head.kind == self.kind]:
+                head.waits = head.waits and not activate
+                if clear or head.id in drop:
+                    change.drop(head.id)
+            fields = {
+                "rows": [head.as_stored() for head in change.heads.values()],
                 "bodies": {str(id): body for id, body in change.bodies.items()},
                 "dropped": change.dropped,
                 "next": change.last_id,
             }
-            call = self._call("commit", stamp=stamp, version=version, **given)
+            call = self._call("commit", stamp=stamp, version=version, **fields)
             *_, reply, deleted = yield from send(*noting, call, ("GET", tombstone), in_order=True)
             try:
                 if deleted is not None:  # what was written goes with the thread, which the deletion finds
@@ -269,7 +269,7 @@ class ThreadRows(NamedTuple):
                     yield from send(("ZREM", threads, tag))
                 raise
             if stale != "rows":
-                return None if stale else made
+                return None if stale else ids
         raise ThreadConflictError(self.thread_id)
 
     def _begin(self, rows: Sequence[NewRow]) -> Plan[tuple[str, str, Change]]:
@@ -277,7 +277,7 @@ class ThreadRows(NamedTuple):
         keys, views = self.state.keys.of(self.thread_id), (f"shown:{self.kind}", f"shown:{self.kind}+")
         seqs = [seq for row in rows for seq in row.covers] or [0]
         span = (min(seqs), max(seqs) + STRIDE, "BYSCORE")
-        stored, about, *members = yield from send(
+        stored, thread_fields, *members = yield from send(
             ("HMGET", keys.rows, "version", "next", "heads", *views),
             ("HMGET", keys.thread, "created_at", "edits"),
             ("ZRANGE", keys.superseded, *span),  # in front and behind, so that nothing that moves is missed
@@ -291,16 +291,16 @@ class ThreadRows(NamedTuple):
             Head.read(heads),
             {id for pairs in ids for low, high in pairs for id in range(low, high + 1)},
             int(last_id or 0),
-            sorted({int(text.partition(b":")[0]) for some in members for text in some}),
+            sorted({int(text.partition(b":")[0]) for texts in members for text in texts}),
         )
-        stamp = " ".join((text or b"0").decode() for text in about)
+        stamp = " ".join((text or b"0").decode() for text in thread_fields)
         return (version or b"0").decode(), stamp, change
 
     def lease(self, token: str, ms: int, **head: Any) -> Plan[tuple[int, bool]]:
         """Take, prolong or (0) give back a worker's lease; return ms until it is free (0: done), and if all pause."""
         (reply,) = yield from send(self._call("lease", **{"token": token, "holder": token, "ms": ms, **head}))
-        found = read_reply(reply, self.thread_id, self.user_id)
-        return int(found["wait"]), bool(found.get("pause"))
+        header = read_reply(reply, self.thread_id, self.user_id)
+        return int(header["wait"]), bool(header.get("pause"))
 
     def pause(self, token: str, unusable: str | None = None) -> Plan[None]:
         """Let all workers pause after a failure; `unusable`: what the answer was about. One round trip more."""
@@ -323,7 +323,7 @@ def read_threads(
     state: MemoryState,
     user_id: str,
     kind: str,
-    asked: Sequence[Any],
+    commands: Sequence[Any],
     replies: Sequence[Any],
     choose: Callable[[list[str]], list[str]],
 ) -> Plan[dict[str, Rows]]:
@@ -331,15 +331,15 @@ def read_threads(
 
     One round trip for threads that were not asked for. What belongs to another user by now is left out.
     """
-    read = {call.source.thread_id: (call, reply) for call, reply in zip(asked[1:], replies[1:], strict=True)}
-    chosen = choose([decode(tag) for tag in replies[0]])
-    if new := [ThreadRows(state, id, user_id, kind).show() for id in chosen if id not in read]:
-        read |= {call.source.thread_id: (call, reply) for call, reply in zip(new, (yield from send(*new)), strict=True)}
-    found = {}
-    for id in chosen:
+    answers = {pair[0].source.thread_id: pair for pair in zip(commands[1:], replies[1:], strict=True)}
+    ids = choose([decode(tag) for tag in replies[0]])
+    if missing := [ThreadRows(state, id, user_id, kind).show() for id in ids if id not in answers]:
+        answers |= {pair[0].source.thread_id: pair for pair in zip(missing, (yield from send(*missing)), strict=True)}
+    rows = {}
+    for id in ids:
         with suppress(ThreadOwnershipError):
-            found[id] = learn(*read[id])
-    return found
+            rows[id] = learn(*answers[id])
+    return rows
 
 
 def noting_deleted(state: MemoryState, user_id: str, thread_id: str) -> list[Command]:
@@ -351,10 +351,10 @@ def noting_deleted(state: MemoryState, user_id: str, thread_id: str) -> list[Com
 def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:
     """Note at both users that a thread with rows has another owner. At most four round trips."""
     for kind in ROW_KINDS:
-        tag, theirs, own = encode(thread_id), state.keys.rows_of_user(owner, kind), state.keys.rows_of_user(to, kind)
-        (score,) = yield from send(("ZSCORE", theirs, tag))
+        tag, old, new = encode(thread_id), state.keys.rows_of_user(owner, kind), state.keys.rows_of_user(to, kind)
+        (score,) = yield from send(("ZSCORE", old, tag))
         if score is not None:
-            yield from send(("ZADD", own, float(score), tag), ("ZREM", theirs, tag))
+            yield from send(("ZADD", new, float(score), tag), ("ZREM", old, tag))
 
 
 # ---------------------------------------------------------------------- copies and archives
@@ -363,25 +363,25 @@ def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[
 def export_rows(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[list[dict[str, Any]]]:
     """Return the rows of a thread as they were made, with ids of messages, not seqs. One round trip, two with rows."""
     keys = state.keys.of(thread_id)
-    owner, found = yield from send(("HGET", keys.thread, "user"), ("HGETALL", keys.rows))
+    owner, reply = yield from send(("HGET", keys.thread, "user"), ("HGETALL", keys.rows))
     check_owner(owner, thread_id, user_id)
-    fields = as_dict(found)
+    fields = as_dict(reply)
     heads = Head.read(fields.get(b"heads"))
     if not heads:
         return []
     members = yield from send(("ZRANGE", keys.order, 0, -1), ("ZRANGE", keys.superseded, 0, -1))
-    current, others = ([Facts.read(text.decode()) for text in some] for some in members)
-    facts = sorted((one.seq, one.id) for one in (*current, *others))
+    current, superseded = ([Facts.read(text.decode()) for text in texts] for texts in members)
+    seq_ids = sorted((facts.seq, facts.id) for facts in (*current, *superseded))
     # a row that is about older words of an id would be taken for one about its words of now
-    now = {one.id for one in current}
-    older = Ranges.joined((one.seq, one.seq) for one in others if one.id in now)
+    current_ids = {facts.id for facts in current}
+    older = Ranges.joined((facts.seq, facts.seq) for facts in superseded if facts.id in current_ids)
     replaced = defaultdict[int | None, list[int]](list)
     for head in heads.values():
         replaced[head.by].append(head.id)
 
     def ids(ranges: Ranges) -> list[str]:
-        spans = ((bisect_left(facts, (low, "")), bisect_left(facts, (high + 1, ""))) for low, high in ranges.pairs)
-        return [id for first, end in spans for _, id in facts[first:end]]
+        spans = ((bisect_left(seq_ids, (low, "")), bisect_left(seq_ids, (high + 1, ""))) for low, high in ranges.pairs)
+        return [id for start, end in spans for _, id in seq_ids[start:end]]
 
     return [
         {
@@ -412,30 +412,30 @@ def restore_rows(
     keys = state.keys.of(thread_id)
     if not rows or (yield from send(("HEXISTS", keys.rows, "next")))[0]:
         return 0
-    read = yield from ThreadRows(state, thread_id, user_id, rows[0]["row"]).read()
-    named = {id for row in rows for id in (*row["cites"], *row["covers"])}
-    new = {id: id for id in named} if ids is None else {id: ids[id] for id in named if id in ids}
-    places = yield from find_seqs(keys, [*new.values()])
-    seqs = {id: places[at] for id, at in new.items() if at in places}
-    made: dict[int, int] = {}
+    current = yield from ThreadRows(state, thread_id, user_id, rows[0]["row"]).read()
+    message_ids = {id for row in rows for id in (*row["cites"], *row["covers"])}
+    new_ids = {id: id for id in message_ids} if ids is None else {id: ids[id] for id in message_ids if id in ids}
+    places = yield from find_seqs(keys, [*new_ids.values()])
+    seqs = {id: places[new_id] for id, new_id in new_ids.items() if new_id in places}
+    row_ids: dict[int, int] = {}
 
     def restored(row: Mapping[str, Any]) -> NewRow:
         body = dict(row["body"])
         if "ids" in body:  # of messages, as the thread has them
-            body["ids"] = [new[id] for id in body["ids"] if id in new]
+            body["ids"] = [new_ids[id] for id in body["ids"] if id in new_ids]
         cites, covers = ([seqs[id] for id in row[name]] for name in ("cites", "covers"))
-        return NewRow(body, cites, covers, [made[id] for id in row["replaces"] if id in made], waits=row["waits"])
+        return NewRow(body, cites, covers, [row_ids[id] for id in row["replaces"] if id in row_ids], waits=row["waits"])
 
     replaced = {id for row in rows for id in row["replaces"]}
     for kind in dict.fromkeys(row["row"] for row in rows):
-        own = ThreadRows(state, thread_id, user_id, kind)
-        of_kind = [row for row in rows if row["row"] == kind and {*row["cites"], *row["covers"]} <= seqs.keys()]
-        for level in True, False:
-            left = [row for row in of_kind if (row["id"] in replaced) is level]
-            while left:
-                written = yield from own.commit(read, [*map(restored, left[:ROWS_OF_A_COMMIT])])
+        thread_rows = ThreadRows(state, thread_id, user_id, kind)
+        kind_rows = [row for row in rows if row["row"] == kind and {*row["cites"], *row["covers"]} <= seqs.keys()]
+        for is_replaced in True, False:
+            pending = [row for row in kind_rows if (row["id"] in replaced) is is_replaced]
+            while pending:
+                written = yield from thread_rows.commit(current, [*map(restored, pending[:ROWS_OF_A_COMMIT])])
                 if written is None:  # messages were deleted meanwhile
-                    return len(made)
-                made |= {row["id"]: id for row, id in zip(left, written, strict=False) if id}
-                left = left[len(written) or 1 :]
-    return len(made)
+                    return len(row_ids)
+                row_ids |= {row["id"]: id for row, id in zip(pending, written, strict=False) if id}
+                pending = pending[len(written) or 1 :]
+    return len(row_ids)
