@@ -105,14 +105,14 @@ class Threads(Operations):
         state, index = self._core.state, self._core.state.keys.threads_index
         at_least(limit, 1, "limit", MOST_ROWS)
         time = one_of(order_by, ("updated_at", "created_at"), "order_by").encode()
-        wanted = filters.Filter.of(metadata, "metadata")
+        criteria = filters.Filter.of(metadata, "metadata")
         # equality with any key needs no declaration
-        filters.check_declared(wanted.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
+        filters.check_declared(criteria.keys_beyond_equality, state.thread_filters, "Memory(thread_filters=...)")
         after = None
         if cursor is not None:  # of a time, not a number of rows: so a thread whose time stays is listed exactly once
-            micros, last = queries.read_cursor(cursor, CURSOR)
-            after = int(micros), state.keys.of(decode(last)).thread
-        condition, is_decided = wanted.condition(filters.labels_of)
+            micros, tag = queries.read_cursor(cursor, CURSOR)
+            after = int(micros), state.keys.of(decode(tag)).thread
+        condition, is_decided = criteria.condition(filters.labels_of)
         if is_decided:
             where = partial(queries.build_filter, user_id=user_id, metadata=condition)
             edge: dict[str, Any] = {"until" if descending else "since": after and after[0], "time": order_by}
@@ -121,11 +121,11 @@ class Threads(Operations):
             reply, count = yield from state.indexes.search(page, queries.count_search(index, where()))
             rows, total = queries.rows_of(reply), queries.total_of(count)
         else:
-            rows = yield from _matching(state, user_id, wanted, order_by, descending=descending)
+            rows = yield from _matching(state, user_id, criteria, order_by, descending=descending)
             total, sign = len(rows), -1 if descending else 1
             if after is not None:
-                begin = sign * after[0], after[1].encode()
-                rows = [row for row in rows if (sign * int(row[time]), row[b"__key"]) > begin]
+                start = sign * after[0], after[1].encode()
+                rows = [row for row in rows if (sign * int(row[time]), row[b"__key"]) > start]
         threads = [_read(state.keys.thread_of(row[b"__key"]), row) for row in rows[:limit] if b"user" in row]
         next_cursor = None
         if len(rows) > limit:
@@ -218,26 +218,26 @@ class Threads(Operations):
         id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
         changes, keys = check_metadata(metadata), state.keys.of(check_id(thread_id, "thread_id"))
         limits: dict[str, Any] = {} if last_messages is None else {"limit": last_messages, "newest": True}
-        wanted = selection(since=since, until=until, times=True, **limits)
+        bounds = selection(since=since, until=until, times=True, **limits)
         fields, has_rows = yield from send(("HGETALL", keys.thread), ("EXISTS", keys.rows))
-        page = yield from read_page(state, thread_id, user_id, wanted)
+        page = yield from read_page(state, thread_id, user_id, bounds)
         origin = read_thread(thread_id, fields)
         if origin is None:
             raise errors.ThreadNotFoundError(thread_id)
-        owner, chosen = origin.user_id, [one for one in page.facts if message_ids is None or one.id in message_ids]
+        selected = [facts for facts in page.facts if message_ids is None or facts.id in message_ids]
         # the seq of the message that a model has made the title from
         made_from = as_dict(fields).get(b"title_source") if title is None else None
-        merged = {**origin.metadata, **changes}
+        owner, merged = origin.user_id, {**origin.metadata, **changes}
         kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
-        given = origin.title if title is None and made_from is None else title
-        created = {**thread_fields(given, kept), "source_id": encode(thread_id)}
+        new_title = origin.title if title is None and made_from is None else title
+        created = {**thread_fields(new_title, kept), "source_id": encode(thread_id)}
         is_own = True if new_thread_id is None else None  # a new id: the call may be repeated
         copy = yield from changed(state, id, owner, "create", set=created, is_own=is_own)
         try:
-            ids, seqs = yield from copies.copy_messages(core, thread_id, copy, chosen)
-            for one in chosen if made_from is not None else ():
-                if one.seq == int(made_from or 0) and ids.get(one.id) in seqs:
-                    yield from copies.name_thread(state, id, owner, origin.title or "", seqs[ids[one.id]])
+            ids, seqs = yield from copies.copy_messages(core, thread_id, copy, selected)
+            for facts in selected if made_from is not None else ():
+                if facts.seq == int(made_from or 0) and ids.get(facts.id) in seqs:
+                    yield from copies.name_thread(state, id, owner, origin.title or "", seqs[ids[facts.id]])
             if has_rows:
                 yield from restore_rows(state, id, owner, (yield from export_rows(state, thread_id, user_id)), ids)
             if state.working_memory is not None and state.working_memory.scope == "thread":
@@ -257,14 +257,14 @@ class Threads(Operations):
 
         The list begins after a source that is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        found = [(yield from get_existing_thread(self._core.state, thread_id, user_id))]
-        while (source_id := found[0].source_id) is not None:
+        threads = [(yield from get_existing_thread(self._core.state, thread_id, user_id))]
+        while (source_id := threads[0].source_id) is not None:
             source = yield from get_thread(self._core.state, source_id, None)
             # one of a later time is another thread, which has got the id since
-            if source is None or source.user_id != found[0].user_id or source.created_at >= found[0].created_at:
+            if source is None or source.user_id != threads[0].user_id or source.created_at >= threads[0].created_at:
                 break
-            found.insert(0, source)
-        return found
+            threads.insert(0, source)
+        return threads
 
     alineage = twin(lineage)
 
@@ -294,31 +294,31 @@ class Threads(Operations):
         yield from copies.check_saver(checkpointer, "list")
         if not callable(user_id):
             check_id(user_id, "user_id")
-        given = None if thread_ids is None else as_tuple(thread_ids, "thread_ids", "ids")
-        names = [*given] if given is not None else (yield from copies.threads_in(checkpointer))
-        counts, left, writer = Counter[str](), dict[str, str](), copies.Writer(self._core.state)
+        chosen_ids = None if thread_ids is None else as_tuple(thread_ids, "thread_ids", "ids")
+        ids = [*chosen_ids] if chosen_ids is not None else (yield from copies.threads_in(checkpointer))
+        counts, reasons, writer = Counter[str](), dict[str, str](), copies.Writer(self._core.state)
         with progress_bar("backfill", "threads", shown=progress) as advance:
-            for number, name in enumerate(names):
-                advance(number, len(names))
-                found = copies.Conversation(str(name))
-                config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+            for number, id in enumerate(ids):
+                advance(number, len(ids))
+                conversation = copies.Conversation(str(id))
+                config = {"configurable": {"thread_id": id, "checkpoint_ns": ""}}
                 try:
-                    yield from copies.each_checkpoint(checkpointer, found.add, config)
-                    about = {**found.metadata, "thread_id": found.thread_id}
-                    owner = user_id(about) if callable(user_id) and found.messages else user_id
-                    if owner is None or not found.messages:
+                    yield from copies.each_checkpoint(checkpointer, conversation.add, config)
+                    metadata = {**conversation.metadata, "thread_id": conversation.thread_id}
+                    owner = user_id(metadata) if callable(user_id) and conversation.messages else user_id
+                    if owner is None or not conversation.messages:
                         counts["skipped"] += 1
                         continue
-                    new = yield from copies.store_conversation(writer, found, check_id(owner, "user_id"))
+                    added = yield from copies.store_conversation(writer, conversation, check_id(owner, "user_id"))
                 except (errors.RedisConnectionError, errors.RedisReplyError):
                     raise
                 except errors.WorkingMemError as error:
-                    left[found.thread_id] = str(error)
+                    reasons[conversation.thread_id] = str(error)
                 else:
-                    counts.update({"threads" if new else "known": 1, "messages": new})
-            advance(len(names), len(names))
+                    counts.update({"threads" if added else "known": 1, "messages": added})
+            advance(len(ids), len(ids))
         writer.end()
-        return BackfillReport(left=left, **counts)
+        return BackfillReport(left=reasons, **counts)
 
     abackfill = twin(backfill)
 
@@ -434,32 +434,32 @@ def _give(
         user = encode(to if after else owner)
         head: Any = {"what": "transfer", "to": encode(to), "after": after, "most": scripts.SWEEP, "ttl": state.ttl_ms}
         call = scripts.THREAD.on(keys, user=user, **head)
-        (found, row), deleted = yield from scripts.guarded_write(state, thread_id, alive, call, at_most_once=not after)
-        after = found.get("next")
+        (reply, row), deleted = yield from scripts.guarded_write(state, thread_id, alive, call, at_most_once=not after)
+        after = reply.get("next")
         if deleted is not None or not after:
-            return row, bool(found.get("has_rows")), deleted
+            return row, bool(reply.get("has_rows")), deleted
 
 
-def find_threads(state: MemoryState, user_id: str, wanted: filters.Filter) -> Plan[list[str]]:
+def find_threads(state: MemoryState, user_id: str, criteria: filters.Filter) -> Plan[list[str]]:
     """Find the threads of a user that pass a filter. One round trip, correct immediately after metadata changes."""
-    rows = yield from _matching(state, user_id, wanted, "created_at")
+    rows = yield from _matching(state, user_id, criteria, "created_at")
     return [state.keys.thread_of(row[b"__key"]) for row in rows]
 
 
 def _matching(
-    state: MemoryState, user_id: str | None, wanted: filters.Filter, order_by: OrderBy, *, descending: bool = False
+    state: MemoryState, user_id: str | None, criteria: filters.Filter, order_by: OrderBy, *, descending: bool = False
 ) -> Plan[list[dict[bytes, bytes]]]:
     """Return the threads that pass a filter, tested in Python; only keys and times if labels decide. One round trip."""
-    condition, is_decided = wanted.condition(filters.labels_of)
+    condition, is_decided = criteria.condition(filters.labels_of)
     index, where = state.keys.threads_index, queries.build_filter(user_id=user_id, metadata=condition)
     fields = [order_by] if is_decided else []
     search = queries.sorted_search(index, where, order_by, descending=descending, limit=MOST_ROWS, fields=fields)
     (reply,) = yield from state.indexes.search(search)
     rows = queries.rows_of(reply)
     if len(rows) == MOST_ROWS:
-        seen = f"the filter has to be compared with more than {MOST_ROWS:,} threads"
-        raise errors.OptionError(seen, remedy="name a user_id")
+        reason = f"the filter has to be compared with more than {MOST_ROWS:,} threads"
+        raise errors.OptionError(reason, remedy="name a user_id")
     if is_decided:
         return rows
-    size = sum(wanted.work + sum(map(len, row.values())) for row in rows)
-    return (yield from compute(lambda: [row for row in rows if wanted.matches(filters.metadata_in(row))], size))
+    size = sum(criteria.work + sum(map(len, row.values())) for row in rows)
+    return (yield from compute(lambda: [row for row in rows if criteria.matches(filters.metadata_in(row))], size))

@@ -49,23 +49,23 @@ class Held(NamedTuple):
 
 
 def read_held(
-    state: MemoryState, thread_id: str, owner: str, chosen: Sequence[Facts], *, vectors: bool = True
+    state: MemoryState, thread_id: str, owner: str, selected: Sequence[Facts], *, vectors: bool = True
 ) -> Plan[list[Held]]:
     """Read messages of a thread with their vectors, without what cannot be read. One round trip, two with media."""
     keys = state.keys.of(thread_id)
-    names = {one.seq: vector_names(keys.vector, one) if vectors else [] for one in chosen}
-    reading = (("HGET", name, "vector") for some in names.values() for name in some)
-    tag, bodies, *found = yield from send(("HGET", keys.thread, "user"), ("HMGET", keys.messages, *names), *reading)
+    names = {facts.seq: vector_names(keys.vector, facts) if vectors else [] for facts in selected}
+    reads = (("HGET", name, "vector") for group in names.values() for name in group)
+    tag, bodies, *replies = yield from send(("HGET", keys.thread, "user"), ("HMGET", keys.messages, *names), *reads)
     if tag is None:
         raise errors.ThreadNotFoundError(thread_id)
     check_owner(tag, thread_id, owner)
-    places = ((one.seq, one.upto, body) for one, body in zip(chosen, bodies, strict=True))
+    places = ((facts.seq, facts.upto, body) for facts, body in zip(selected, bodies, strict=True))
     rows = {row.place: row for row in (yield from made(state, codec.read_rows(places, thread_id)))}
-    waiting, held = iter(found), list[Held]()
-    for facts in chosen:
-        some = [*islice(waiting, len(names[facts.seq]))]
+    waiting, held = iter(replies), list[Held]()
+    for facts in selected:
+        blobs = [*islice(waiting, len(names[facts.seq]))]
         if facts.seq in rows:
-            held.append(Held(facts, rows[facts.seq], None if None in some else some))
+            held.append(Held(facts, rows[facts.seq], None if None in blobs else blobs))
     return held
 
 
@@ -117,34 +117,35 @@ class Writer:
         guard: dict[str, Any] = {"imports": True}
         if created_at is not None:
             guard |= {"created_at": created_at, "exists": True}
-        keys, seen = self.state.keys.of(thread_id), set[str]()
+        keys, seen_ids = self.state.keys.of(thread_id), set[str]()
         for step in _steps(older):
             # an edited question has several versions, of which an interrupted import may have stored the first ones
-            versions = [one.draft for one in step if one.draft.id in seen and one.draft.id not in seqs]
-            again = {one.draft.id for one in step if one.draft.id in seqs}
+            versions = [item.draft for item in step if item.draft.id in seen_ids and item.draft.id not in seqs]
+            again = {item.draft.id for item in step if item.draft.id in seqs}
             if versions:
-                call = READ.on(keys, user=owner_tag(owner), ids=[one.id for one in versions])
+                call = READ.on(keys, user=owner_tag(owner), ids=[draft.id for draft in versions])
                 stored = known_in(read_reply((yield from send(call))[0], thread_id, owner))
-                has = {(row.id, row.words.rstrip("!")) for row in stored.facts} | {(id, "") for id in stored.deleted}
-                again |= {one.id for one in versions if not {(one.id, one.words.rstrip("!")), (one.id, "")} & has}
-            seen |= {one.draft.id for one in step}
+                words = {(row.id, row.words.rstrip("!")) for row in stored.facts} | {(id, "") for id in stored.deleted}
+                versions = [draft for draft in versions if (draft.id, draft.words.rstrip("!")) not in words]
+                again |= {draft.id for draft in versions if (draft.id, "") not in words}
+            seen_ids |= {item.draft.id for item in step}
             while step:
-                ready, vectors = [one.draft for one in step], [vector for one in step for vector in one.vectors]
+                drafts, vectors = [item.draft for item in step], [vector for item in step for vector in item.vectors]
                 head = {**guard, "again": dict.fromkeys(again, True) or None}
                 head["deleted"] = None if messages else deleted or None
                 settings = step[0].settings
-                given = (settings, vectors) if settings or self.failure is not None else None
-                found, failure = yield from write(self.state, ready, thread_id, owner, given, **head)
-                if found.get("is_deleted"):
+                embedded = (settings, vectors) if settings or self.failure is not None else None
+                reply, failure = yield from write(self.state, drafts, thread_id, owner, embedded, **head)
+                if reply.get("is_deleted"):
                     raise errors.ThreadNotFoundError(thread_id)
                 self.failure = self.failure or failure
-                if known := found.get("known"):  # then nothing was written
-                    step = [one for at, one in enumerate(step) if at not in known]  # noqa: PLW2901
+                if places := reply.get("known"):  # then nothing was written
+                    step = [item for index, item in enumerate(step) if index not in places]  # noqa: PLW2901
                     continue
-                seqs |= {one.id: seq for one, seq in zip(ready, found["seqs"], strict=True)}
-                messages += len(ready)
+                seqs |= {draft.id: seq for draft, seq in zip(drafts, reply["seqs"], strict=True)}
+                messages += len(drafts)
                 break
-        if deleted and not seen:
+        if deleted and not seen_ids:
             yield from write(self.state, [], thread_id, owner, deleted=deleted, **guard)
         return Written(seqs, messages, is_new)
 
@@ -159,33 +160,33 @@ class Writer:
 def _steps(older: Iterable[Older]) -> Iterator[list[Older]]:
     """Cut messages into steps of the same settings, each id once, without further current messages of an id."""
     step, size, current = list[Older](), 0, set[str]()
-    for one in older:
-        draft = one.draft
+    for item in older:
+        draft = item.draft
         if draft.id in current and not draft.is_superseded:
             continue
         if not draft.is_superseded:
             current.add(draft.id)
-        more = sum(map(len, (draft.body, *draft.chunks, *draft.media, *one.vectors)))
-        is_full = len(step) >= BATCH or size + more > STEP_BYTES
-        if step and (is_full or one.settings != step[0].settings or any(draft.id == each.draft.id for each in step)):
+        item_size = sum(map(len, (draft.body, *draft.chunks, *draft.media, *item.vectors)))
+        is_full = len(step) >= BATCH or size + item_size > STEP_BYTES
+        if step and (is_full or item.settings != step[0].settings or any(draft.id == other.draft.id for other in step)):
             yield step
             step, size = [], 0
-        step.append(one)
-        size += more
+        step.append(item)
+        size += item_size
     if step:
         yield step
 
 
 def copy_messages(
-    core: Core, source: str, copy: Thread, chosen: Sequence[Facts]
+    core: Core, source: str, copy: Thread, selected: Sequence[Facts]
 ) -> Plan[tuple[dict[str, str], dict[str, int]]]:
     """Copy messages of a thread, perhaps into another slot; return their ids with the new ones, and where these lie."""
     state, owner, writer = core.state, copy.user_id, Writer(core.state)
     ids, seqs = dict[str, str](), dict[str, int]()
-    for start in range(0, len(chosen), BATCH):
-        held = yield from read_held(state, source, owner, chosen[start : start + BATCH])
-        ids |= {one.facts.id: core.new_id() for one in held}
-        size = codec.count_characters(one.row.message for one in held)
+    for start in range(0, len(selected), BATCH):
+        held = yield from read_held(state, source, owner, selected[start : start + BATCH])
+        ids |= {item.facts.id: core.new_id() for item in held}
+        size = codec.count_characters(item.row.message for item in held)
         older = yield from compute(partial(_copied, held, ids, state.recall), size)
         written = yield from writer.add(copy.id, owner, older, created_at=str(to_micros(copy.created_at)))
         seqs |= written.seqs
@@ -205,9 +206,9 @@ def _copied(held: Iterable[Held], ids: Mapping[str, str], recall: RecallOptions 
 
 def name_thread(state: MemoryState, thread_id: str, owner: str, title: str, seq: int) -> Plan[None]:
     """Set the title that a model has made from a message, if that is there. Two round trips."""
-    (found,) = yield from send(("ZRANGE", state.keys.of(thread_id).order, seq, seq, "BYSCORE"))
-    for facts in found:
-        yield from change_thread(state, thread_id, owner, "title", title=title, facts=facts.decode())
+    (texts,) = yield from send(("ZRANGE", state.keys.of(thread_id).order, seq, seq, "BYSCORE"))
+    for text in texts:
+        yield from change_thread(state, thread_id, owner, "title", title=title, facts=text.decode())
 
 
 # ---------------------------------------------------------------------- checkpointers
@@ -239,45 +240,45 @@ def each_checkpoint(saver: Any, take: Callable[[CheckpointTuple], None], config:
     alist = own_method(saver, "alist")
 
     def listed() -> None:
-        for one in saver.list(config, **options):
-            take(one)
+        for checkpoint in saver.list(config, **options):
+            take(checkpoint)
 
     async def alisted() -> None:
-        async for one in alist(config, **options):
-            take(one)
+        async for checkpoint in alist(config, **options):
+            take(checkpoint)
 
     yield Call(listed, alist and alisted)
 
 
 def threads_in(saver: Any) -> Plan[list[Any]]:
     """Return the ids of the threads of all checkpoints, without those of subgraphs; the last used first."""
-    found: list[Any] = []
-    yield from each_checkpoint(saver, lambda one: found.append(one.config["configurable"]), None, limit=MOST_LISTED)
-    if len(found) >= MOST_LISTED:
+    keys: list[Any] = []
+    yield from each_checkpoint(saver, lambda entry: keys.append(entry.config["configurable"]), None, limit=MOST_LISTED)
+    if len(keys) >= MOST_LISTED:
         raise errors.OptionError(f"the checkpointer has at least {MOST_LISTED:,} checkpoints", remedy="pass thread_ids")
-    return list(dict.fromkeys(one["thread_id"] for one in found if not one.get("checkpoint_ns")))
+    return list(dict.fromkeys(key["thread_id"] for key in keys if not key.get("checkpoint_ns")))
 
 
-def store_conversation(writer: Writer, found: Conversation, owner: str) -> Plan[int]:
+def store_conversation(writer: Writer, conversation: Conversation, owner: str) -> Plan[int]:
     """Store what the thread lacks, at its end; return how many messages. As `Writer.add`, and one round trip more."""
-    id, ids = check_id(found.thread_id, "thread_id"), [check_id(one.id, "message id") for one in found.messages]
+    messages, times, id = conversation.messages, conversation.times, check_id(conversation.thread_id, "thread_id")
+    ids = [check_id(message.id, "message id") for message in messages]
     keys, recall = writer.state.keys.of(id), writer.state.recall
-    (tag, next_seq), stored = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
+    (tag, next_seq), seqs = yield from send(("HMGET", keys.thread, "user", "next_seq"), ("HMGET", keys.ids, *ids))
     check_owner(tag, id, owner)
-    held = [one is not None for one in stored]  # or deleted
+    held = [seq is not None for seq in seqs]  # or deleted
     known = sum(held)
     if not all(held[:known]) or (int(next_seq or 0) and not known):
-        seen = f"of {len(held):,} messages memory lacks {len(held) - known:,}, which belong elsewhere or were deleted"
+        reason = f"of {len(held):,} messages memory lacks {len(held) - known:,}, which belong elsewhere or were deleted"
         remedy = "delete the thread with threads.delete() and backfill again, if the checkpoints hold all of it"
-        raise errors.OptionError(seen, remedy=remedy)
-    rest, answers = found.messages[known:], structured_answers(found.messages, is_over=True)
-    make = partial(codec.drafts, rest, recall, str, answers)
-    ready = yield from compute(make, codec.count_characters(rest))
-    for draft in ready:
-        draft.writer, draft.at = "s0", found.times[draft.id]  # as a checkpointer's state, whose turns follow
-    began = str(found.times[ids[0]])
-    fields = {"created_at": began, "updated_at": began} if rest else None
-    return (yield from writer.add(id, owner, map(Older, ready), fields=fields)).messages
+        raise errors.OptionError(reason, remedy=remedy)
+    rest, answers = messages[known:], structured_answers(messages, is_over=True)
+    drafts = yield from compute(partial(codec.drafts, rest, recall, str, answers), codec.count_characters(rest))
+    for draft in drafts:
+        draft.writer, draft.at = "s0", times[draft.id]  # as a checkpointer's state, whose turns follow
+    start_time = str(times[ids[0]])
+    fields = {"created_at": start_time, "updated_at": start_time} if rest else None
+    return (yield from writer.add(id, owner, map(Older, drafts), fields=fields)).messages
 
 
 @dataclass(slots=True)
@@ -290,32 +291,32 @@ class Conversation:
     metadata: dict[str, Any] = field(default_factory=dict)  # of the checkpoints, the newest value of each key
     _next: Any = ...  # id of the checkpoint to take next: others are of branches that were left
 
-    def add(self, one: CheckpointTuple) -> None:
+    def add(self, checkpoint: CheckpointTuple) -> None:
         """Take the messages of the newest checkpoint; of older ones what was trimmed from its front, and the times."""
         is_newest = self._next is ...
-        if not is_newest and one.checkpoint["id"] != self._next:
+        if not is_newest and checkpoint.checkpoint["id"] != self._next:
             return
-        self._next = (one.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-        self.metadata = {**one.metadata, **self.metadata}
-        held = self._messages_in(one)
-        at = to_micros(datetime.fromisoformat(one.checkpoint["ts"]))
-        self.times |= dict.fromkeys((message.id or "" for message in held), at)
+        self._next = (checkpoint.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        self.metadata = {**checkpoint.metadata, **self.metadata}
+        messages = self._messages_in(checkpoint)
+        micros = to_micros(datetime.fromisoformat(checkpoint.checkpoint["ts"]))
+        self.times |= dict.fromkeys((message.id or "" for message in messages), micros)
         if is_newest:
-            self.messages = held
-        first = self.messages[0].id if self.messages else None
-        trimmed = next((at for at, message in enumerate(held) if message.id == first), 0)
-        known = {message.id for message in self.messages}
-        self.messages[:0] = [message for message in held[:trimmed] if message.id not in known]
+            self.messages = messages
+        first_id = self.messages[0].id if self.messages else None
+        trimmed = next((index for index, message in enumerate(messages) if message.id == first_id), 0)
+        known_ids = {message.id for message in self.messages}
+        self.messages[:0] = [message for message in messages[:trimmed] if message.id not in known_ids]
 
-    def _messages_in(self, one: CheckpointTuple) -> list[BaseMessage]:
+    def _messages_in(self, checkpoint: CheckpointTuple) -> list[BaseMessage]:
         """Return the messages of a state, each with an id."""
         try:
-            messages = codec.as_messages(one.checkpoint["channel_values"].get(CHANNEL) or [])
+            messages = codec.as_messages(checkpoint.checkpoint["channel_values"].get(CHANNEL) or [])
         except (errors.OptionError, ValueError) as error:
-            seen = f"its channel {CHANNEL!r} holds no messages ({error})"
-            raise errors.OptionError(seen, remedy="leave it out") from error
+            reason = f"its channel {CHANNEL!r} holds no messages ({error})"
+            raise errors.OptionError(reason, remedy="leave it out") from error
         for position, message in enumerate(messages):
             if not message.id:  # as in states that add_messages does not make
-                said = f"{self.thread_id}\0{position}\0{message.type}\0{message.content}"
-                message.id = sha256(said.encode(errors="surrogatepass")).hexdigest()[:32]
+                text = f"{self.thread_id}\0{position}\0{message.type}\0{message.content}"
+                message.id = sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
         return [*{message.id: message for message in messages if codec.is_storable(message)}.values()]
