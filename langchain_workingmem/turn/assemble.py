@@ -97,7 +97,7 @@ class Audience:
     name: str | None = None  # of the memory, where an agent has several
 
 
-_A_PROGRAM = Audience()
+_FOR_PROGRAM = Audience()
 
 
 def assemble(
@@ -105,7 +105,7 @@ def assemble(
     options: HistoryOptions,
     gathered: Gathered,
     messages: Sequence[BaseMessage],
-    audience: Audience = _A_PROGRAM,
+    audience: Audience = _FOR_PROGRAM,
 ) -> MemoryContext:
     """Put a context together, and note what the model is shown. Memory goes into a copy of the user's message."""
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
