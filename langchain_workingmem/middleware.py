@@ -71,8 +71,8 @@ class HookCall:
 class Run:
     """What is known of a run. It is no part of the agent's state, because all of a state is streamed to clients."""
 
-    begun: Sequence[BaseMessage]  # the messages with which it began
-    seen: Sequence[BaseMessage] = ()  # and those that appeared, also what a summary has replaced meanwhile
+    first_messages: Sequence[BaseMessage]  # the messages with which it began
+    all_messages: Sequence[BaseMessage] = ()  # and those that appeared, also what a summary has replaced meanwhile
     question: str | None = None  # id of the message that it answers
     gathered: Gathered | None = None  # None: nothing was read yet
     known: Known | None = None  # of the thread, with what this run has saved
@@ -201,7 +201,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if (run := self._runs.get((call.key, None))) is None or run.gathered is None:
             yield from self._core.with_fallback(check_thread(self._core.state, *call.ids), None, "no known owner")
         thread_id = config.get("configurable", {}).get("thread_id")
-        call_name, *earlier_names = (f"{thread_id}\0{id}" for id in _own_and_earlier(request))
+        call_name, *earlier_names = (f"{thread_id}\0{id}" for id in _call_names(request))
         deadline = monotonic() + MOST_SECONDS
         # LangGraph runs them side by side
         while monotonic() < deadline and not all(map(self._finished_calls.get, earlier_names)):
@@ -285,7 +285,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _prepare(self, call: HookCall, run: Run) -> Plan[Gathered]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
-        run.seen, core = _all_messages(call, run), self._core
+        run.all_messages, core = _all_messages(call, run), self._core
         gathered = yield from core.with_fallback(self._read(call, run), None, "the agent answers without memory")
         run.is_failed, run.gathered = gathered is None, gathered or run.gathered or Gathered(*call.ids)
         if not run.saved and call.saves and not run.is_failed:  # now, as the run may be abandoned
@@ -298,7 +298,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if gathered is None or run.is_failed:
             # as other middleware has redacted them by now; those that it has trimmed away count, too
             present_messages = {message.id: message for message in call.messages}
-            messages = [present_messages.get(message.id, message) for message in run.begun]
+            messages = [present_messages.get(message.id, message) for message in run.first_messages]
             messages = yield from turn.read_unmarked(messages, *ids, call.kind)
             user_message = question(messages)
             run.question = user_message.id if user_message else None
@@ -398,7 +398,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------------ saving
 
     def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
-        initial_ids = {message.id for message in run.begun}
+        initial_ids = {message.id for message in run.first_messages}
         appeared = [message.id for message in call.messages if message.id not in initial_ids]
         messages = yield from self._turn.read_unmarked(_all_messages(call, run), *call.ids, call.kind, appeared)
         storable = [message for message in messages if is_storable(message)]
@@ -421,12 +421,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
 def _all_messages(call: HookCall, run: Run) -> list[BaseMessage]:
     """Return the messages of the run: those that other middleware has trimmed off its front count, too."""
-    ids, earlier = {message.id for message in call.messages}, run.seen or run.begun
+    ids, earlier = {message.id for message in call.messages}, run.all_messages or run.first_messages
     first = next((index for index, message in enumerate(earlier) if message.id in ids), len(earlier))
     return [*filter(is_storable, earlier[:first]), *call.messages]
 
 
-def _own_and_earlier(request: Any) -> list[str]:
+def _call_names(request: Any) -> list[str]:
     """Return names of a call, and of those before it in the answer that write and have no result yet."""
     messages, call_id = request.state["messages"], request.tool_call["id"]
     answer = next((message for message in reversed(messages) if isinstance(message, AIMessage)), AIMessage(""))
