@@ -145,7 +145,7 @@ AWAY = "Memory is not available at the moment. Go on without it, and do not clai
 NOT_HERE = "Memory cannot be used in this conversation. Go on without it, and do not claim to have remembered anything."
 WIDEST = 4_000  # characters
 
-_TOLD = (  # what a model can do something about
+_CORRECTABLE = (  # what a model can do something about
     *errors.OF_FILES,
     errors.ArgumentError,
     errors.ReadOnlyError,
@@ -156,7 +156,7 @@ _TOLD = (  # what a model can do something about
 
 def for_model(error: errors.WorkingMemError, tool: str) -> str:
     """Say an error of a tool to a model; that memory is away if nothing that it can call helps."""
-    if isinstance(error, _TOLD):
+    if isinstance(error, _CORRECTABLE):
         return shortened(str(error))
     _log.warning("%s tells the model that memory is not available: %s", tool, error)
     is_here = not isinstance(error, errors.IdError | errors.ThreadNotFoundError | errors.ThreadOwnershipError)
@@ -345,13 +345,13 @@ def _update_text(
         after = form.apply(text, new_text, None, seen=seen)
         if not is_repeated and (lost := form.lost(text, after)):
             refusals.put(ids, new_text)
-            raise _loses(lost)
+            raise _loss_error(lost)
         return after
 
     return (yield from _changed(core, ids, step, change))
 
 
-def _loses(lost: list[str]) -> errors.WorkingMemoryValidationError:
+def _loss_error(lost: list[str]) -> errors.WorkingMemoryValidationError:
     lines = [*map(shorten, lost[:_MOST_LOST]), *([f"and {len(lost) - _MOST_LOST} more"] if lost[_MOST_LOST:] else [])]
     remedy = "send only what is new by `edits`, or all that still holds; if these are to go, send the same text again"
     reason = f"this text would take away more than half of working memory; {remedy}:"
