@@ -289,14 +289,14 @@ class Conversation:
     messages: list[BaseMessage] = field(default_factory=list)  # with ids
     times: dict[str, int] = field(default_factory=dict)  # by id: when the first checkpoint with the message was made
     metadata: dict[str, Any] = field(default_factory=dict)  # of the checkpoints, the newest value of each key
-    _next: Any = ...  # id of the checkpoint to take next: others are of branches that were left
+    _next_id: Any = ...  # id of the checkpoint to take next: others are of branches that were left
 
     def add(self, checkpoint: CheckpointTuple) -> None:
         """Take the messages of the newest checkpoint; of older ones what was trimmed from its front, and the times."""
-        is_newest = self._next is ...
-        if not is_newest and checkpoint.checkpoint["id"] != self._next:
+        is_newest = self._next_id is ...
+        if not is_newest and checkpoint.checkpoint["id"] != self._next_id:
             return
-        self._next = (checkpoint.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        self._next_id = (checkpoint.parent_config or {}).get("configurable", {}).get("checkpoint_id")
         self.metadata = {**checkpoint.metadata, **self.metadata}
         messages = self._messages_in(checkpoint)
         micros = to_micros(datetime.fromisoformat(checkpoint.checkpoint["ts"]))
