@@ -302,7 +302,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             messages = yield from turn.read_unmarked(messages, *ids, call.kind)
             user_message = question(messages)
             run.question = user_message.id if user_message else None
-            gathered = yield from turn.gather(messages, ids, faces.within(call.limits, turn), kind=call.kind)
+            gathered = yield from turn.gather(messages, ids, faces.check_limits(call.limits, turn), kind=call.kind)
             run.gathered, run.known = gathered, gathered.known
             if call.is_nested:
                 gathered.history, gathered.first_seq, gathered.covered, gathered.limit = [], -inf, (), None

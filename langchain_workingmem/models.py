@@ -30,7 +30,7 @@ Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
 CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented"]
 
 
-class Shown:
+class Pictured:
     """A record with a picture, for notebooks and, by rich, for terminals; what draws it is imported then."""
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class ClonedThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Page(Shown, Generic[T]):
+class Page(Pictured, Generic[T]):
     """A part of a listing. Iterating a page iterates its items."""
 
     items: list[T]
@@ -188,7 +188,7 @@ class RecallHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RecallResult(Shown):
+class RecallResult(Pictured):
     """The hits of a search, the best first, and their windows as one list of messages."""
 
     hits: list[RecallHit] = field(default_factory=list)
@@ -266,7 +266,7 @@ class WorkingMemoryValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class WorkingMemoryState(Shown):
+class WorkingMemoryState(Pictured):
     """Working memory at one revision."""
 
     value: Any  # text, or the document as the schema's type: a model, a dataclass, a dict; None while it is empty
@@ -318,7 +318,7 @@ def unknown_path(path: str, known: Iterable[str]) -> OptionError:
     return OptionError(f"working memory has no value at {path!r}", remedy=remedy)
 
 
-class _Counted(Shown):
+class _Counted(Pictured):
     __slots__ = ("counting",)  # how tokens are counted: no field, because it cannot be stored with a graph's state
 
 
@@ -360,7 +360,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis(Shown):
+class Diagnosis(Pictured):
     """The findings of the doctor, in the order of its checks. Iterating a diagnosis iterates its findings."""
 
     findings: list[Finding]

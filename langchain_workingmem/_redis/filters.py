@@ -115,7 +115,7 @@ class Filter:
         return f"({' '.join(texts)})" if texts else EVERYTHING, None not in groups
 
 
-def both(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def joined(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return a filter that passes what all of these pass; None passes everything."""
     conditions = [condition for condition in filters if condition is not None]
     return {"$and": conditions} if len(conditions) > 1 else next(iter(conditions), None)

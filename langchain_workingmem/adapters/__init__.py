@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 100
 
 
-def named(text: str) -> str:
+def spell_hidden(text: str) -> str:
     """Return a text as a model reads it: of characters that nobody sees the first 100 by name; line ends stay."""
     budget = iter(range(MOST_NAMES))
 
@@ -31,7 +31,7 @@ def named(text: str) -> str:
     return replace_hidden(text, name)
 
 
-class OfOwner:
+class FilesOfOwner:
     """Files of the owner that a program fixes, or of the user of the run. `by` is written into their revisions."""
 
     def __init__(

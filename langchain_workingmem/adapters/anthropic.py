@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
 
 from langchain_workingmem._redis.state import operation, twin
-from langchain_workingmem.adapters import OfOwner
+from langchain_workingmem.adapters import FilesOfOwner
 from langchain_workingmem.adapters.claude import DELETE, ROOT, CommandError, run_command
 from langchain_workingmem.errors import FileMissingError, WorkingMemError
 from langchain_workingmem.faces.tools import for_model
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
 
 
-class _OnFiles(OfOwner):
+class _OnFiles(FilesOfOwner):
     """What both tools share. `user_id` is the owner: a user, or a team; nothing else names it outside of a graph."""
 
     def __init__(self, memory: Memory, *, user_id: str, by: str | None = "agent") -> None:
-        super(OfOwner, self).__init__()  # of the SDK's tool
-        OfOwner.__init__(self, memory, user_id=user_id, by=by)
+        super(FilesOfOwner, self).__init__()  # of the SDK's tool
+        FilesOfOwner.__init__(self, memory, user_id=user_id, by=by)
 
     @operation
     def run(self, command: Any) -> Plan[str]:

@@ -14,7 +14,7 @@ from langchain_core.tools import ToolException
 from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.state import plan_of
 from langchain_workingmem._text.values import shown
-from langchain_workingmem.adapters import named
+from langchain_workingmem.adapters import spell_hidden
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError
 from langchain_workingmem.faces.tools import for_model
 from langchain_workingmem.files import Files
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.adapters import OfOwner
+    from langchain_workingmem.adapters import FilesOfOwner
     from langchain_workingmem.files import FileInfo
 
 ROOT = "/memories"
@@ -38,7 +38,7 @@ class CommandError(ToolException):
     """A command was refused; the text is for the model."""
 
 
-def run_command(adapter: OfOwner, command: Mapping[str, Any]) -> Plan[str]:
+def run_command(adapter: FilesOfOwner, command: Mapping[str, Any]) -> Plan[str]:
     """Run a command; `CommandError` for one that is refused.
 
     One round trip; a second one to view a directory, for `str_replace` and `insert`, and for each 500 files.
@@ -156,7 +156,7 @@ def _checked(path: str) -> str:
 
 def _numbered(text: str, first: int, last: int) -> str:
     """Write lines with their numbers; -1 is the last one. It makes no list: a million lines are slow to free."""
-    lines, output = StringIO(f"{named(text)}\n", newline="\n"), StringIO()
+    lines, output = StringIO(f"{spell_hidden(text)}\n", newline="\n"), StringIO()
     for number, line in enumerate(islice(lines, first - 1, None if last == -1 else max(0, last)), first):
         output.write(f"{number:>{_WIDTH}}\t{line}")
     return output.getvalue()[:-1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain.agents.middleware import AgentMiddleware
 from pydantic import BaseModel, Field
 
-from langchain_workingmem.adapters import OfOwner
+from langchain_workingmem.adapters import FilesOfOwner
 from langchain_workingmem.adapters.claude import run_command
 from langchain_workingmem.faces.tools import as_tool
 
@@ -42,7 +42,7 @@ class Command(BaseModel):
     new_path: str | None = Field(None, description="rename: the new path.")
 
 
-class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
+class ClaudeMemoryMiddleware(FilesOfOwner, AgentMiddleware[Any, Any]):
     """Give an agent the memory tool, with files that stay between conversations, each user's own.
 
     A Claude model is offered its own tool `memory_20250818`, every other model a tool of the same name and commands.

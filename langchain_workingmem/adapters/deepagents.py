@@ -13,7 +13,7 @@ from deepagents.backends.utils import slice_read_response
 
 from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.state import operation, plan_of, twin
-from langchain_workingmem.adapters import OfOwner, named
+from langchain_workingmem.adapters import FilesOfOwner, spell_hidden
 from langchain_workingmem.errors import OF_FILES, FileMissingError, FilePathError, OptionError, ReadOnlyError
 from langchain_workingmem.faces.tools import for_model
 from langchain_workingmem.files import Files
@@ -57,7 +57,7 @@ def _errors_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[
     return decorate
 
 
-class FilesBackend(OfOwner, protocol.BackendProtocol):
+class FilesBackend(FilesOfOwner, protocol.BackendProtocol):
     """A backend of deepagents on `memory.files`: parallel edits are all kept, and users have trees of their own.
 
     `user_id` fixes the owner: an id, such as that of a team, or a function of the `Ids` that the run names. Without it
@@ -137,7 +137,9 @@ class FilesBackend(OfOwner, protocol.BackendProtocol):
         hits = (yield from grep(tree, pattern, root, glob_pattern, most + 1)) if pattern else []
 
         def describe_hits() -> list[protocol.GrepMatch]:
-            return [{"path": hit.path, "line": hit.line, "text": named(hit.text[:LONGEST])} for hit in hits[:most]]
+            return [
+                {"path": hit.path, "line": hit.line, "text": spell_hidden(hit.text[:LONGEST])} for hit in hits[:most]
+            ]
 
         matches = yield from compute(describe_hits, sum(len(hit.text) for hit in hits))
         return protocol.GrepResult(matches=matches, truncated=len(hits) > most)
@@ -207,7 +209,7 @@ def _info(info: FileInfo) -> protocol.FileInfo:
 def _data(file: File) -> protocol.FileData:
     content, created_at, modified_at = file.content, file.info.created_at.isoformat(), file.info.updated_at.isoformat()
     is_text = isinstance(content, str)
-    text = named(content) if isinstance(content, str) else base64.standard_b64encode(content).decode()
+    text = spell_hidden(content) if isinstance(content, str) else base64.standard_b64encode(content).decode()
     encoding = "utf-8" if is_text else "base64"
     return {"content": text, "encoding": encoding, "created_at": created_at, "modified_at": modified_at}
 

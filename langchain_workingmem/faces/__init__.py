@@ -57,7 +57,7 @@ def _check_keys(settings: Any, names: Collection[str], path: str) -> None:
         raise OptionError(f"{path} has unknown keys {unknown}", remedy=f"use some of {', '.join(names)}")
 
 
-def within(limits: PerCall, turn: Turn) -> PerCall:
+def check_limits(limits: PerCall, turn: Turn) -> PerCall:
     """Return the same, or raise `OptionError` where it asks for more than the options give."""
     limit, options, recall = turn.history.last_messages, turn.core.state.recall, limits.recall or {}
     if limits.last_messages is not None:

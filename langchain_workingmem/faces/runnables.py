@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_conf
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.filters import both
+from langchain_workingmem._redis.filters import joined
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import owner_of
 from langchain_workingmem._redis.state import operation, plan_of, twin
@@ -23,7 +23,7 @@ from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.sending import SOURCE, Marks
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.faces import Owner, kind_of, limits_of, required_ids, resolve, scoped_ids, within
+from langchain_workingmem.faces import Owner, check_limits, kind_of, limits_of, required_ids, resolve, scoped_ids
 from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.recall.question import Query, check_argument_names
@@ -93,7 +93,7 @@ class SemanticRecallRetriever(BaseRetriever):
         # the public search would add a second retriever run to the trace
         state = self.memory._core.state
         arguments = {**(self.model_extra or {}), **call_arguments}
-        arguments["metadata"] = both(self.metadata_filter, call_arguments.get("metadata"))
+        arguments["metadata"] = joined(self.metadata_filter, call_arguments.get("metadata"))
         ids = resolve(run, thread_id=self.thread_id, user_id=self.user_id, trust_client_ids=self.trust_client_ids)
         ids = scoped_ids(ids, arguments.get("scope") or state.recalling.scope)
         arguments |= {"thread_id": ids.thread_id, "user_id": ids.user_id, "thread_filters": state.thread_filters}
@@ -160,7 +160,7 @@ def load_node(
         check_now(now)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        state_messages, limits = _messages_of(state), within(limits_of(config), turn)
+        state_messages, limits = _messages_of(state), check_limits(limits_of(config), turn)
         ids, kind = required_ids(find_ids(config)), kind_of(config)
         if now is not None and limits.recall is not False:
             limits = replace(limits, recall={**(limits.recall or {}), "now": now})

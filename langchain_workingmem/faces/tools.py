@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from langchain_workingmem import errors
 from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import Call
-from langchain_workingmem._redis.filters import both
+from langchain_workingmem._redis.filters import joined
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument, ShownMessages
 from langchain_workingmem._text.messages import unescape, words_in
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 # Of a tool: description, schema of the arguments, and plan. Before these, it takes the ids and the step of the graph:
 # the same for all calls of one answer; outside of a graph None, or the document that the caller has read.
-Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
+ToolParts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 _log = logging.getLogger("langchain_workingmem")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -96,7 +96,7 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
             raise errors.ReadOnlyError(f"{name} was not called, because {why}", remedy="go on without it")
         if tool == "search_memory":  # which checks the owner itself
             call_filter = (limits.recall or {}).get("metadata")
-            arguments |= {"timezone": limits.timezone, "metadata": both(metadata, call_filter)}
+            arguments |= {"timezone": limits.timezone, "metadata": joined(metadata, call_filter)}
         elif ids.is_thread_alone:
             ids = Ids(*required_ids(ids))
             yield from check_thread(core.state, *required_ids(ids))
@@ -279,7 +279,7 @@ class _Refused(Recent[Ids, str]):
     """The last text that was refused because it would take away most of a document."""
 
 
-def _updating_tool(core: Core) -> Parts:
+def _updating_tool(core: Core) -> ToolParts:
     form = core.state.remembering.format
     description = f"Remember facts, or correct them. {update_rules(form)}"
     if isinstance(form, TextFormat):
@@ -406,7 +406,7 @@ def _clear(core: Core, ids: Ids, step: Any) -> Plan[str]:
 
 _GET = "Read working memory, the facts that are kept between conversations."
 _CLEAR = "Delete everything in working memory. Call this only when the user asks for it."
-MAKERS: dict[str, Callable[[Core], Parts]] = {
+MAKERS: dict[str, Callable[[Core], ToolParts]] = {
     "update_working_memory": _updating_tool,
     "get_working_memory": lambda core: (_GET, NoArguments, partial(_get, core)),
     "clear_working_memory": lambda core: (_CLEAR, NoArguments, partial(_clear, core)),

@@ -14,7 +14,7 @@ from langchain_workingmem._redis.scripts import delete_from, find_seqs
 from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, MessageNotFoundError, OptionError
-from langchain_workingmem.history.read import made, read_page, read_pages, selection
+from langchain_workingmem.history.read import complete_rows, read_page, read_pages, selection
 from langchain_workingmem.history.save import append, write
 from langchain_workingmem.models import Page
 
@@ -123,7 +123,7 @@ class History(Operations):
             hidden_page = yield from read_page(self._core.state, thread_id, user_id, {**filters, "superseded": True})
             rows = sorted([*rows, *hidden_page.rows()], key=lambda row: row.seq)
             rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
-        return [row.message for row in (yield from made(self._core.state, rows))]
+        return [row.message for row in (yield from complete_rows(self._core.state, rows))]
 
     amessages = twin(messages)
 
@@ -153,7 +153,7 @@ class History(Operations):
         facts = page.facts[::-1] if descending else page.facts
         next_cursor = str(facts[limit - 1].seq) if len(facts) > limit else None
         seqs = {fact.seq for fact in facts[:limit]}
-        items = yield from made(self._core.state, [row for row in page.rows() if row.place in seqs])
+        items = yield from complete_rows(self._core.state, [row for row in page.rows() if row.place in seqs])
         return Page(items=items[::-1] if descending else items, total=page.total, next_cursor=next_cursor)
 
     apage = twin(page)
@@ -199,7 +199,9 @@ class History(Operations):
             on_page[id].append(time)
         reads = [(id, {"limit": len(times), "since": times[0], "until": times[-1]}) for id, times in on_page.items()]
         pages = yield from read_pages(state, user_id, reads)
-        rows = yield from made(state, [row for page in pages for row in page.rows()])  # but for those deleted meanwhile
+        rows = yield from complete_rows(
+            state, [row for page in pages for row in page.rows()]
+        )  # but for those deleted meanwhile
         items = sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
         next_cursor = None if len(earliest) <= limit else "{}:{}".format(*earliest[limit - 1])
         return Page(items=items, total=total, next_cursor=next_cursor)

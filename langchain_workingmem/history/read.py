@@ -56,7 +56,7 @@ class PageOfThread:
 
     @classmethod
     def read(cls, reply: Any, thread_id: str, user_id: str | None, filters: Mapping[str, Any]) -> PageOfThread:
-        """Read the reply to a `page_command`; raise what it refuses."""
+        """Read the reply to a `page.lua` call; raise what it refuses."""
         head, order = read_reply(reply, thread_id, user_id), slice(None, None, -1 if "newest" in filters else 1)
         facts = [Facts.read(text, is_current="superseded" not in filters) for text in head.get("shown") or ()]
         return cls(thread_id, head.get("total", 0), head.get("owner"), facts[order], reply[1][order])
@@ -99,7 +99,7 @@ def _read_roles(state: MemoryState, thread_id: str, user_id: str | None, filters
         filters[edge] = pairs[-1][0].seq
 
 
-def made(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
+def complete_rows(state: MemoryState, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
     """Make the messages of rows, with their media; those that cannot be read are left out. One round trip for media."""
     yield from with_media(state, rows)
     size = sum(len(str(row.record["data"]["content"])) for row in rows)

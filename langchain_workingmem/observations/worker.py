@@ -23,7 +23,7 @@ from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, 
 from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.derived import Rows, ThreadRows, learn
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.history.read import made
+from langchain_workingmem.history.read import complete_rows
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.usage.counting import ask_counted
 
@@ -94,7 +94,7 @@ def read_messages(rows: ThreadRows, facts: Sequence[Facts], shown: Rows) -> Plan
         return None
     pairs = zip(facts, bodies, strict=True)
     stored = [(body, rows.thread_id, fact.seq, fact.upto if fact.words else 0) for fact, body in pairs]
-    return (yield from made(state, [StoredMessage.of(*fields) for fields in stored if fields[0]]))
+    return (yield from complete_rows(state, [StoredMessage.of(*fields) for fields in stored if fields[0]]))
 
 
 def groups_of(rows: Iterable[StoredMessage]) -> list[tuple[list[StoredMessage], bool]]:

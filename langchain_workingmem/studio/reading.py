@@ -16,7 +16,7 @@ from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.values import from_micros, in_zone
 from langchain_workingmem.display.pictures import SHOWN_IN
 from langchain_workingmem.errors import RedisReplyError, WorkingMemError
-from langchain_workingmem.history.read import PageOfThread, made, selection
+from langchain_workingmem.history.read import PageOfThread, complete_rows, selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,7 +98,7 @@ def beginnings(state: MemoryState, threads: Sequence[Thread]) -> Plan[dict[str, 
     """Return how the first question of each thread without a title begins. One round trip, none if all have one."""
     pages = yield from _pages(state, [thread for thread in threads if not thread.title], {"limit": _FIRST})
     questions = (next((row for row in page.rows() if row.role == "human"), None) for page in pages)
-    rows = yield from made(state, [row for row in questions if row is not None])
+    rows = yield from complete_rows(state, [row for row in questions if row is not None])
     return {row.thread_id: shorten(message_text(row.message)[:1000], 80, placeholder=" …") for row in rows}
 
 

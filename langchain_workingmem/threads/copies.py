@@ -18,7 +18,7 @@ from langchain_workingmem._redis.scripts import READ, change_thread, check_owner
 from langchain_workingmem._text.messages import structured_answers
 from langchain_workingmem._text.values import to_micros
 from langchain_workingmem.checks import wrong_type
-from langchain_workingmem.history.read import made
+from langchain_workingmem.history.read import complete_rows
 from langchain_workingmem.history.save import known_in, write
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def read_held(
         raise errors.ThreadNotFoundError(thread_id)
     check_owner(tag, thread_id, owner)
     places = ((facts.seq, facts.upto, body) for facts, body in zip(selected, bodies, strict=True))
-    rows = {row.place: row for row in (yield from made(state, codec.read_rows(places, thread_id)))}
+    rows = {row.place: row for row in (yield from complete_rows(state, codec.read_rows(places, thread_id)))}
     waiting, held = iter(replies), list[Held]()
     for facts in selected:
         blobs = [*islice(waiting, len(names[facts.seq]))]
@@ -69,7 +69,7 @@ def read_held(
     return held
 
 
-class Older(NamedTuple):
+class Copy(NamedTuple):
     """A message to write, with its vectors and the digest of their settings; without settings it is embedded."""
 
     draft: Draft
@@ -77,7 +77,7 @@ class Older(NamedTuple):
     vectors: Sequence[bytes] = ()
 
     @classmethod
-    def of(cls, draft: Draft, settings: str, vectors: Sequence[bytes] | None) -> Older:
+    def of(cls, draft: Draft, settings: str, vectors: Sequence[bytes] | None) -> Copy:
         """Take vectors if there is one for each chunk."""
         is_whole = vectors is not None and len(vectors) == len(draft.chunks)
         return cls(draft, settings, vectors or ()) if is_whole else cls(draft)
@@ -102,7 +102,7 @@ class Writer:
         self,
         thread_id: str,
         owner: str,
-        older: Iterable[Older],
+        copies: Iterable[Copy],
         *,
         fields: Mapping[str, str] | None = None,
         deleted: Sequence[str] = (),
@@ -118,7 +118,7 @@ class Writer:
         if created_at is not None:
             guard |= {"created_at": created_at, "exists": True}
         keys, seen_ids = self.state.keys.of(thread_id), set[str]()
-        for step in _steps(older):
+        for step in _steps(copies):
             # an edited question has several versions, of which an interrupted import may have stored the first ones
             versions = [item.draft for item in step if item.draft.id in seen_ids and item.draft.id not in seqs]
             again = {item.draft.id for item in step if item.draft.id in seqs}
@@ -157,10 +157,10 @@ class Writer:
             raise self.failure
 
 
-def _steps(older: Iterable[Older]) -> Iterator[list[Older]]:
+def _steps(copies: Iterable[Copy]) -> Iterator[list[Copy]]:
     """Cut messages into steps of the same settings, each id once, without further current messages of an id."""
-    step, size, current = list[Older](), 0, set[str]()
-    for item in older:
+    step, size, current = list[Copy](), 0, set[str]()
+    for item in copies:
         draft = item.draft
         if draft.id in current and not draft.is_superseded:
             continue
@@ -187,21 +187,21 @@ def copy_messages(
         held = yield from read_held(state, source, owner, selected[start : start + BATCH])
         ids |= {item.facts.id: core.new_id() for item in held}
         size = codec.count_characters(item.row.message for item in held)
-        older = yield from compute(partial(_copied, held, ids, state.recall), size)
-        written = yield from writer.add(copy.id, owner, older, created_at=str(to_micros(copy.created_at)))
+        copies = yield from compute(partial(_copied, held, ids, state.recall), size)
+        written = yield from writer.add(copy.id, owner, copies, created_at=str(to_micros(copy.created_at)))
         seqs |= written.seqs
     return ids, seqs
 
 
-def _copied(held: Iterable[Held], ids: Mapping[str, str], recall: RecallOptions | None) -> list[Older]:
-    older = []
+def _copied(held: Iterable[Held], ids: Mapping[str, str], recall: RecallOptions | None) -> list[Copy]:
+    copies = []
     for facts, row, vectors in held:
         message = row.message.model_copy(update={"id": ids[facts.id]})
         draft = codec.draft_of(message, recall, structured=facts.is_structured)
         draft.writer, draft.at = facts.writer, row.record["at"]
         draft.words += "!" * facts.is_refused
-        older.append(Older.of(draft, facts.settings, vectors))
-    return older
+        copies.append(Copy.of(draft, facts.settings, vectors))
+    return copies
 
 
 def name_thread(state: MemoryState, thread_id: str, owner: str, title: str, seq: int) -> Plan[None]:
@@ -278,7 +278,7 @@ def store_conversation(writer: Writer, conversation: Conversation, owner: str) -
         draft.writer, draft.at = "s0", times[draft.id]  # as a checkpointer's state, whose turns follow
     start_time = str(times[ids[0]])
     fields = {"created_at": start_time, "updated_at": start_time} if rest else None
-    return (yield from writer.add(id, owner, map(Older, drafts), fields=fields)).messages
+    return (yield from writer.add(id, owner, map(Copy, drafts), fields=fields)).messages
 
 
 @dataclass(slots=True)

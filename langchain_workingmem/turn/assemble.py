@@ -182,8 +182,9 @@ def choose_shown(
     past = in_order(stored, gathered.seqs, recent)
     if options.roles is not None or options.exclude_tools is True or any(_excluded(past, options)):
         past = without_excluded(past, options, present, gathered.totals, {message.id for message in recent})
-    end = media_begin([*past, *present], options.media)
-    past = [*(named(message) if attachments(message) else message for message in past[:end]), *past[end:]]
+    if options.media != "all":
+        end = media_begin([*past, *present], options.media)
+        past = [*(media_named(message) if attachments(message) else message for message in past[:end]), *past[end:]]
     omitted = 0
     # the store has weighed it: nothing would be cut
     fits = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
@@ -299,7 +300,7 @@ def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] |
     return 0
 
 
-def named(message: BaseMessage) -> BaseMessage:
+def media_named(message: BaseMessage) -> BaseMessage:
     """Name the media of a message, in a copy."""
     content = [message.content] if isinstance(message.content, str) else message.content
     parts = [{"type": "text", "text": name} if (name := attachment(part)) else part for part in content]

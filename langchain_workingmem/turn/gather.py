@@ -35,7 +35,7 @@ from langchain_workingmem.turn.assemble import (
     in_order,
     is_users,
     media_begin,
-    named,
+    media_named,
     question,
     without_excluded,
 )
@@ -102,7 +102,8 @@ class Turn:
         for index, message in enumerate(originals):
             if counts[message.id or ""] > 1:  # caches and fakes repeat ids, which tell nothing then
                 originals[index] = message.model_copy(update={"id": None})
-        return _unsourced(originals, kind, {*appeared})
+        has_extras = any(message.additional_kwargs for message in originals)
+        return _unsourced(originals, kind, {*appeared}) if has_extras else originals
 
     def gather(
         self,
@@ -310,7 +311,7 @@ def _with_shown_media(
         )
     readable = yield from compute(lambda: [row for row in rows if is_readable(row)], turn.size)
     marks = Marks(state.secret, turn.thread_id, turn.user_id)
-    return [marks.put(named(row.message), {}) if "media" in row.record else row.message for row in readable]
+    return [marks.put(media_named(row.message), {}) if "media" in row.record else row.message for row in readable]
 
 
 def _recalled(

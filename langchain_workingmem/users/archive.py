@@ -32,7 +32,7 @@ from langchain_workingmem.errors import OptionError, ThreadNotFoundError, Thread
 from langchain_workingmem.models import ImportReport, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import read_thread, thread_fields
-from langchain_workingmem.threads.copies import Older, Writer, name_thread, read_held
+from langchain_workingmem.threads.copies import Copy, Writer, name_thread, read_held
 from langchain_workingmem.working_memory.store import ScopeKey, run_memory
 
 if TYPE_CHECKING:
@@ -330,10 +330,10 @@ class _Thread(Record):
         made_title = fields.pop("title", None) if self.title_source else None
         columns = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         fields |= {name: str(value) for name, value in columns.items()}
-        older = [record.older(state) for record in self._parts if isinstance(record, _Message)]
-        saved = yield from context.writer.add(self.id, context.owner, older, fields=fields, deleted=self.deleted)
+        copies = [record.to_copy(state) for record in self._parts if isinstance(record, _Message)]
+        saved = yield from context.writer.add(self.id, context.owner, copies, fields=fields, deleted=self.deleted)
         context.counts.update(threads=int(saved.is_new), dropped=self.dropped)
-        context.counts.update(messages=saved.messages, skipped=len(older) - saved.messages)
+        context.counts.update(messages=saved.messages, skipped=len(copies) - saved.messages)
         if made_title and (seq := saved.seqs.get(self.title_source or "")) is not None:
             yield from name_thread(state, self.id, context.owner, made_title, seq)
         for record in self._parts:
@@ -381,12 +381,12 @@ class _Message(Record):
         draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)
         draft.words += "!" * bool(self.refused)
 
-    def older(self, state: MemoryState) -> Older:
+    def to_copy(self, state: MemoryState) -> Copy:
         """Return it for the writer, with its vectors if they are those that this memory would make."""
         vectors = self.vectors
         if vectors is None or self.superseded or vectors.settings != state.indexes.digest:
-            return Older(self.message)
-        return Older.of(self.message, vectors.settings, vectors.data)
+            return Copy(self.message)
+        return Copy.of(self.message, vectors.settings, vectors.data)
 
 
 class _Revision(Record):

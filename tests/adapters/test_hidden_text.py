@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import Memory
-from langchain_workingmem.adapters import named
+from langchain_workingmem.adapters import spell_hidden
 from langchain_workingmem.adapters.anthropic import MemoryTool
 from langchain_workingmem.adapters.deepagents import FilesBackend
 
@@ -49,11 +49,11 @@ def test_a_model_reads_the_names_of_hidden_characters(memory: Memory) -> None:
 
 
 def test_of_many_hidden_characters_the_first_are_named() -> None:
-    text = named(f"a{ORDER * 1000}b")
+    text = spell_hidden(f"a{ORDER * 1000}b")
     assert text.startswith("a[U+E006F TAG LATIN SMALL LETTER O][U+E0062")
     assert text.endswith("[hidden]b")
     assert text.count("[U+") == 100
-    assert named("plain\r\n\ttext é 日本 [U+200B]") == "plain\r\n\ttext é 日本 [U+200B]"
+    assert spell_hidden("plain\r\n\ttext é 日本 [U+200B]") == "plain\r\n\ttext é 日本 [U+200B]"
 
 
 def test_bytes_of_a_file_go_to_programs_as_they_are(memory: Memory) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import FileOptions, Memory, OptionError
-from langchain_workingmem.adapters import OfOwner
+from langchain_workingmem.adapters import FilesOfOwner
 from langchain_workingmem.adapters.claude import MOST_LINES, run_command
 from langchain_workingmem.adapters.deepagents import FilesBackend
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -45,7 +45,7 @@ def edit(text: str, old: str, new: str, **options: Any) -> Work:
 
 def told(**command: Any) -> Work:
     given = {"path": PATH, "command": "view", **command}
-    return lambda memory: memory._core.arun(run_command(OfOwner(memory, user_id="ann"), given), "tool")
+    return lambda memory: memory._core.arun(run_command(FilesOfOwner(memory, user_id="ann"), given), "tool")
 
 
 async def moved(memory: Memory) -> None:
@@ -124,7 +124,7 @@ def test_a_text_is_bounded_before_it_is_sent(make_memory: Make, commands: list[A
 
 def test_a_view_is_bounded(plain: Memory) -> None:
     plain.files.write("/memories/a", "\n" * MOST_LINES, **ANN)
-    plan = run_command(OfOwner(plain, user_id="ann"), {"command": "view", "path": "/memories/a"})
+    plan = run_command(FilesOfOwner(plain, user_id="ann"), {"command": "view", "path": "/memories/a"})
     with pytest.raises(Exception, match="exceeds maximum line limit of 999,999 lines"):
         plain._core.run(plan)
 
