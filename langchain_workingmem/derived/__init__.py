@@ -87,7 +87,7 @@ class NewRow(NamedTuple):
     cites: Sequence[int] = ()  # seqs
     covers: Sequence[int] = ()
     replaces: Sequence[int] = ()  # ids of rows, whose messages it cites and covers, too
-    draws: Sequence[int] = ()  # ids of rows whose messages it cites, too
+    cited_rows: Sequence[int] = ()  # ids of rows whose messages it cites, too
     waits: bool = False  # it is not shown before it is activated
 
 
@@ -134,7 +134,7 @@ class Change:
 
     def add(self, row: NewRow) -> int:
         """Add a row; return its id, or 0 if a row that it needs is gone, or another one covers a message of it."""
-        needed_ids = [*row.draws, *row.replaces]
+        needed_ids = [*row.cited_rows, *row.replaces]
         if not self.heads.keys() >= {*needed_ids}:
             return 0
         drawn, replaced = ([self.heads[id] for id in ids] for ids in (needed_ids, row.replaces))

@@ -144,8 +144,8 @@ class Keeper(Worker):
             for path, leaf in change.leaves.items():
                 body = {"at": time, "path": path, "value": leaf.value, "is_item": leaf.is_item, "ids": ids}
                 replaced = [old_path for old_path, old in change.replaced.items() if _holds(leaf, old)]
-                drawn = [id for old_path in replaced for id in by_path.get(old_path, ())]
-                new_rows.append(NewRow(body, [*reference, *(row.place for row in cited)], draws=drawn))
+                cited_rows = [id for old_path in replaced for id in by_path.get(old_path, ())]
+                new_rows.append(NewRow(body, [*reference, *(row.place for row in cited)], cited_rows=cited_rows))
         counts = {id: body["read"] for id, body in unread.shown.rows.items() if "path" not in body}
         last = [id for id, count in counts.items() if count < MOST_READ][-1:]
         number = len(rows) + sum(counts[id] for id in last)

@@ -238,18 +238,19 @@ def condensed(old_lines: Sequence[Observation], lines: Sequence[Line], most_toke
     for number, old_line in enumerate(old_lines, 1):
         last = next((index for index, line in enumerate(lines) if number in line.numbers), last)
         groups[last].append(old_line)
-    new_rows, texts, drawn_ids = list[NewRow](), list[str](), set[int]()
+    new_rows, texts, cited_rows = list[NewRow](), list[str](), set[int]()
     for line, group in zip(lines, groups, strict=True):
         texts.append(line.text)
-        drawn_ids |= {old_lines[number - 1].place[1] for number in line.numbers}
+        cited_rows |= {old_lines[number - 1].place[1] for number in line.numbers}
         if not group:  # all that it cites stands in lines before it: its words go into the next one
             continue
-        new_rows.append(_condensed_row(" ".join(texts), line.priority, group, sorted(drawn_ids)))
-        texts, drawn_ids = [], set()
+        new_rows.append(_condensed_row(" ".join(texts), line.priority, group, sorted(cited_rows)))
+        texts, cited_rows = [], set()
     if texts:
         body, last_row = new_rows[-1].body, new_rows[-1]
         new_rows[-1] = last_row._replace(
-            body={**body, "text": f"{body['text']} {' '.join(texts)}"}, draws=sorted({*last_row.draws, *drawn_ids})
+            body={**body, "text": f"{body['text']} {' '.join(texts)}"},
+            cited_rows=sorted({*last_row.cited_rows, *cited_rows}),
         )
     if sum(count_tokens(row.body["text"]) + TOKENS_OF_HEAD for row in new_rows) > most_tokens:
         raise BadAnswer(
@@ -258,10 +259,10 @@ def condensed(old_lines: Sequence[Observation], lines: Sequence[Line], most_toke
     return new_rows
 
 
-def _condensed_row(text: str, priority: str, group: Sequence[Observation], drawn: Sequence[int]) -> NewRow:
+def _condensed_row(text: str, priority: str, group: Sequence[Observation], cited_rows: Sequence[int]) -> NewRow:
     if (number := sum(line.messages for line in group)) > MOST_CONDENSED:
         raise BadAnswer(f"A line joins notes on {number} messages, {MOST_CONDENSED} are allowed. Write several lines.")
     ids = [*dict.fromkeys(id for line in group for _, id in line.sources)][:MOST_CITED]
     time, level = min(to_micros(line.said_at) for line in group), max(line.level for line in group) + 1
     body, replaced = body_of(text, time, priority, ids, number, level), [line.place[1] for line in group]
-    return NewRow(body, replaces=replaced, draws=drawn)
+    return NewRow(body, replaces=replaced, cited_rows=cited_rows)

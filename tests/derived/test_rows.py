@@ -116,11 +116,11 @@ def test_a_reader_learns_that_a_row_covers_less(plain: Memory, told: list[int]) 
     assert told[1] not in plain._core.run(rows.read()).covered
 
 
-def test_a_row_that_waits_hides_what_it_replaces_and_one_that_draws_goes_with_its_source(
+def test_a_row_that_waits_hides_what_it_replaces_and_one_that_cites_another_goes_with_its_source(
     plain: Memory, told: list[int]
 ) -> None:
     write(plain, [about("a", told[:1])])
-    write(plain, [about("b", told[1:2], draws=[1])])
+    write(plain, [about("b", told[1:2], cited_rows=[1])])
     write(plain, [NewRow(body("c"), replaces=[1], waits=True)])
     assert shown(plain) == ["b"]
     delete(plain, 0)
