@@ -27,6 +27,17 @@ TABLE: list[tuple[str, Kind, str, str, list[int], list[int], list[int]]] = [
     ("and goes with it", "list", "q1=a t=x t=y a1=b", "q1=a a2=c", [1, 2, 3], [], [1]),
     ("what a state has lost", "state", "q1=a a1=b q2=c a2=d", "q1=a q2=c a2=d q3=e", [1], [], [3]),
     ("a reminder stays where it was", "list", "q1=a q7=r a1=b", "q2=c q7=r a2=d", [], [], [0, 2]),
+    ("and is current again if it was superseded", "list", "q1=a -q7=r a1=b", "q2=c q7=r a2=d", [], [1], [0, 2]),
+    (
+        "an answer out of order keeps its tool traffic",
+        "list",
+        "q1=a t=x t=y a1=b q2=c a2=d",
+        "a1=b q1=a q2=c a2=d q3=e",
+        [],
+        [],
+        [4],
+    ),
+    ("an edited question is no older one", "list", "q1=a -q9=b -a9=c q2=d a2=e", "q1=a q9=d", [3, 4], [], [1]),
     ("what was deleted is passed over", "list", "q1=a a1=b !a2=d q3=e a3=f", "q1 a1=b a2=d q3 a3", [], [], []),
     ("gaps of a part mean nothing", "part", "q1=a a1=b q2=c a2=d", "q1=a q3=e", [], [], [1]),
 ]
