@@ -329,7 +329,7 @@ class _Comparison:
         # older words of an edited question may begin the thread's branch
         start = min(version.seq for one in common for version in self.versions[one.id])
         asked = edit or (common[-1] if is_list and common[-1].spoken.startswith("q") else None)
-        replaced = self._answered(asked) if asked else set[int]()
+        replaced = self._answered(asked) if asked and asked.is_current else set[int]()
         held = ({one.seq for one in in_list.values()} | {*left_out}) - (replaced if edit else set())
         includes_programs = bool(in_order) and in_order[0].is_from_program
         writer = edit.writer if edit and not in_order else self.writer

@@ -68,3 +68,11 @@ def test_a_list_means(
 def test_a_list_that_begins_before_the_thread_is_older() -> None:
     facts = [Facts(at * STRIDE, words, 1, 0, "l", "", words, "") for at, words in enumerate(("q2", "a2"))]
     assert follow([Entry(None, words) for words in ("q1", "a1", "q2", "a2")], "list", Known(facts=facts)).is_older
+
+
+def test_what_the_caller_could_not_see_stays_where_its_edited_question_was_superseded_meanwhile() -> None:
+    stored = ("q1", True), ("a1", False), ("q2", False), ("a3", True)  # another client has asked q1 again
+    facts = [Facts(at, words, 1, 0, "l", "", words, "", current) for at, (words, current) in enumerate(stored)]
+    entries = [Entry("q1", "q1"), Entry("a1", "a1"), Entry("q2", "q3")]
+    found = follow(entries, "list", Known(facts=facts, next_seq=4, next_seq_when_read=3))
+    assert (found.drop, found.bring_back, found.new) == ([], [1], [2])
