@@ -1,8 +1,10 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages.
 local LAYOUT = '16' -- as in indexes.py
-local stored = redis.call('HMGET', KEYS[1], 'count', 'version', 'title_source')
-local count, version = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
-local title_source = stored[3] -- seq of the message that a model has made the title from
+local FIELDS = {'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at', 'updated_at', 'next_seq',
+  'last_at', 'upto', 'next_number'}
+local thread = {} -- these fields of the thread
+for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(FIELDS))) do thread[FIELDS[at]] = value or nil end
+local count, version, ttl = tonumber(thread.count or 0), tonumber(thread.version or 0), head.ttl or tonumber(thread.ttl)
 local moved, changed = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
 
 -- Returns the first seq of a new thread: above what is dropped of an older one, whose vectors have the same keys.
@@ -21,12 +23,16 @@ local function message_at(seq)
   end
 end
 
--- Writes the facts of a message, new or changed.
+local function facts_of(message)
+  return table.concat({message.seq, message.words, message.tokens, message.upto, message.writer, message.vectors,
+    message.id}, ':')
+end
+
+-- Writes the facts of a stored message anew.
 local function write_facts(message, is_current)
-  if message.facts then redis.call('ZREM', message.set, message.facts) end
+  redis.call('ZREM', message.set, message.facts)
   message.set, message.is_current = is_current and KEYS[2] or KEYS[3], is_current
-  message.facts = table.concat({message.seq, message.words, message.tokens, message.upto, message.writer,
-    message.vectors, message.id}, ':')
+  message.facts = facts_of(message)
   redis.call('ZADD', message.set, message.seq, message.facts)
 end
 
@@ -55,9 +61,9 @@ end
 
 -- Takes a title away that was made from a message.
 local function forget_title(seq)
-  if title_source and tonumber(title_source) == tonumber(seq) then
+  if thread.title_source and tonumber(thread.title_source) == tonumber(seq) then
     redis.call('HDEL', KEYS[1], 'title', 'title_source')
-    title_source = nil
+    thread.title, thread.title_source = nil, nil
   end
 end
 
@@ -101,7 +107,7 @@ local function bring_back(message)
 end
 
 -- Writes fields of the thread, counters and expiry; rows follow their messages. Returns whether vectors are due.
-local function finish(fields, ttl)
+local function finish(fields)
   if #changed > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
   change_rows(changed, moved)
   version = version + 1

@@ -14,9 +14,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2] -- us
 
 -- Writes a number without an exponent; Lua would round it.
-local function whole(number)
-  return string.format('%.0f', number)
-end
+local function whole(number) return string.format('%.0f', number) end
 
 local function add(list, more)
   for _, value in ipairs(more) do list[#list + 1] = value end
@@ -33,8 +31,7 @@ end
 local function values_of(key, fields)
   local values = {}
   for first = 1, #fields, 1000 do
-    local some = redis.call('HMGET', key, unpack(fields, first, math.min(first + 999, #fields)))
-    for _, value in ipairs(some) do values[#values + 1] = value end
+    add(values, redis.call('HMGET', key, unpack(fields, first, math.min(first + 999, #fields))))
   end
   return values
 end

@@ -7,8 +7,7 @@
 --          'refuse' (the ids `refused`, which no model is shown any more),
 --          'transfer' (to the owner `to`; vectors of `most` messages from the seq `after` on)
 -- Reply {next: the seq where a transfer goes on, has_rows, renew}, then HGETALL of the thread, nothing if there is none
-local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
-local reason = refusal(head.user, owner)
+local owner, reason = thread.user, refusal(head.user, thread.user)
 if head.what == 'create' and reason ~= 'damaged' then reason = owner and not head.is_own and 'exists' or nil end
 if reason then return {cjson.encode({refused = reason})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
@@ -43,7 +42,7 @@ for _, id in ipairs(head.refused or {}) do
   end
 end
 for name, value in pairs(head.set or {}) do fields[name] = value end
-local renew = finish(fields, head.ttl or tonumber(own_ttl))
+local renew = finish(fields)
 if head.unset and #head.unset > 0 then redis.call('HDEL', KEYS[1], unpack(head.unset)) end
 local row, labels = redis.call('HGETALL', KEYS[1]), {} -- a tag for each pair of the metadata, to filter on
 for at = 1, #row, 2 do

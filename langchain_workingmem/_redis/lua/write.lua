@@ -15,9 +15,6 @@
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left, renew, is_titled}
 --       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
-local thread, names = {}, {'user', 'next_seq', 'last_at', 'upto', 'next_number', 'created_at', 'updated_at', 'title',
-  'ttl'}
-for at, value in ipairs(values_of(KEYS[1], names)) do thread[names[at]] = value or nil end
 local reason, is_new = refusal(head.user, thread.user), not thread.user
 if reason or is_new and head.exists then return {cjson.encode({refused = reason or 'thread'})} end
 if head.created_at and head.created_at ~= thread.created_at then return {cjson.encode({is_deleted = true})} end
@@ -62,8 +59,7 @@ for _, seq in ipairs(head.bring_back or {}) do -- with the tool traffic that led
 end
 local has_changed = superseded + #without_vectors > 0
 
-local owner, ttl = thread.user or head.user, head.ttl or tonumber(thread.ttl)
-local vectors_until = ttl and expiry(2 * ttl)
+local owner, vectors_until = thread.user or head.user, ttl and expiry(2 * ttl)
 local next_seq = is_new and first_seq() or tonumber(thread.next_seq)
 local last_at, upto = tonumber(thread.last_at or 0), tonumber(thread.upto or 0)
 local next_number = tonumber(thread.next_number or 0)
@@ -116,38 +112,36 @@ local function replace(message, body)
   return tonumber(old.seq)
 end
 
-local bodies, names = {}, {} -- of new messages, which are written together: one by one they take 8 % more
-local function store(message, body)
-  local is_current, seq = not message.is_superseded, next_seq
-  if message.words ~= '' then
-    seq, upto = math.ceil(next_seq / STRIDE) * STRIDE, upto + message.tokens
-  end
-  next_seq, last_at = seq + 1, math.max(message.at or now, last_at + 1) -- times rise strictly
-  message.seq, message.upto = whole(seq), whole(upto)
-  message.vectors = write_parts(message, message.seq, message.id, whole(last_at), is_current)
-  write_facts(message, is_current)
-  local prefix = is_current and (string.sub(message.words, -1) == '!' and '!' or '') or '-'
-  bodies[#bodies + 1], bodies[#bodies + 2] = message.seq, body_of(prefix, whole(last_at), whole(next_number), body)
-  local of_id = {message.seq, message.older} -- the one that counts first
-  if message.older and not is_current then of_id = {message.older, message.seq} end
-  names[#names + 1], names[#names + 2] = message.id, table.concat(of_id, ' ')
-  next_number, count = next_number + 1, count + (is_current and 1 or 0)
-  return seq
-end
-
+-- Of new messages, which are written together: one by one they take 8 % more.
+local current, others, bodies, names = {}, {}, {}, {}
 local is_heal = head.messages[1] and head.messages[1].facts -- new vectors alone are no change that listings show
 for at, message in ipairs(head.messages) do
+  local body, is_current, older = ARGV[argument], not message.is_superseded, message.older
   if message.seq or message.facts then
-    seqs[at] = replace(message, ARGV[argument])
+    seqs[at] = replace(message, body)
   else
-    seqs[at], new[#new + 1], has_changed = store(message, ARGV[argument]), at - 1, true
+    seqs[at], new[#new + 1], has_changed = next_seq, at - 1, true
+    if message.words ~= '' then
+      seqs[at], upto = math.ceil(next_seq / STRIDE) * STRIDE, upto + message.tokens
+    end
+    next_seq, last_at = seqs[at] + 1, math.max(message.at or now, last_at + 1) -- times rise strictly
+    local seq, time, prefix = whole(seqs[at]), whole(last_at), string.sub(message.words, -1) == '!' and '!' or ''
+    message.seq, message.upto, message.vectors = seq, whole(upto), write_parts(message, seq, message.id, time, is_current)
+    add(is_current and current or others, {seq, facts_of(message)})
+    add(bodies, {seq, body_of(is_current and prefix or '-', time, whole(next_number), body)})
+    if older then older = is_current and seq .. ' ' .. older or older .. ' ' .. seq end -- the one that counts first
+    add(names, {message.id, older or seq})
+    next_number, count = next_number + 1, count + (is_current and 1 or 0)
   end
   argument = argument + 1 + 2 * message.chunks + message.media
 end
-for first = 1, #bodies, 1000 do
-  redis.call('HSET', KEYS[4], unpack(bodies, first, math.min(first + 999, #bodies)))
-  redis.call('HSET', KEYS[5], unpack(names, first, math.min(first + 999, #names)))
+local function put(command, key, values)
+  for first = 1, #values, 1000 do redis.call(command, key, unpack(values, first, math.min(first + 999, #values))) end
 end
+put('HSET', KEYS[4], bodies)
+put('HSET', KEYS[5], names)
+put('ZADD', KEYS[2], current)
+put('ZADD', KEYS[3], others)
 if not (has_changed or head.aliases or head.deleted) then return {cjson.encode({is_same = true, version = version, seqs = seqs})} end
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
@@ -158,8 +152,8 @@ local fields = {updated_at = (is_heal or head.imports) and updated_at or at, nex
   last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number),
   vectors_until = is_new and vectors_until, labels = is_new and ''}
 if is_new then fields.user, fields.layout, fields.created_at, fields.edits = owner, LAYOUT, at, at end
-local renew = finish(fields, ttl)
+local renew = finish(fields)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
 return {cjson.encode({new = new, count = count, version = version, seqs = seqs, superseded = superseded,
   is_new = is_new, without_vectors = without_vectors, is_left = is_left, renew = renew,
-  is_titled = thread.title and redis.call('HEXISTS', KEYS[1], 'title') == 1})}
+  is_titled = thread.title and true})}
