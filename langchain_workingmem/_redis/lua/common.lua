@@ -13,8 +13,8 @@ local head = cjson.decode(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2] -- us
 
--- Writes a number without an exponent; Lua would round it.
-local function whole(number) return string.format('%.0f', number) end
+-- Writes a whole number without an exponent; Lua would round it.
+local function whole(number) return string.format('%d', number) end
 
 local function add(list, more)
   for _, value in ipairs(more) do list[#list + 1] = value end
