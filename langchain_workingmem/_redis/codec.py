@@ -102,7 +102,6 @@ class Draft:
     id: str
     body: bytes  # JSON without the first brace: the script adds the time in front
     role: str
-    name: str
     labels: str
     metadata: str  # JSON of the keys that recall filters on; empty where it filters on none
     size: str  # tokens, and the author if there is one: part of the keys of its vectors
@@ -161,7 +160,6 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
         id=check_id(message.id, "message id"),
         body=body,
         role=message.type,
-        name=name,
         labels=labels,
         metadata=metadata,
         size=f"{tokens}~{author}" if author else str(tokens),

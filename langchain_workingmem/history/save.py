@@ -101,15 +101,13 @@ def _command(keys: ThreadKeys, batch: Sequence[Draft], vectors: Sequence[bytes],
             "tokens": draft.weight,
             "writer": draft.writer,
             "role": draft.role,
-            "name": draft.name,
-            "labels": draft.labels,
             "size": draft.size,
-            "media": len(draft.media),
             "chunks": len(chunks),
         }
-        optional = {"metadata": draft.metadata or None, "seq": draft.seq, "facts": draft.facts, "at": draft.at}
-        fields |= {name: value for name, value in optional.items() if value is not None}
-        heads.append({**fields, "is_superseded": True} if draft.is_superseded else fields)
+        rare: dict[str, Any] = {"seq": draft.seq, "facts": draft.facts, "at": draft.at}
+        rare |= {"media": len(draft.media) or None, "is_superseded": draft.is_superseded or None}
+        rare |= {"labels": draft.labels, "metadata": draft.metadata} if draft.metadata else {}
+        heads.append(fields | {name: value for name, value in rare.items() if value is not None})
         arguments.append(draft.body)
         for text in chunks:
             arguments += (as_searched(text), next(remaining))

@@ -214,6 +214,17 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
     assert ends(raw, prefix) == ({}, [])
 
 
+def test_a_vector_that_an_expired_thread_has_left_is_written_anew(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    for filterable in (("topic",), ()):
+        expire(raw, prefix)
+        memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(filterable=filterable))
+        memory.history.append([HumanMessage("tea", additional_kwargs={"topic": "secret"})], **IDS)
+    (key,) = raw.scan_iter(f"{prefix}:vector:*")
+    assert raw.hmget(key, "labels", "metadata") == [None, None]
+
+
 def test_vectors_that_are_renewed_bring_no_deleted_thread_back(keep: Keep, raw: redis.Redis, prefix: str) -> None:
     memory = keep(DAY)
     memory.history.append([DOG], **IDS)

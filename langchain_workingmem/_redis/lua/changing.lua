@@ -1,5 +1,5 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages.
-local LAYOUT = '16' -- as in indexes.py
+local LAYOUT = '17' -- as in indexes.py
 local FIELDS = {'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at', 'updated_at', 'next_seq',
   'last_at', 'upto', 'next_number'}
 local thread = {} -- these fields of the thread

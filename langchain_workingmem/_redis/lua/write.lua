@@ -1,6 +1,6 @@
 -- Writes messages in one atomic step.
 -- ARGV  1 {user, thread, ttl, ...}; then of each message body (JSON without first brace), chunks (text, vector), media.
---   messages   {id, words, tokens, writer, role, name, labels, metadata, size, chunks, media, at, is_superseded}; with
+--   messages   {id, words, tokens, writer, role, labels, metadata, size, chunks, media, at, is_superseded}; with
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
 --   version, created_at  of the thread that was read: {stale} if it has changed, {is_deleted} if it is another one
@@ -69,14 +69,17 @@ local argument, seqs, new = 2, {}, {}
 local function write_parts(message, seq, id, at, is_current)
   for chunk = 0, (is_current and message.chunks or 0) - 1 do
     local key, text = KEYS[8] .. seq .. ':' .. chunk .. ':' .. message.size, argument + 1 + 2 * chunk
-    redis.call('HSET', key, 'user', owner, 'thread', head.thread, 'message', id, 'role', message.role,
-      'name', message.name, 'labels', message.labels, 'created_at', at, 'text', ARGV[text], 'vector', ARGV[text + 1])
-    if message.metadata then redis.call('HSET', key, 'metadata', message.metadata) end
-    -- a thread that has expired may have left vectors under the keys of a new one
-    if ttl then redis.call('PEXPIREAT', key, vectors_until) else redis.call('PERSIST', key) end
+    local fields = {'user', owner, 'thread', head.thread, 'message', id, 'role', message.role, 'created_at', at,
+      'text', ARGV[text], 'vector', ARGV[text + 1]}
+    if message.metadata then add(fields, {'labels', message.labels, 'metadata', message.metadata}) end
+    if redis.call('HSET', key, unpack(fields)) < #fields / 2 then -- a thread that has expired has left another one
+      redis.call('UNLINK', key)
+      redis.call('HSET', key, unpack(fields))
+    end
+    if ttl then redis.call('PEXPIREAT', key, vectors_until) end
   end
   local first = argument + 2 * message.chunks
-  for number = 1, message.media do redis.call('HSET', KEYS[6], seq .. ':' .. number - 1, ARGV[first + number]) end
+  for number = 1, message.media or 0 do redis.call('HSET', KEYS[6], seq .. ':' .. number - 1, ARGV[first + number]) end
   return is_current and head.settings ~= '' and head.settings .. '/' .. message.size .. '/' .. message.chunks or ''
 end
 
@@ -133,7 +136,7 @@ for at, message in ipairs(head.messages) do
     add(names, {message.id, older or seq})
     next_number, count = next_number + 1, count + (is_current and 1 or 0)
   end
-  argument = argument + 1 + 2 * message.chunks + message.media
+  argument = argument + 1 + 2 * message.chunks + (message.media or 0)
 end
 local function put(command, key, values)
   for first = 1, #values, 1000 do redis.call(command, key, unpack(values, first, math.min(first + 999, #values))) end
