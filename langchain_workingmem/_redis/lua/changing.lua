@@ -1,10 +1,10 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages.
 local LAYOUT = '17' -- as in indexes.py
-local FIELDS = {'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at', 'updated_at', 'next_seq',
-  'last_at', 'upto', 'next_number'}
-local thread = {} -- these fields of the thread
-for at, value in ipairs(redis.call('HMGET', KEYS[1], unpack(FIELDS))) do thread[FIELDS[at]] = value or nil end
-local count, version, ttl = tonumber(thread.count or 0), tonumber(thread.version or 0), head.ttl or tonumber(thread.ttl)
+local owner, own_ttl, count, version, title, title_source, created_at, next_seq, last_at, upto, next_number = unpack(
+  redis.call('HMGET', KEYS[1], 'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at', 'next_seq',
+    'last_at', 'upto', 'next_number'))
+local ttl = head.ttl or tonumber(own_ttl)
+count, version = tonumber(count or 0), tonumber(version or 0)
 local moved, changed = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
 
 -- Returns the first seq of a new thread: above what is dropped of an older one, whose vectors have the same keys.
@@ -23,16 +23,12 @@ local function message_at(seq)
   end
 end
 
-local function facts_of(message)
-  return table.concat({message.seq, message.words, message.tokens, message.upto, message.writer, message.vectors,
-    message.id}, ':')
-end
-
 -- Writes the facts of a stored message anew.
 local function write_facts(message, is_current)
   redis.call('ZREM', message.set, message.facts)
   message.set, message.is_current = is_current and KEYS[2] or KEYS[3], is_current
-  message.facts = facts_of(message)
+  message.facts = table.concat({message.seq, message.words, message.tokens, message.upto, message.writer,
+    message.vectors, message.id}, ':')
   redis.call('ZADD', message.set, message.seq, message.facts)
 end
 
@@ -61,9 +57,9 @@ end
 
 -- Takes a title away that was made from a message.
 local function forget_title(seq)
-  if thread.title_source and tonumber(thread.title_source) == tonumber(seq) then
+  if title_source and tonumber(title_source) == tonumber(seq) then
     redis.call('HDEL', KEYS[1], 'title', 'title_source')
-    thread.title, thread.title_source = nil, nil
+    title, title_source = nil, nil
   end
 end
 
@@ -113,7 +109,7 @@ local function finish(fields)
   version = version + 1
   fields.count, fields.version, fields.ttl = whole(count), whole(version), ttl and whole(ttl)
   local list = {}
-  for name, value in pairs(fields) do if value then add(list, {name, value}) end end
+  for name, value in pairs(fields) do if value then list[#list + 1], list[#list + 2] = name, value end end
   redis.call('HSET', KEYS[1], unpack(list)) -- in one step, because each makes Search index the thread again
   return expire(ttl)
 end

@@ -5,7 +5,7 @@
 --          'thread', 'sweep' (vectors), 'undo' (a write that met the deletion of its user: the thread goes if it is new
 --          and as `version` says, else the messages of `ids`, as if they had never been)
 -- Reply {deleted, vectors, working_memories, revisions, is_left, renew}; {vectors, is_left} if there is no thread
-local owner, reason, what = thread.user, refusal(head.user, thread.user), head.what
+local reason, what = refusal(head.user, owner), head.what
 local is_rest = reason == 'damaged' and what == 'thread' and head.user == ''
 if reason and not is_rest then return {cjson.encode({refused = reason})} end
 if what == 'undo' then what = head.version == version and 'thread' or 'messages' end
@@ -42,7 +42,7 @@ elseif what ~= 'sweep' and (owner or is_rest) then
   if what == 'thread' then
     redis.call('UNLINK', KEYS[1], KEYS[10], KEYS[11])
   else
-    forget_title(thread.title_source)
+    forget_title(title_source)
     redis.call('HINCRBY', KEYS[1], 'edits', 1)
     if last_row then redis.call('HSET', KEYS[9], 'next', last_row) end -- ids of rows are not used twice
     -- what was deleted by id stays away

@@ -7,7 +7,7 @@
 --          'refuse' (the ids `refused`, which no model is shown any more),
 --          'transfer' (to the owner `to`; vectors of `most` messages from the seq `after` on)
 -- Reply {next: the seq where a transfer goes on, has_rows, renew}, then HGETALL of the thread, nothing if there is none
-local owner, reason = thread.user, refusal(head.user, thread.user)
+local reason = refusal(head.user, owner)
 if head.what == 'create' and reason ~= 'damaged' then reason = owner and not head.is_own and 'exists' or nil end
 if reason then return {cjson.encode({refused = reason})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end

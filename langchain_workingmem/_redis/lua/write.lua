@@ -15,9 +15,9 @@
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left, renew, is_titled}
 --       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
-local reason, is_new = refusal(head.user, thread.user), not thread.user
+local reason, is_new = refusal(head.user, owner), not owner
 if reason or is_new and head.exists then return {cjson.encode({refused = reason or 'thread'})} end
-if head.created_at and head.created_at ~= thread.created_at then return {cjson.encode({is_deleted = true})} end
+if head.created_at and head.created_at ~= created_at then return {cjson.encode({is_deleted = true})} end
 if head.version and head.version ~= version then return {cjson.encode({stale = true})} end
 if head.question then
   local question = message_at(locate(redis.call('HGET', KEYS[5], head.question))[1] or -1)
@@ -30,15 +30,15 @@ end
 local ids, known = {}, {}
 for at, message in ipairs(head.messages) do ids[at] = message.id end
 for at, value in ipairs(values_of(KEYS[5], ids)) do
-  local message, found = head.messages[at], locate(value)
-  if head.edit and not found[1] then return {cjson.encode({refused = 'message', missing = message.id})} end
-  if head.upsert then
+  local message, found = head.messages[at], value and locate(value)
+  if value and head.upsert then
     message.seq = found[1]
-  elseif head.again and head.again[message.id] then
+  elseif value and head.again and head.again[message.id] then
     message.older = found[1] and table.concat(found, ' ')
   elseif value and not message.seq and not message.facts then
     known[#known + 1] = at - 1
   end
+  if head.edit and not message.seq then return {cjson.encode({refused = 'message', missing = message.id})} end
 end
 if #known > 0 then return {cjson.encode({known = known})} end
 
@@ -59,10 +59,9 @@ for _, seq in ipairs(head.bring_back or {}) do -- with the tool traffic that led
 end
 local has_changed = superseded + #without_vectors > 0
 
-local owner, vectors_until = thread.user or head.user, ttl and expiry(2 * ttl)
-local next_seq = is_new and first_seq() or tonumber(thread.next_seq)
-local last_at, upto = tonumber(thread.last_at or 0), tonumber(thread.upto or 0)
-local next_number = tonumber(thread.next_number or 0)
+owner, next_seq = owner or head.user, is_new and first_seq() or tonumber(next_seq)
+last_at, upto, next_number = tonumber(last_at or 0), tonumber(upto or 0), tonumber(next_number or 0)
+local vectors_until = ttl and expiry(2 * ttl)
 local argument, seqs, new = 2, {}, {}
 
 -- Writes the vectors and media of a message, which stand behind its body; returns what facts say of the vectors.
@@ -119,21 +118,22 @@ end
 local current, others, bodies, names = {}, {}, {}, {}
 local is_heal = head.messages[1] and head.messages[1].facts -- new vectors alone are no change that listings show
 for at, message in ipairs(head.messages) do
-  local body, is_current, older = ARGV[argument], not message.is_superseded, message.older
+  local body, id, words, older = ARGV[argument], message.id, message.words, message.older
   if message.seq or message.facts then
     seqs[at] = replace(message, body)
   else
-    seqs[at], new[#new + 1], has_changed = next_seq, at - 1, true
-    if message.words ~= '' then
-      seqs[at], upto = math.ceil(next_seq / STRIDE) * STRIDE, upto + message.tokens
-    end
-    next_seq, last_at = seqs[at] + 1, math.max(message.at or now, last_at + 1) -- times rise strictly
-    local seq, time, prefix = whole(seqs[at]), whole(last_at), string.sub(message.words, -1) == '!' and '!' or ''
-    message.seq, message.upto, message.vectors = seq, whole(upto), write_parts(message, seq, message.id, time, is_current)
-    add(is_current and current or others, {seq, facts_of(message)})
-    add(bodies, {seq, body_of(is_current and prefix or '-', time, whole(next_number), body)})
+    local number, is_current = next_seq, not message.is_superseded
+    if words ~= '' then number, upto = math.ceil(next_seq / STRIDE) * STRIDE, upto + message.tokens end
+    next_seq, last_at, has_changed = number + 1, math.max(message.at or now, last_at + 1), true -- times rise strictly
+    seqs[at], new[#new + 1] = number, at - 1
+    local seq, time, set = whole(number), whole(last_at), is_current and current or others
+    local vectors = write_parts(message, seq, id, time, is_current)
+    local facts = {seq, words, message.tokens, whole(upto), message.writer, vectors, id}
+    set[#set + 1], set[#set + 2] = seq, table.concat(facts, ':')
+    local prefix = is_current and (string.sub(words, -1) == '!' and '!' or '') or '-'
+    bodies[#bodies + 1], bodies[#bodies + 2] = seq, body_of(prefix, time, whole(next_number), body)
     if older then older = is_current and seq .. ' ' .. older or older .. ' ' .. seq end -- the one that counts first
-    add(names, {message.id, older or seq})
+    names[#names + 1], names[#names + 2] = id, older or seq
     next_number, count = next_number + 1, count + (is_current and 1 or 0)
   end
   argument = argument + 1 + 2 * message.chunks + (message.media or 0)
@@ -149,14 +149,17 @@ if not (has_changed or head.aliases or head.deleted) then return {cjson.encode({
 for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
 
-local at, updated_at = whole(math.max(now, last_at)), thread.updated_at
+local at = whole(math.max(now, last_at))
+local updated_at = not (is_heal or head.imports) and at or redis.call('HGET', KEYS[1], 'updated_at')
 if head.imports then updated_at = whole(math.max(updated_at or 0, last_at)) end
-local fields = {updated_at = (is_heal or head.imports) and updated_at or at, next_seq = whole(next_seq),
-  last_at = whole(last_at), upto = whole(upto), next_number = whole(next_number),
-  vectors_until = is_new and vectors_until, labels = is_new and ''}
-if is_new then fields.user, fields.layout, fields.created_at, fields.edits = owner, LAYOUT, at, at end
+local fields = {updated_at = updated_at, next_seq = whole(next_seq), last_at = whole(last_at), upto = whole(upto),
+  next_number = whole(next_number)}
+if is_new then
+  fields.user, fields.layout, fields.created_at, fields.edits, fields.labels = owner, LAYOUT, at, at, ''
+  fields.vectors_until = vectors_until
+end
 local renew = finish(fields)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
 return {cjson.encode({new = new, count = count, version = version, seqs = seqs, superseded = superseded,
   is_new = is_new, without_vectors = without_vectors, is_left = is_left, renew = renew,
-  is_titled = thread.title and true})}
+  is_titled = title and true})}
