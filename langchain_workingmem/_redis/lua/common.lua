@@ -59,8 +59,9 @@ local function expiry(ms) return whole(math.min(now / 1000 + ms, 9223372036854))
 -- Lets the keys of the thread live for `ttl` ms, without it for ever. Returns whether its vectors, which live twice as
 -- long, have to be renewed behind the write.
 local function expire(ttl)
-  for at = 1, ttl and #KEYS or 0 do
-    if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], expiry(ttl)) end
+  local at = ttl and expiry(ttl)
+  for key = 1, ttl and #KEYS or 0 do
+    if key ~= 8 then redis.call('PEXPIREAT', KEYS[key], at) end
   end
   return ttl and tonumber(redis.call('HGET', KEYS[1], 'vectors_until') or 0) < now / 1000 + 1.5 * ttl or nil
 end
