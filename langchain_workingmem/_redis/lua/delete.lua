@@ -50,6 +50,6 @@ elseif what ~= 'sweep' and (owner or is_rest) then
     count = 0
   end
 end
-if owner and what == 'all' or #changed > 0 then reply.renew = finish({updated_at = whole(now)}) end
+if owner and what == 'all' or #changed > 0 then reply.renew = finish({'updated_at', whole(now)}) end
 reply.vectors, reply.is_left = sweep(head.most)
 return {cjson.encode(reply)}

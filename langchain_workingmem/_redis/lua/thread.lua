@@ -13,17 +13,17 @@ if reason then return {cjson.encode({refused = reason})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 if head.what == 'vectors' then return {'{}', {redis.call('HSET', KEYS[1], 'vectors_until', head['until'])}} end
 local at, next_seq = whole(now), nil
-local fields = {updated_at = head.what ~= 'title' and at or nil}
+local fields = head.what ~= 'title' and {'updated_at', at} or {}
 if head.what == 'create' then
-  fields.user, fields.layout, fields.created_at, fields.edits = head.user, LAYOUT, at, at
-  fields.next_seq, fields.vectors_until = whole(first_seq()), head.ttl and expiry(2 * head.ttl)
+  add(fields, {'user', head.user, 'layout', LAYOUT, 'created_at', at, 'edits', at, 'next_seq', whole(first_seq())})
+  if head.ttl then add(fields, {'vectors_until', expiry(2 * head.ttl)}) end
 elseif head.what == 'title' then
   local is_there = redis.call('ZSCORE', KEYS[2], head.facts)
   if is_there and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then
-    fields.title_source = string.match(head.facts, '^%d+')
+    add(fields, {'title_source', string.match(head.facts, '^%d+')})
   end
 elseif head.what == 'transfer' then
-  fields.user = head.to
+  add(fields, {'user', head.to})
   local some = redis.call('ZRANGE', KEYS[2], head.after, '+inf', 'BYSCORE', 'LIMIT', 0, head.most)
   for _, facts in ipairs(some) do
     for _, key in ipairs(vector_keys(facts)) do
@@ -41,7 +41,7 @@ for _, id in ipairs(head.refused or {}) do
     forget_title(message.seq)
   end
 end
-for name, value in pairs(head.set or {}) do fields[name] = value end
+for name, value in pairs(head.set or {}) do add(fields, {name, value}) end
 local renew = finish(fields)
 if head.unset and #head.unset > 0 then redis.call('HDEL', KEYS[1], unpack(head.unset)) end
 local row, labels = redis.call('HGETALL', KEYS[1]), {} -- a tag for each pair of the metadata, to filter on

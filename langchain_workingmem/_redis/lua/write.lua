@@ -152,16 +152,14 @@ for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alia
 for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
 
 local at = whole(math.max(now, last_at))
-local updated_at = not (is_heal or head.imports) and at or redis.call('HGET', KEYS[1], 'updated_at')
+local updated_at = (is_heal or head.imports) and redis.call('HGET', KEYS[1], 'updated_at')
 if head.imports then updated_at = whole(math.max(updated_at or 0, last_at)) end
-local fields = {updated_at = updated_at, next_seq = whole(next_seq), last_at = whole(last_at), upto = whole(upto),
-  next_number = whole(next_number)}
-if is_new then
-  fields.user, fields.layout, fields.created_at, fields.edits, fields.labels = owner, LAYOUT, at, at, ''
-  fields.vectors_until = vectors_until
-end
+local fields = {'updated_at', updated_at or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto',
+  whole(upto), 'next_number', whole(next_number)}
+if is_new then add(fields, {'user', owner, 'layout', LAYOUT, 'created_at', at, 'edits', at, 'labels', ''}) end
+if is_new and ttl then add(fields, {'vectors_until', vectors_until}) end
 local renew = finish(fields)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
-return {cjson.encode({new = new, count = count, version = version, seqs = seqs, superseded = superseded,
-  is_new = is_new, without_vectors = without_vectors, is_left = is_left, renew = renew,
-  is_titled = title and true})}
+return {cjson.encode({new = new, count = count, version = version, seqs = seqs, is_new = is_new or nil,
+  superseded = superseded > 0 and superseded or nil, without_vectors = without_vectors[1] and without_vectors or nil,
+  is_left = is_left or nil, renew = renew, is_titled = title and true or nil})}
