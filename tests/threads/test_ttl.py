@@ -205,24 +205,15 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
     old = keep(DAY)
     append(old, "the name of my dog is rex", "one", "milk")
     expire(raw, prefix)
+    old_fields = [raw.hset(key, "metadata", "{}") for key in raw.scan_iter(f"{prefix}:vector:*")]
     new = keep(ttl)
     append(new, "a", "two", "milk")  # of another length, of the same length, the same
+    assert sum(raw.hexists(key, "metadata") for key in raw.scan_iter(f"{prefix}:vector:*")) == len(old_fields) - 2
     found = new.recall.search("the name of my dog", user_id="u", top_k=9)
     assert {"two", "milk"} <= {hit.message.content for hit in found} <= {"a", "two", "milk"}
     assert ttl or sorted(ends(raw, prefix)[1])[:3] == [-1, -1, -1]
     assert old.users.delete("u").verified
     assert ends(raw, prefix) == ({}, [])
-
-
-def test_a_vector_that_an_expired_thread_has_left_is_written_anew(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    for filterable in (("topic",), ()):
-        expire(raw, prefix)
-        memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(filterable=filterable))
-        memory.history.append([HumanMessage("tea", additional_kwargs={"topic": "secret"})], **IDS)
-    (key,) = raw.scan_iter(f"{prefix}:vector:*")
-    assert raw.hmget(key, "labels", "metadata") == [None, None]
 
 
 def test_vectors_that_are_renewed_bring_no_deleted_thread_back(keep: Keep, raw: redis.Redis, prefix: str) -> None:
