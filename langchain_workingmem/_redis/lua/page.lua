@@ -5,7 +5,7 @@
 local owner = redis.call('HGET', KEYS[1], 'user')
 local reason = refusal(head.user, owner)
 if reason or not owner then return {cjson.encode({refused = reason, total = 0}), {}} end
-local set = head.superseded and KEYS[3] or KEYS[2]
+local set, END = head.superseded and KEYS[3] or KEYS[2], 2 ^ 53 -- above every seq
 
 -- Returns the first seq whose message was stored at a time or later, by bisection: times rise with the seqs.
 local function first_at(micros)
@@ -16,14 +16,14 @@ local function first_at(micros)
     local at = string.match(redis.call('HGET', KEYS[4], seq) or '', '^[-!]?{"at":(%d+)')
     if at and tonumber(at) < micros then low = middle + 1 else high = middle end
   end
-  return tonumber(redis.call('ZRANGE', set, low, low, 'WITHSCORES')[2] or math.huge)
+  return tonumber(redis.call('ZRANGE', set, low, low, 'WITHSCORES')[2] or END)
 end
 
 -- What is selected lies from `low` to below `high`, the page of it from `first` to below `last`.
 local low = head.since and first_at(head.since) or 0
-local high = head['until'] and first_at(head['until'] + 1) or math.huge
-local first, last = math.max(low, (head.above or -1) + 1), math.min(high, head.below or math.huge)
-local function below(seq) return seq == math.huge and '+inf' or '(' .. whole(seq) end
+local high = head['until'] and first_at(head['until'] + 1) or END
+local first, last = math.max(low, (head.above or -1) + 1), math.min(high, head.below or END)
+local function below(seq) return '(' .. whole(seq) end
 
 local found, seqs, limit = {owner = owner}, {}, head.limit or -1
 if head.newest then
