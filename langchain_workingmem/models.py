@@ -103,12 +103,14 @@ class StoredMessage:
     seq: int  # position in the thread: assigned by the server, rising, never reused
     superseded: bool = False  # no longer part of the thread's history: edited, regenerated, on another branch
     refused: bool = field(default=False, repr=False)  # a provider refused it, so models no longer receive it
-    upto: int = field(default=0, repr=False)  # estimated tokens of the thread up to this message; 0 for tool traffic
+    total_tokens: int = field(
+        default=0, repr=False
+    )  # estimated tokens of the thread up to this message; 0 for tool traffic
     record: dict[str, Any] = field(repr=False)  # what is stored: `type`, `kind`, `at`, `data`
     place: int = field(repr=False)  # its seq in keys and facts
 
     @classmethod
-    def of(cls, body: bytes | None, thread_id: str, place: int, upto: int = 0) -> Self:
+    def of(cls, body: bytes | None, thread_id: str, place: int, total_tokens: int = 0) -> Self:
         """Read a body; raises what is in `UNREADABLE`."""
         if not body:
             raise ValueError("its body is gone")
@@ -119,7 +121,9 @@ class StoredMessage:
             record = json.loads(text)
         record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
         signs = {"superseded": sign == b"-", "refused": sign == b"!"}
-        return cls(thread_id=thread_id, seq=record["number"], upto=upto, record=record, place=place, **signs)
+        return cls(
+            thread_id=thread_id, seq=record["number"], total_tokens=total_tokens, record=record, place=place, **signs
+        )
 
     @cached_property
     def message(self) -> BaseMessage:

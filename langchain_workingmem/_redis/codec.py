@@ -285,9 +285,9 @@ def read_rows(
 ) -> list[StoredMessage]:
     """Read bodies, with their places and the thread's tokens up to them, `make` messages; log once what is left out."""
     rows = []
-    for place, upto, body in entries:
+    for place, total_tokens, body in entries:
         try:
-            row = StoredMessage.of(body, thread_id, place, upto)
+            row = StoredMessage.of(body, thread_id, place, total_tokens)
             if make:
                 row.message  # noqa: B018 - makes it
             rows.append(row)

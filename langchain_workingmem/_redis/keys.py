@@ -179,7 +179,7 @@ class Facts(NamedTuple):
     seq: int
     words: str  # q, a or as, a digest of what was said, and ! where a provider has refused it; empty: tool traffic
     tokens: int  # of the message, with its tool calls
-    upto: int  # of all that was said in the thread up to it
+    total_tokens: int  # of all that was said in the thread up to it
     writer: str  # PROGRAM, LIST, IN_FRONT, or s<seq>: a checkpointer, whose state began at that seq
     vectors: str  # <settings>/<size>/<chunks>, empty without
     id: str
@@ -189,8 +189,8 @@ class Facts(NamedTuple):
     @classmethod
     def read(cls, text: str, *, is_current: bool = True) -> Facts:
         """Read a member."""
-        seq, words, tokens, upto, writer, vectors, id = text.split(":", 6)
-        return cls(int(seq), words, int(tokens), int(upto), writer, vectors, id, text, is_current)
+        seq, words, tokens, total_tokens, writer, vectors, id = text.split(":", 6)
+        return cls(int(seq), words, int(tokens), int(total_tokens), writer, vectors, id, text, is_current)
 
     @property
     def is_refused(self) -> bool:

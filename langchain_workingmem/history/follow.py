@@ -219,7 +219,7 @@ class _Comparison:
     def _has_lost_its_past(self, asked: Facts) -> bool:
         """Tell whether a state begins with this question, though something was said before it: checkpoints are lost."""
         first = min(self.versions[asked.id], key=lambda fact: fact.seq)  # before it was edited
-        return self.kind == "state" and self.turn_at <= min(self.by_id) and first.upto > first.tokens
+        return self.kind == "state" and self.turn_at <= min(self.by_id) and first.total_tokens > first.tokens
 
     @cached_property
     def matched(self) -> dict[int, Facts]:

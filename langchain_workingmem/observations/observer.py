@@ -169,7 +169,7 @@ class Observer(Worker):
     def _question(self, unread: Unread, first: StoredMessage) -> Plan[StoredMessage | None]:
         """Return the question that a batch of tool traffic works on, where it is not read itself."""
         questions = [fact for fact in unread.facts if fact.seq < first.place and fact.words.startswith("q")]
-        if not questions or first.upto:
+        if not questions or first.total_tokens:
             return None
         rows = yield from read_messages(self.rows, questions[-1:], unread.shown)
         return rows[0] if rows else None

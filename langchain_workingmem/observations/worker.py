@@ -93,7 +93,7 @@ def read_messages(rows: ThreadRows, facts: Sequence[Facts], shown: Rows) -> Plan
     if learn(command, reply).stamp != shown.stamp:
         return None
     pairs = zip(facts, bodies, strict=True)
-    stored = [(body, rows.thread_id, fact.seq, fact.upto if fact.words else 0) for fact, body in pairs]
+    stored = [(body, rows.thread_id, fact.seq, fact.total_tokens if fact.words else 0) for fact, body in pairs]
     return (yield from complete_rows(state, [StoredMessage.of(*fields) for fields in stored if fields[0]]))
 
 

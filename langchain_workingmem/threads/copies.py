@@ -59,7 +59,7 @@ def read_held(
     if tag is None:
         raise errors.ThreadNotFoundError(thread_id)
     check_owner(tag, thread_id, owner)
-    places = ((facts.seq, facts.upto, body) for facts, body in zip(selected, bodies, strict=True))
+    places = ((facts.seq, facts.total_tokens, body) for facts, body in zip(selected, bodies, strict=True))
     rows = {row.place: row for row in (yield from complete_rows(state, codec.read_rows(places, thread_id)))}
     waiting, held = iter(replies), list[Held]()
     for facts in selected:

@@ -252,7 +252,7 @@ def _follow_list(
     ids = [message.id or "" for message in messages]
     stored = {facts.seq: facts for facts in known.facts}
     turn.seqs = {ids[index]: seq for index, seq in followed.seqs.items()}
-    turn.totals = {ids[index]: stored[seq].upto for index, seq in followed.seqs.items() if stored[seq].words}
+    turn.totals = {ids[index]: stored[seq].total_tokens for index, seq in followed.seqs.items() if stored[seq].words}
     turn.abandoned = known.ranges(followed.drop) if followed.drop else []
     question_at = last_question(entries)
     turn.question_seq = followed.seqs.get(question_at, inf)
@@ -285,10 +285,10 @@ def _stored_messages(
         is_trimmed = facts.writer == own_writer and facts.seq not in turn.left_out  # the state has had it
         if is_in_list or is_behind or is_trimmed:
             continue
-        kept.append((facts.seq, facts.upto if facts.words else 0, body))
+        kept.append((facts.seq, facts.total_tokens if facts.words else 0, body))
         turn.seqs[facts.id], turn.tokens = facts.seq, turn.tokens + facts.tokens
         if facts.words:
-            turn.totals[facts.id] = facts.upto
+            turn.totals[facts.id] = facts.total_tokens
     turn.first_seq = reply.get("begins", -inf)
     turn.cut = reply.get("cut", 0)
     turn.size = sum([len(body or b"") for *_, body in kept])

@@ -33,9 +33,9 @@ def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.
     assert thread_of(memory).message_count == 700
     said = [row for row in found.values() if not getattr(row.message, "tool_calls", ())]
     assert len(said) == len(vectors(raw, prefix))
-    uptos = [row.upto for row in said]
-    assert uptos == sorted(uptos)
-    assert uptos[0] > 0
+    totals = [row.total_tokens for row in said]
+    assert totals == sorted(totals)
+    assert totals[0] > 0
 
 
 def test_append_skips_prompts_summaries_and_what_memory_injected(plain: Memory) -> None:

@@ -1,8 +1,8 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages.
 local LAYOUT = '17' -- as in indexes.py
-local owner, own_ttl, count, version, title, title_source, created_at, next_seq, last_at, upto, next_number = unpack(
-  redis.call('HMGET', KEYS[1], 'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at', 'next_seq',
-    'last_at', 'upto', 'next_number'))
+local owner, own_ttl, count, version, title, title_source, created_at, next_seq, last_at, total_tokens, next_number =
+  unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at',
+    'next_seq', 'last_at', 'total_tokens', 'next_number'))
 local ttl = head.ttl or tonumber(own_ttl)
 count, version = tonumber(count or 0), tonumber(version or 0)
 local moved, changed = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
@@ -17,7 +17,7 @@ local function message_at(seq)
   for _, set in ipairs({KEYS[2], KEYS[3]}) do
     local facts = redis.call('ZRANGE', set, seq, seq, 'BYSCORE')[1]
     local found = {set = set, facts = facts, is_current = set == KEYS[2]}
-    found.seq, found.words, found.tokens, found.upto, found.writer, found.vectors, found.id =
+    found.seq, found.words, found.tokens, found.total_tokens, found.writer, found.vectors, found.id =
       string.match(facts or '', '^(%d+):([^:]*):(%d+):(%d+):([^:]*):([^:]*):(.*)$')
     if facts then return found end
   end
@@ -27,7 +27,7 @@ end
 local function write_facts(message, is_current)
   redis.call('ZREM', message.set, message.facts)
   message.set, message.is_current = is_current and KEYS[2] or KEYS[3], is_current
-  message.facts = table.concat({message.seq, message.words, message.tokens, message.upto, message.writer,
+  message.facts = table.concat({message.seq, message.words, message.tokens, message.total_tokens, message.writer,
     message.vectors, message.id}, ':')
   redis.call('ZADD', message.set, message.seq, message.facts)
 end

@@ -4,7 +4,7 @@
 --       7 dropped (ZSET: facts whose vectors have still to be deleted)  8 prefix of the vectors  9 derived rows (HASH)
 --       10 working memory (HASH)  11 its revisions (STREAM)
 -- ARGV  1 a JSON object, `head`; what else there is, the script says
--- Facts of a message: <seq>:<words>:<tokens>:<upto>:<writer>:<settings>/<size>/<chunks>:<id> (docs/storage-layout.md).
+-- Facts of a message: <seq>:<words>:<tokens>:<total_tokens>:<writer>:<settings>/<size>/<chunks>:<id>
 -- `ids` has the seqs of an id, the one that counts first; "=<id>" for an alias; "x<words>" for a deleted message.
 -- A body is JSON; a superseded one has a - in front, and one that a provider has refused a !.
 -- A reply is a JSON object, and values behind it. {refused = ...} means that nothing was done.

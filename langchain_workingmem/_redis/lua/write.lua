@@ -60,7 +60,7 @@ end
 local has_changed = superseded + #without_vectors > 0
 
 owner, next_seq = owner or head.user, is_new and first_seq() or tonumber(next_seq)
-last_at, upto, next_number = tonumber(last_at or 0), tonumber(upto or 0), tonumber(next_number or 0)
+last_at, total_tokens, next_number = tonumber(last_at or 0), tonumber(total_tokens or 0), tonumber(next_number or 0)
 local vectors_until = ttl and expiry(2 * ttl)
 local argument, seqs, new = 2, {}, {}
 
@@ -123,12 +123,12 @@ for at, message in ipairs(head.messages) do
     seqs[at] = replace(message, body)
   else
     local number, is_current = next_seq, not message.is_superseded
-    if words ~= '' then number, upto = math.ceil(next_seq / STRIDE) * STRIDE, upto + message.tokens end
+    if words ~= '' then number, total_tokens = math.ceil(next_seq / STRIDE) * STRIDE, total_tokens + message.tokens end
     next_seq, last_at, has_changed = number + 1, math.max(message.at or now, last_at + 1), true -- times rise strictly
     seqs[at], new[#new + 1] = number, at - 1
     local seq, time, set = whole(number), whole(last_at), is_current and current or others
     local vectors = write_parts(message, seq, id, time, is_current)
-    local facts = {seq, words, message.tokens, whole(upto), message.writer, vectors, id}
+    local facts = {seq, words, message.tokens, whole(total_tokens), message.writer, vectors, id}
     set[#set + 1], set[#set + 2] = seq, table.concat(facts, ':')
     local prefix = is_current and (string.sub(words, -1) == '!' and '!' or '') or '-'
     bodies[#bodies + 1], bodies[#bodies + 2] = seq, body_of(prefix, time, whole(next_number), body)
@@ -154,8 +154,8 @@ for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x'
 local at = whole(math.max(now, last_at))
 local updated_at = (is_heal or head.imports) and redis.call('HGET', KEYS[1], 'updated_at')
 if head.imports then updated_at = whole(math.max(updated_at or 0, last_at)) end
-local fields = {'updated_at', updated_at or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto',
-  whole(upto), 'next_number', whole(next_number)}
+local fields = {'updated_at', updated_at or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'total_tokens',
+  whole(total_tokens), 'next_number', whole(next_number)}
 if is_new then add(fields, {'user', owner, 'layout', LAYOUT, 'created_at', at, 'edits', at, 'labels', ''}) end
 if is_new and ttl then add(fields, {'vectors_until', vectors_until}) end
 local renew = finish(fields)
