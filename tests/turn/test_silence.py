@@ -14,6 +14,7 @@ from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem.errors import EmbeddingError
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 
@@ -65,6 +66,28 @@ def test_what_asks_something_is_never_silent(local: Memory, text: str) -> None:
 )
 def test_each_hit_is_cut_for_itself(local: Memory, text: str, hits: list[str]) -> None:
     assert [hit.message.text for hit in local.context(text, **NEW, read_only=True).recalled.hits] == hits
+
+
+@pytest.mark.parametrize(
+    ("passing", "threads"),
+    [
+        ([], ["by", "far"]),
+        (["red fox"], ["old", "by"]),
+        (["red fox", "a red fox"], ["old", "old", "by"]),
+        (["red fox", "a hill", "the sea", "a red fox"], ["old", "old"]),
+        (["the order 7 of old wine for you"], ["old", "by"]),
+    ],
+    ids=["none", "one", "two beside each other", "two apart", "a number"],
+)
+def test_two_hits_of_a_question_stand_apart_and_those_that_pass_count(
+    make_memory: Make, passing: list[str], threads: list[str]
+) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(model="all-minilm"), recall=RecallOptions())
+    for thread, said in {"old": passing, "by": ["wind", "street"], "far": ["house"], "farther": ["rain"]}.items():
+        memory.history.append(said, thread_id=thread, user_id="ann")
+    for window in ((1, 0), (0, 1)):
+        recalled = memory.context("red fox 7?", **NEW, recall={"message_range": window}, read_only=True).recalled
+        assert sorted(hit.thread_id for hit in recalled.hits) == sorted(threads)
 
 
 @pytest.mark.parametrize(
