@@ -35,7 +35,6 @@ def clock(hook: str) -> Any:
     )()
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["forgetful", "checkpointed"])
 @pytest.mark.parametrize("hook", ["before_agent", "before_model"])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_reminder_under_a_fixed_id_costs_no_turn(plain: Memory, saver: Any, hook: str, is_first: bool) -> None:

@@ -32,7 +32,7 @@ def test_names_that_look_alike_never_mix_in_an_agent(bench: Bench, names: list[s
         memory.working_memory.update(f"knows {secret(name)}", user_id=name)
         bench.run(agent, ask(f"the pin of mine is {secret(name)}"), configured(name, name))
     for name in names:
-        bench.run(agent, ask("what is the pin of mine"), configured(f"new {name}"[:250], name))
+        bench.run(agent, ask("what is the pin of mine"), configured(f"new {names.index(name)}", name))
         assert secrets_in(model.seen[-1]) == {name}
         assert "the pin of mine is" in str(model.seen[-1])
         assert secrets_in(memory.history.messages(name)) == {name}

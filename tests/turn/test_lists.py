@@ -78,7 +78,6 @@ def test_the_copy_of_the_question_is_saved_in_the_user_s_words(make_memory: Make
 
 
 @pytest.mark.parametrize("content", ["", [{"type": "text", "text": " "}]])
-@pytest.mark.parametrize("saver", [None, InMemorySaver()])
 def test_an_agent_never_calls_its_model_with_nothing(bench: Bench, content: Any, saver: InMemorySaver | None) -> None:
     memory, model = bench.memory(), Scripted.says("Yes?", "Fine.")
     agent = agent_of(model, memory, checkpointer=saver)

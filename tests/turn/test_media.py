@@ -117,7 +117,6 @@ def test_a_context_that_is_sent_back_leaves_the_pictures_in_the_store(
     assert kept(raw, prefix) == 3
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["forgetful", "checkpointed"])
 @pytest.mark.in_turn("face")
 def test_an_agent_is_shown_the_pictures_of_the_last_turn(bench: Bench, saver: InMemorySaver | None) -> None:
     memory = bench.memory(history=HistoryOptions(media="last"))
