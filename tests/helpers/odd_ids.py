@@ -9,7 +9,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
 
-BAD_IDS: list[Any] = ["", "a\0b", "\0", "x" * 513, "é" * 257, "\ud800", 5, b"a", None, ["a"]]
 NAMES = [
     *["a", "A", "b", "B", "ab", "aa", "a0", "a|b", "a,b", "a;b", "a:b", "a::b", "a.b", "a/b", "a\\b", "a\\|b", "a&b"],
     *["a-b", "a_b", "_", "__", "a~b", "a+b", "a b", " a", "a ", "a  b", "a\tb", "a\nb", "\ta", "a\u00a0b"],

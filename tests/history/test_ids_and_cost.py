@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import redis
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import IdError, Memory
-from tests.helpers.odd_ids import BAD_IDS, NASTY_IDS
-from tests.helpers.threads import append, said, texts, vectors
+from langchain_workingmem import Memory
+from tests.helpers.odd_ids import NASTY_IDS
+from tests.helpers.threads import append, texts, vectors
 from tests.helpers.trips import Trips
 
 
@@ -38,33 +35,6 @@ def test_any_message_id_of_512_bytes_is_kept_as_it_is(plain: Memory) -> None:
         assert len(plain.history.messages("t", before=id)) == place
     assert plain.history.delete(NASTY_IDS[1:], thread_id="t") == len(NASTY_IDS) - 1
     assert texts(plain.history.messages("t")) == ["0"]
-
-
-CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
-    "append": lambda memory, thread, owner: memory.history.append(said("x"), thread_id=thread, user_id=owner),
-    "messages": lambda memory, thread, owner: memory.history.messages(thread, user_id=owner),
-    "page": lambda memory, thread, owner: memory.history.page(thread, user_id=owner),
-    "update": lambda memory, thread, owner: memory.history.update(said("a"), thread_id=thread, user_id=owner),
-    "delete": lambda memory, thread, owner: memory.history.delete(["a"], thread_id=thread, user_id=owner),
-    "truncate": lambda memory, thread, owner: memory.history.truncate(thread, after="a", user_id=owner),
-    "clear": lambda memory, thread, owner: memory.history.clear(thread, user_id=owner),
-}
-
-
-@pytest.mark.parametrize("id", BAD_IDS)
-def test_bad_ids_are_refused(ten: Memory, id: Any) -> None:
-    for name, call in CALLS.items():
-        with pytest.raises(IdError, match="thread_id"):
-            call(ten, id, "u")
-        if id is not None or name == "append":  # elsewhere None means: whoever owns it
-            with pytest.raises(IdError, match="user_id"):
-                call(ten, "t", id)
-    if isinstance(id, str):
-        with pytest.raises(IdError, match="message id"):
-            ten.history.append([HumanMessage("x", id=id)], thread_id="t", user_id="u")
-        with pytest.raises(IdError, match="message id"):
-            ten.history.delete(["1", id], thread_id="t")
-    assert texts(ten.history.messages("t")) == list("0123456789")
 
 
 @pytest.mark.parametrize("in_turns", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -11,14 +12,16 @@ import pytest
 import redis
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 
+from langchain_workingmem import IdError
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 from tests.helpers.odd_ids import told
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.helpers.types import Make
-from tests.house.test_isolation_everywhere import TELLING
+from tests.house.test_isolation_everywhere import TELLING, reaching_over
 
 ALPHABET = "_.-~%*|{}()[]<>@$:;,=+!?#&/\\'\"` \t\na0A\u00e9e\u0301\u05d0\u202e\u200d\U0001f352\x7f"
 WORDS = [
@@ -74,3 +77,24 @@ def test_a_store_takes_every_label_and_every_key(
     assume(place[0] != "langgraph")
     index = {"dims": 64, "embed": WordEmbeddings(), "fields": ["text", "tags[*]"]}
     use(make_store(index=index, key_prefix=f"{prefix}{uuid4().hex[:6]}"), place, keys)
+
+
+@pytest.mark.parametrize("id", ["a\0b", "x" * 513])
+def test_what_is_no_id_is_refused_wherever_it_stands(make_memory: Make, id: str) -> None:
+    memory = make_memory(**options("thread"))
+    OPERATIONS["history.append"].call(Caller(memory=memory))
+    message = HumanMessage("x").model_copy(update={"id": id})
+    calls: list[Callable[[], object]] = [
+        *(call for own in ("thread", "user") for call in reaching_over(Caller(memory=memory, **{own: id}), "thread")),
+        partial(memory.threads.create, user_id="u", thread_id=id),
+        *(partial(memory.threads.create, user_id=id), partial(memory.threads.list, user_id=id)),
+        *(partial(memory.threads.clone, "t", new_thread_id=id), partial(memory.history.for_user, id)),
+        partial(memory.threads.transfer, "t", user_id="u", to=id),
+        partial(memory.history.append, [message], thread_id="t", user_id="u"),
+        *(partial(memory.history.delete, ["m0", id], thread_id="t"), partial(memory.history.truncate, "t", after=id)),
+    ]
+    for call in calls:
+        with pytest.raises(IdError):
+            call()
+    assert [one.id for one in memory.history.messages("t")] == ["m0", "m1"]
+    assert memory.threads.list().total == 1

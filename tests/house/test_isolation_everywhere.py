@@ -88,7 +88,7 @@ def reaching_over(stranger: Caller, scope: str) -> list[Callable[[], Any]]:
     user: Any = {"user_id": stranger.user}
     turn = [HumanMessage("mine now", id="m0")]
     state: Any = {"messages": turn}
-    chat, noted = memory.chat_history(thread, stranger.user), memory.working_memory
+    chat, noted = partial(memory.chat_history, thread, stranger.user), memory.working_memory
     calls: list[Callable[[], Any]] = [
         *(partial(memory.recall.search, "pin", **ids), partial(memory.recall.search, "pin", **ids, scope="thread")),
         *(partial(memory.context, "the pin", **ids), partial(memory.context, "", **ids)),
@@ -100,8 +100,8 @@ def reaching_over(stranger: Caller, scope: str) -> list[Callable[[], Any]]:
         partial(memory.threads.transfer, thread, to="me", **user),
         partial(memory.threads.lineage, thread, **user),
         *(partial(stranger.invoke, node, state) for node in (memory.load_node(), memory.save_node())),
-        partial(stranger.invoke, memory.as_retriever(thread_id=thread, scope="thread", **user), "pin"),
-        *(partial(chat.add_messages, turn), lambda: chat.messages, chat.clear),
+        lambda: stranger.invoke(memory.as_retriever(thread_id=thread, scope="thread", **user), "pin"),
+        *(lambda: chat().add_messages(turn), lambda: chat().messages, lambda: chat().clear()),
     ]
     if scope == "thread":
         calls += [partial(call, **ids) for call in (noted.get, noted.clear, noted.revisions)]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC
@@ -12,13 +11,12 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem import IdError, Memory, OptionError, Page, Thread, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, Page, Thread, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError, ThreadOwnershipError
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
-from tests.helpers.odd_ids import BAD_IDS
 from tests.helpers.threads import append, thread_of
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
@@ -226,41 +224,6 @@ def test_a_thread_begun_without_a_user_says_how_it_is_handed_over(make_memory: M
     assert memory.working_memory.get(user_id="ann").text == "likes tea"
     assert memory.files.read("/note", user_id="ann").text == "tea"
     assert memory.working_memory.get(user_id="t").is_empty
-
-
-CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
-    "get": lambda memory, thread, owner: memory.threads.get(thread, user_id=owner),
-    "update": lambda memory, thread, owner: memory.threads.update(thread, user_id=owner, title="new"),
-    "delete": lambda memory, thread, owner: memory.threads.delete(thread, user_id=owner),
-    "transfer": lambda memory, thread, owner: memory.threads.transfer(thread, user_id=owner, to="v"),
-    "clone": lambda memory, thread, owner: memory.threads.clone(thread, user_id=owner),
-    "lineage": lambda memory, thread, owner: memory.threads.lineage(thread, user_id=owner),
-}
-
-
-@pytest.mark.parametrize("id", BAD_IDS)
-def test_bad_ids_are_refused(plain: Memory, id: Any) -> None:
-    append(plain, "a")
-    with pytest.raises(IdError, match="user_id"):
-        plain.threads.create(user_id=id)
-    with pytest.raises(IdError, match="to "):
-        plain.threads.transfer("t", user_id="u", to=id)
-    with pytest.raises(IdError, match="user_id is missing"):
-        plain.threads.transfer("t", user_id=None, to="v")  # type: ignore[arg-type]
-    for call in CALLS.values():
-        with pytest.raises(IdError, match="thread_id"):
-            call(plain, id, "u")
-    if id is not None:  # a thread gets one, and an owner is not asked for
-        for call in CALLS.values():
-            with pytest.raises(IdError, match=r"user.id"):
-                call(plain, "t", id)
-        with pytest.raises(IdError, match=r"user.id"):
-            plain.threads.list(user_id=id)
-        with pytest.raises(IdError, match="thread_id"):
-            plain.threads.create(user_id="u", thread_id=id)
-        with pytest.raises(IdError, match="new_thread_id"):
-            plain.threads.clone("t", new_thread_id=id)
-    assert all_threads(plain) == ["t"]
 
 
 def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
