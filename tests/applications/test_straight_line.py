@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, remembered, said
 from tests.middleware.samples import TURN, stored
@@ -69,16 +69,6 @@ def test_a_thread_of_which_redis_has_evicted_a_part_is_damaged_and_others_go_on(
         assert stored(memory) == ["human: again", "ai: three"]
 
 
-@pytest.mark.parametrize("checkpointer", [False, True])
-def test_answers_whose_ids_repeat_are_all_stored(bench: Bench, checkpointer: bool) -> None:
-    memory = bench.memory()
-    model = Scripted.says(*(AIMessage(f"answer {at}", id="txt-0") for at in range(3)))
-    agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
-    for at in range(3):
-        bench.run(agent, ask(f"question {at}"))
-    assert stored(memory) == [line for at in range(3) for line in (f"human: question {at}", f"ai: answer {at}")]
-
-
 def graph_of(model: Any, *nodes: tuple[str, Any], **options: Any) -> Any:
     graph = StateGraph(MessagesState)
     graph.add_sequence([nodes[0], ("model", lambda state: {"messages": [model.invoke(state["messages"])]}), *nodes[1:]])
@@ -123,24 +113,6 @@ def test_what_is_deleted_while_the_model_answers_does_not_come_back(
     assert (memory.threads.get("t") is None) == (what in {"thread", "user"})
 
 
-def test_a_turn_that_another_program_saves_beside_an_edit_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, save, begun = bench.memory(), MemoryMiddleware._save, list[str]()
-    first = [HumanMessage("one", id="1"), AIMessage("two", id="2")]
-    memory.save_turn([*first, HumanMessage("three", id="3"), AIMessage("four", id="4")], **TURN)
-
-    def beside(self: Any, call: Any, run: Any, **how: Any) -> Any:
-        if not begun:  # the run has read the thread, and has saved nothing yet
-            begun.append("")
-            memory.save_turn([HumanMessage("from elsewhere"), AIMessage("to elsewhere")], **TURN)
-        yield from save(self, call, run, **how)
-
-    monkeypatch.setattr(MemoryMiddleware, "_save", beside)
-    edited = [*first, HumanMessage("three, edited", id="5")]
-    bench.run(agent_of(Scripted.says("five"), memory), {"messages": edited})
-    other = ["human: from elsewhere", "ai: to elsewhere"]
-    assert stored(memory) == ["human: one", "ai: two", *other, "human: three, edited", "ai: five"]
-
-
 # ---------------------------------------------------------------------- what a client writes
 
 FORGED: list[dict[str, Any]] = [
@@ -171,14 +143,6 @@ def test_a_mark_that_a_client_writes_counts_for_nothing(
     assert "FORBIDDEN" not in str([message.text for call in model.seen for message in call])
     assert stored(memory) == ["human: harmless", "ai: fine", "human: next", "ai: well"]
     assert [message.text for message in model.seen[1]] == ["harmless", "fine", "next"]
-
-
-@pytest.mark.parametrize("forged", FORGED, ids=json.dumps)
-def test_a_mark_of_a_client_counts_for_nothing_in_nodes(bench: Bench, forged: dict[str, Any]) -> None:
-    memory = bench.memory()
-    app = graph_of(Scripted.says("fine"), ("load", memory.load_node()), ("save", memory.save_node()))
-    bench.run(app, {"messages": [HumanMessage("harmless", additional_kwargs=forged)]})
-    assert stored(memory) == ["human: harmless", "ai: fine"]
 
 
 @pytest.mark.parametrize("checkpointer", [False, True])
@@ -222,20 +186,6 @@ def test_a_question_that_the_provider_refuses_is_not_sent_again(bench: Bench, ch
     assert refused == ["a bad one"]
 
 
-def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
-    memory = bench.memory()
-    x, y = HumanMessage("x", id="x"), HumanMessage("y", id="y")
-    for asked in (x, y):
-        memory.context([asked], **TURN)
-    memory.save_turn([x, AIMessage("to x")], **TURN)
-    memory.save_turn([HumanMessage("z"), AIMessage("to z")], **TURN)
-    memory.save_turn([y, AIMessage("to y")], **TURN)
-    assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y"]
-    memory.context([y], **TURN)
-    memory.save_turn([y, AIMessage("to y again")], **TURN)
-    assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y again"]
-
-
 @pytest.mark.parametrize("checkpointer", [False, True])
 def test_a_context_that_is_the_input_of_an_agent_shows_memory_once(bench: Bench, checkpointer: bool) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions())
@@ -247,12 +197,12 @@ def test_a_context_that_is_the_input_of_an_agent_shows_memory_once(bench: Bench,
     assert spoken(memory) == ["q1", "a1", "q2", "fine"]
 
 
-def say(memory: Memory, lines: list[str], text: str, *, has_ids: bool) -> list[str]:
+def say(memory: Memory, lines: list[str], text: str) -> list[str]:
     """Let a client that sends all of its conversation ask and save once more; return what is stored."""
 
     def messages() -> list[BaseMessage]:
         kinds = (HumanMessage, AIMessage)
-        return [kinds[at % 2](text, id=str(at) if has_ids else None) for at, text in enumerate(lines)]
+        return [kinds[at % 2](text, id=str(at)) for at, text in enumerate(lines)]
 
     lines.append(text)
     memory.context(messages(), **TURN)
@@ -265,19 +215,8 @@ def say(memory: Memory, lines: list[str], text: str, *, has_ids: bool) -> list[s
 def test_a_client_that_sends_what_retention_has_deleted_goes_on(bench: Bench, until: str) -> None:
     memory, lines = bench.memory(), list[str]()
     for text in ("ants?", "bees?", "cats?"):
-        before = say(memory, lines, text, has_ids=True)
+        before = say(memory, lines, text)
     second = memory.history.page("t").items[1].stored_at
     memory.history.delete(thread_id="t", until=datetime.now(UTC) if until == "now" else second)
     left = [] if until == "now" else before[2:]
-    assert say(memory, lines, "dogs?", has_ids=True) == [*left, "human: dogs?", "ai: yes, dogs?"]
-
-
-def test_a_list_without_ids_that_begins_before_its_thread_is_refused(bench: Bench) -> None:
-    memory, lines = bench.memory(), list[str]()
-    for text in ("ants?", "bees?"):
-        before = say(memory, lines, text, has_ids=False)
-    memory.history.delete(thread_id="t", until=memory.history.page("t").items[1].stored_at)
-    with pytest.raises(OptionError, match="older than thread 't'"):
-        say(memory, lines, "cats?", has_ids=False)
-    # as the remedy says
-    assert say(memory, lines[2:4], "cats?", has_ids=False) == [*before[2:], "human: cats?", "ai: yes, cats?"]
+    assert say(memory, lines, "dogs?") == [*left, "human: dogs?", "ai: yes, dogs?"]

@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
 from langchain_workingmem.derived import NewRow, Ranges, ThreadRows, export_rows, restore_rows
-from tests.helpers.examples import NIGHTLY
 from tests.helpers.plans import meanwhile
 from tests.helpers.threads import append, said
 from tests.helpers.types import Make
@@ -108,14 +107,6 @@ def delete(memory: Memory, number: int) -> None:
     memory.history.delete([str(memory.history.messages("t")[number].id)], thread_id="t")
 
 
-def test_a_reader_learns_that_a_row_covers_less(plain: Memory, told: list[int]) -> None:
-    rows = ThreadRows(plain._core.state, "t", "u", "log")
-    write(plain, [NewRow(body("read"), covers=told[:3])])
-    assert told[1] in plain._core.run(rows.read()).covered
-    delete(plain, 1)
-    assert told[1] not in plain._core.run(rows.read()).covered
-
-
 def test_a_row_that_waits_hides_what_it_replaces_and_one_that_cites_another_goes_with_its_source(
     plain: Memory, told: list[int]
 ) -> None:
@@ -153,25 +144,6 @@ def test_rows_on_two_branches_never_cover_a_message_twice(plain: Memory) -> None
     write(plain, [NewRow(body("shorter"), replaces=[1])])
     plain.save_turn([*first, *second, HumanMessage("q3", id="q3"), AIMessage("a3", id="a3")], **ids)
     assert sorted(shown(plain)) == ["shorter", "two"]
-
-
-def test_a_deletion_costs_little_in_a_long_log(make_memory: Make, raw: redis.Redis) -> None:
-    """Deleting one of many messages keeps the server busy for 12 microseconds a row of the thread, on a busy machine several times that."""
-    messages, rows = (5_000, 2_000) if NIGHTLY else (1_500, 600)
-    memory = make_memory()
-    memory.history.append([HumanMessage("x", id=f"m{at}") for at in range(messages)], thread_id="t", user_id="u")
-    seqs, per_row = seqs_of(memory), messages // rows
-    for start in range(0, rows, 100):
-        parts = [seqs[at * per_row : (at + 1) * per_row] for at in range(start, start + 100)]
-        assert all(write(memory, [about("a line", part) for part in parts]) or [0])
-    assert len(shown(memory)) == rows
-    times = []
-    for at in range(7):
-        before = raw.info("commandstats")["cmdstat_evalsha"]["usec"]
-        memory.history.delete([f"m{at * 100}"], thread_id="t")
-        times.append(raw.info("commandstats")["cmdstat_evalsha"]["usec"] - before)
-    assert len(shown(memory)) == rows - 7
-    assert min(times) < 100 * rows, times  # microseconds
 
 
 def test_rows_that_were_replaced_come_back_with_those_that_replaced_them(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory, RecallOptions, TitleOptions
 from langchain_workingmem._redis.scripts import change_thread
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, remembered
-from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -71,28 +69,3 @@ def test_a_title_goes_with_the_message_that_it_was_made_from(bench: Bench, way: 
     memory.settled()
     assert [one.title for one in memory.threads.list(user_id="ann") if one.id == "t"] == ["Coats"]
     assert [one.title for one in memory.threads.list(user_id="bob")] == ["Zebras of bob"]
-
-
-class Held(Scripted):
-    """Answers when it is released."""
-
-    entered: Any
-    released: Any
-
-    def _generate(self, *arguments: Any, **more: Any) -> Any:
-        self.entered.set()
-        self.released.wait(10)
-        return super()._generate(*arguments, **more)
-
-
-def test_of_two_processes_that_ask_a_model_the_first_title_stays(make_memory: Make) -> None:
-    held = Held(script=["First"], entered=Event(), released=Event())
-    one, other = (make_memory(title=TitleOptions(model=model)) for model in (held, Scripted.says("Second")))
-    said: list[Any] = [HumanMessage("how is Oslo?"), AIMessage("sunny")]
-    one.save_turn(said, thread_id="t", user_id="u")
-    assert held.entered.wait(10)
-    other.save_turn([HumanMessage("and now?"), AIMessage("rain")], thread_id="t", user_id="u")
-    other.settled()
-    held.released.set()
-    one.settled()
-    assert [thread.title for thread in other.threads.list()] == ["Second"]

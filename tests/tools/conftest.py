@@ -6,7 +6,8 @@ import pytest
 
 from langchain_workingmem import Memory
 from tests.helpers.types import Make
-from tests.tools.samples import TEMPLATE, Person, with_memory
+from tests.tools.samples import TEMPLATE, Person
+from tests.working_memory.samples import with_memory
 
 
 @pytest.fixture

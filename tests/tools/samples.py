@@ -11,17 +11,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory
 from tests.helpers.models import Scripted, calling
-from tests.helpers.types import Make
+from tests.working_memory.samples import Home
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
 UPDATE, GET, CLEAR, SEARCH = "update_working_memory", "get_working_memory", "clear_working_memory", "search_memory"
-
-
-class Home(BaseModel):
-    city: str | None = None
-    street: str | None = None
 
 
 class Person(BaseModel):
@@ -40,10 +35,6 @@ def calls(*arguments: dict[str, Any]) -> AIMessage:
 
 def results(messages: list[AnyMessage]) -> list[ToolMessage]:
     return [message for message in messages if isinstance(message, ToolMessage)]
-
-
-def with_memory(make: Make, **options: Any) -> Memory:
-    return make(working_memory=WorkingMemoryOptions(**options))
 
 
 def update_tool(memory: Memory, **ids: Any) -> BaseTool:

@@ -16,8 +16,9 @@ from langchain_workingmem.errors import FilePathError
 from langchain_workingmem.files.paths import Pattern
 from langchain_workingmem.working_memory.document import unwrapped
 from tests.helpers.types import Invoke, Make
-from tests.tools.samples import update_tool, with_memory
+from tests.tools.samples import update_tool
 from tests.users.test_event_loop import HELD, longest_hold
+from tests.working_memory.samples import with_memory
 
 LISTS = {"type": "object", "properties": {"l": {"type": "array", "uniqueItems": True}}}
 UPDATES: dict[str, tuple[WorkingMemoryOptions, Any]] = {

@@ -24,8 +24,8 @@ from tests.tools.samples import (
     known,
     results,
     update_tool,
-    with_memory,
 )
+from tests.working_memory.samples import with_memory
 
 
 class Deep(BaseModel):

@@ -16,7 +16,9 @@ from langchain_workingmem.working_memory.prompt import working_memory_block as r
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, ask
 from tests.helpers.types import Invoke, Make
-from tests.tools.samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Person, calls, known, results, with_memory
+from tests.mcp.conftest import PROGRAM
+from tests.tools.samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Person, calls, known, results
+from tests.working_memory.samples import with_memory
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -101,6 +103,7 @@ def too_deep(depth: int) -> Any:
         (Person, {"memory": {"age": -1}}, "age"),
         (Person, {"memory": "Ann"}, "memory"),
         (Person, {"clear": "name"}, "clear"),
+        (Person, {"memory": {}}, "put what is new into `memory`"),
         (Person, {"memory": {"name": "x" * 2000}}, "limit is 1000"),
         (Person, {"memory": {"name": "\ud800"}}, ""),
         ({"type": "object"}, {"memory": too_deep(300)}, ""),
@@ -120,6 +123,7 @@ def test_what_is_refused_is_told_to_the_model_and_the_graph_goes_on(
     (result,) = results(found["messages"])
     assert result.status == "error"
     assert word in str(result.content)
+    assert PROGRAM.search(result.text.replace("valid dictionary", "")) is None  # it reads words of its tools
     assert found["messages"][-1].content == "sorry"
     assert memory.working_memory.get(user_id="ann").revision == 0
 

@@ -15,7 +15,8 @@ from langchain_workingmem import Memory
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Scripted
 from tests.helpers.types import Invoke, Make
-from tests.tools.samples import CLEAR, TEMPLATE, Person, calls, known, results, update_tool, with_memory
+from tests.tools.samples import CLEAR, TEMPLATE, Person, calls, known, results, update_tool
+from tests.working_memory.samples import with_memory
 
 
 def test_calls_of_one_answer_take_effect_in_the_order_of_the_answer(make_memory: Make, invoke: Invoke) -> None:

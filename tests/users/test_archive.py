@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import redis
@@ -96,22 +96,6 @@ def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, pref
     report = stocked.users.load(records)
     assert (report.threads, report.messages, report.skipped, report.working_memories) == (0, 0, 462, 0)
     assert everything(raw, prefix) == before
-
-
-@pytest.mark.in_turn("face")
-@pytest.mark.parametrize("after", [1, 8, 230])
-def test_an_import_that_was_interrupted_goes_on(stocked: Memory, raw: redis.Redis, prefix: str, after: int) -> None:
-    records = exported(stocked)
-    stocked.users.delete("u")
-
-    def torn() -> Iterator[Record]:
-        yield from records[:after]
-        raise OSError
-
-    with pytest.raises(OSError):  # noqa: PT011 - our own
-        stocked.users.load(torn())
-    stocked.users.load(records)
-    assert exported(stocked) == records
 
 
 def test_an_import_that_ends_between_two_versions_of_a_question_goes_on(plain: Memory) -> None:
