@@ -68,9 +68,3 @@ CASES: dict[str, tuple[tuple[object, ...], str]] = {
 def test_a_script_prints_its_table(run: Run, script: str) -> None:
     arguments, words = CASES[script]
     assert words in run(script, *arguments)
-
-
-@pytest.mark.nightly
-def test_what_grows_faster_than_its_bar_fails(run: Run) -> None:
-    with pytest.raises(SystemExit, match=r"grew .* as much as the floor"):
-        run("scaling.py", "--most", 1000, *SMALL, "--axis", "thread", "--bar", "0.01")

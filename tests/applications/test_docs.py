@@ -32,11 +32,7 @@ from tests.helpers.types import Make
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-FENCE = re.compile(
-    r"^(?P<reason><!-- not run here: [^\n]+ -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL
-)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
-CODE = (ast.Import, ast.ImportFrom, ast.Assign, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def name_of(page: Path) -> str:
@@ -60,39 +56,6 @@ def test_every_test_that_a_page_names_exists() -> None:
     for page in PAGES:
         for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::(\w+))?`", page.read_text()):
             assert f"def {name}" in (ROOT / path).read_text(), (page, path, name)
-
-
-DESIGNED = re.compile(r"^\| \d+ \| `([\w/]+\.py)` \| `([^|]+)` \|", re.MULTILINE)  # a step: file, functions
-
-
-def test_every_function_that_the_design_names_exists() -> None:
-    missing: list[tuple[str, str]] = []
-    for table in re.split(r"^\| \| file", (DOCS / "architecture.md").read_text(), flags=re.MULTILINE)[1:]:
-        room, steps = re.match(r" in `(\w+/)`", table), DESIGNED.findall(table)
-        assert steps
-        for file, names in steps:
-            text = (ROOT / "langchain_workingmem" / (room[1] if room else "") / file).read_text()
-            found = [name.split(".")[-1] for name in names.split("`, `")]
-            missing += [(file, name) for name in found if not re.search(rf"(def|class) {name}\b", text)]
-    assert missing == []
-
-
-def test_no_fence_hides_python_that_could_run() -> None:
-    for page in PAGES:
-        text = page.read_text()
-        fences = list(FENCE.finditer(text))
-        assert len(re.findall(r"```", text)) == 2 * len(fences), f"{page}: a fence is indented, or not closed"
-        for fence in fences:
-            if fence["language"] != "python" and not fence["reason"]:
-                assert not is_python(fence["body"]), f"{page}: {fence.group()}"
-
-
-def is_python(text: str) -> bool:
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return False
-    return any(isinstance(node, CODE) for node in ast.walk(tree))
 
 
 HIDDEN = re.compile(r"^<!--\n.*?^-->", re.MULTILINE | re.DOTALL)

@@ -58,11 +58,8 @@ class Stored:
     def is_current(self, head: dict[str, Any]) -> bool:
         return self.seqs(head["cites"]) <= self.order
 
-    def shown(self, kind: str) -> list[int]:
-        """Return the rows that a reader of a kind is shown."""
-        return self.in_view(kind)
-
-    def in_view(self, view: str) -> list[int]:
+    def shown(self, view: str) -> list[int]:
+        """Return the rows that a reader of a kind is shown, or (<kind>+) those that wait."""
         pairs = Ranges.of(orjson.loads(self.fields.get(f"shown:{view}", "[]"))).pairs
         return [id for low, high in pairs for id in range(low, high + 1)]
 
@@ -305,8 +302,8 @@ class Life(Happenings):
         """What is shown follows the rules, and both processes read it."""
         own = {id: head for id, head in stored.heads.items() if head["kind"] == kind}
         shown = {id for id in own if stored.is_shown(id)}
-        flagged = {*stored.in_view(kind), *stored.in_view(f"{kind}+")}
-        assert all(own[id]["waits"] for id in stored.in_view(f"{kind}+"))
+        flagged = {*stored.shown(kind), *stored.shown(f"{kind}+")}
+        assert all(own[id]["waits"] for id in stored.shown(f"{kind}+"))
         assert flagged == shown, (thread, kind, flagged, shown, {id: own[id] for id in flagged ^ shown})
         covers = [seq for id in shown for seq in stored.seqs(own[id]["covers"])]
         assert len(covers) == len({*covers}), ("covered twice", thread, kind, {id: own[id] for id in shown})

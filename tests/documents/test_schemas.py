@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory.document import JsonFormat
 from langchain_workingmem.working_memory.schema import schema_of
+from tests.working_memory.samples import Home
 
 
 def stored(schema: Any, current: dict[str, Any], patch: Any) -> Any:
@@ -29,11 +30,6 @@ def value(schema: Any, document: dict[str, Any]) -> Any:
 class Mood(Enum):
     GOOD = "good"
     BAD = "bad"
-
-
-class Home(BaseModel):
-    city: str | None = None
-    street: str | None = None
 
 
 class Cat(BaseModel):

@@ -22,7 +22,6 @@ from langgraph.store.base import (
 )
 
 from langchain_workingmem import Memory, OptionError, RecallOptions
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
@@ -153,16 +152,6 @@ def test_namespaces_are_exact_segments_of_any_characters(store: RedisMemoryStore
         if label != "*":
             assert store.list_namespaces(prefix=(label,)) == [(label, "box")]
             assert store.list_namespaces(suffix=(label,)) == [("box", label)]
-
-
-def test_borrowed_clients_stay_open(server: EmbeddedRedis, make_store: Make, face: str, prefix: str) -> None:
-    with redis.Redis.from_url(server.url, decode_responses=True, protocol=3) as client:
-        store = RedisMemoryStore(client=client, key_prefix=prefix)
-        store.put(NS, "k", {"é": [1.5]})
-        assert [item.value for item in store.search(NS, filter={"é": [1.5]})] == [{"é": [1.5]}]
-        assert store.list_namespaces() == [NS]
-        store.close()
-        assert client.ping()
 
 
 def test_it_shares_the_server_with_a_memory_of_the_same_prefix(

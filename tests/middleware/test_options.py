@@ -58,14 +58,3 @@ def test_the_models_error_is_raised_though_saving_fails_too(bench: Bench, caplog
     with pytest.raises(ModelDownError):
         bench.run(agent, ask("hello"))
     assert "not saved" in caplog.text
-
-
-def test_a_broken_embedding_model_costs_the_recall_only(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    memory = bench.recalling(on_error="log")
-    seed(memory, "one", "two")
-    bench.embeddings.broken = RuntimeError("no quota")
-    model = Scripted.says("four")
-    bench.run(agent_of(model, memory), ask("three"))
-    assert said(model.seen[0]) == ["human: one", "ai: two", "human: three"]
-    assert stored(memory) == ["human: one", "ai: two", "human: three", "ai: four"]
-    assert "no quota" in caplog.text

@@ -19,7 +19,6 @@ from langchain_workingmem import Memory, ThreadOwnershipError, TitleOptions
 from langchain_workingmem import telemetry as ours
 from langchain_workingmem._engine import calls
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.recall.search import FEWEST
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted, ask, configured
 from tests.helpers.trips import Trips
@@ -154,14 +153,6 @@ def test_a_title_has_a_trace_of_its_own_that_refers_to_the_turn(make_memory: Mak
     used = seen.points()["gen_ai.client.token.usage"]
     assert {one.attributes["gen_ai.token.type"]: one.sum for one in used} == {"input": 40, "output": 3}
     assert {one.attributes["langchain_workingmem.task"] for one in used} == {"title"}
-
-
-def test_a_turn_that_learns_the_scale_of_a_model_is_watched_like_any_other(make_memory: Make, seen: Seen) -> None:
-    memory = make_memory(embeddings=WordEmbeddings())
-    memory.save_turn([("human", f"cat number {number}") for number in range(FEWEST)], **IDS)
-    assert memory.context("cat?", thread_id="other", user_id=IDS["user_id"]).recalled.hits
-    memory.settled()
-    assert of(seen.spans()[-1], "langchain_workingmem.operation") == "background.scale"
 
 
 @pytest.mark.both_faces

@@ -242,5 +242,6 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
         "transfer": trips.of(lambda: memory.threads.transfer("t1", user_id="u", to="u")),
         "lineage": trips.of(lambda: memory.threads.lineage("c")),
         "clone": trips.of(lambda: memory.threads.clone("t0")),
+        "for_user": trips.of(lambda: memory.history.for_user("u", limit=3)),
     }
-    assert costs == dict.fromkeys(costs, 1) | {"lineage": 4, "clone": 6}
+    assert costs == dict.fromkeys(costs, 1) | {"lineage": 4, "clone": 6, "for_user": 3}

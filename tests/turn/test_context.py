@@ -62,15 +62,6 @@ def test_top_k_is_filled_although_the_history_holds_the_nearest(make_memory: Mak
     assert len(context.messages) == 10 + 1
 
 
-def test_what_a_context_holds_can_be_saved_whole_without_doubling(brief: Memory) -> None:
-    chat(brief, *OLD)
-    context = brief.context([HumanMessage("my cat Molly", id="n")], **TURN)
-    brief.save_turn([*context.messages, AIMessage("Molly is fine", id="r")], **TURN)
-    stored = brief.history.messages("t")
-    assert [message.text for message in stored] == [*OLD, "my cat Molly", "Molly is fine"]
-    assert not any(message.additional_kwargs for message in stored)
-
-
 @pytest.mark.parametrize(("exclude", "calls"), [(True, []), (["search"], ["b"])])
 def test_excluded_tools_are_not_shown_and_stay_stored(make_memory: Make, exclude: Any, calls: list[str]) -> None:
     memory = make_memory(history=HistoryOptions(exclude_tools=exclude))

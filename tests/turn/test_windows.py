@@ -18,7 +18,6 @@ from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.turn.assemble import without_excluded
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.examples import examples
-from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.turn.test_context import TURN
 
@@ -112,23 +111,6 @@ def test_the_newest_turn_is_in_sight_whatever_a_counter_says(make_memory: Make, 
     context = memory.context("new", **TURN)
     assert ids(context.messages)[:-1] == ["q1", "a1"]
     assert context.omitted == 6
-
-
-OPTIONS = [
-    HistoryOptions(),
-    exactly(3),
-    exactly(4, exclude_tools=True),
-    exactly(4, roles=["human"]),
-    HistoryOptions(max_tokens=100),
-    HistoryOptions(last_messages=None, max_tokens=100, token_counter=weight_of),
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
-def test_any_window_is_one_round_trip(make_memory: Make, trips: Trips, options: HistoryOptions) -> None:
-    memory = make_memory(history=options)
-    talk(memory, *(turn(at, 3) for at in range(20)))
-    assert trips.of(lambda: memory.context("new", **TURN)) == 1
 
 
 def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseMessage]:
