@@ -39,6 +39,19 @@ TABLE: list[tuple[str, Kind, str, str, list[int], list[int], list[int]]] = [
     ),
     ("an edited question is no older one", "list", "q1=a -q9=b -a9=c q2=d a2=e", "q1=a q9=d", [3, 4], [], [1]),
     ("what was deleted is passed over", "list", "q1=a a1=b !a2=d q3=e a3=f", "q1 a1=b a2=d q3 a3", [], [], []),
+    ("traffic in front of it is old", "list", "q1=a a1=b", "t q2", [], [], [1]),
+    ("a reminder is not left behind", "list", "q1=a a1=b q7=r a2=d", "q1=a a1=b q2=c q7=r a3=e", [3], [], [2, 4]),
+    ("a reminder behind a deleted one", "list", "q1=a !q7=r a1=b", "q7=r q1=a a2=d", [2], [], [2]),
+    ("what others have said meanwhile stays", "list", "q1=a a1=b | q2=c a2=d", "q3=a", [0, 1], [], [0]),
+    ("an answer with an older id", "list", "q1=a a1=x q2=c", "q2=c a2=x", [], [], [1]),
+    ("one question is no list", "list", "q1=a", "q9 a9 q1=a a2=b", [], [], [3]),
+    ("what was refused and deleted", "list", "q1=a a1=b !q2!=c", "q1=a a1=b q2=c q3=d", [], [], [3]),
+    ("a state without its checkpoints", "state", "q1=a a1=b q2=c a2=d q3=e", "q9=c", [2, 3, 4], [], [0]),
+    ("asks again", "state", "q1=a a1=b q2=c a2=d", "q2=c", [2, 3], [], [0]),
+    ("asks again what nobody answered", "state", "q1=a a1=b q2=c", "q2=c", [], [], []),
+    ("asks again beside a note", "state", "q1=a a1=b q2=c +a7=n", "q2=c", [], [], []),
+    ("asks again beside others", "state", "q1=a a1=b q2=c | a2=d", "q2=c", [], [], []),
+    ("its first question is edited", "state", "q1=a a1=b", "q9=a", [0, 1], [], [0]),
     ("gaps of a part mean nothing", "part", "q1=a a1=b q2=c a2=d", "q1=a q3=e", [], [], [1]),
 ]
 
@@ -49,20 +62,26 @@ TABLE: list[tuple[str, Kind, str, str, list[int], list[int], list[int]]] = [
 def test_a_list_means(
     kind: Kind, stored: str, sent: str, drop: list[int], bring_back: list[int], new: list[int]
 ) -> None:
-    facts = list[Facts]()
-    for at, text in enumerate(stored.split(), 1):
+    facts, end, deleted = list[Facts](), 0, dict[str, str]()
+    seen = len(stored.partition(" |")[0].split())
+    for at, text in enumerate(stored.replace(" |", "").split(), 1):
         words, id = text.lstrip("-+!").split("=")
         writer = "" if text[0] == "+" else "s0" if kind == "state" else "l"
-        if text[0] != "!":
-            facts.append(Facts(at * STRIDE, words.strip("t"), 1, 0, writer, "", id, "", text[0] != "-"))
+        end = (at + 1) * STRIDE
+        if text[0] == "!":
+            deleted[id] = words
+        else:
+            facts.append(Facts(at * STRIDE, words.strip("t"), 1, at, writer, "", id, "", text[0] != "-"))
     pairs = (text.partition("=") for text in sent.split())
     entries = [Entry(id or None, words.strip("t")) for words, _, id in pairs]
-    end, deleted = (len(facts) + 2) * STRIDE, {text[-1]: text[1:3] for text in stored.split() if text[0] == "!"}
-    known = Known(facts=facts, next_seq=end, next_seq_when_read=end, deleted=deleted)
+    known = Known(facts=facts, next_seq=end, next_seq_when_read=(seen + 1) * STRIDE, deleted=deleted)
     found = follow(entries, kind, known)
     assert [at // STRIDE - 1 for at in found.drop] == drop
     assert [at // STRIDE - 1 for at in found.bring_back] == bring_back
-    assert (found.new, found.changes_branch) == (new, bool(drop or bring_back))
+    assert (found.new, found.changes_branch, found.is_older) == (new, bool(drop or bring_back), False)
+    if kind == "state":  # one without its checkpoints is another writer
+        has_lost = bool(found.again) and seen > 2
+        assert (found.writer == f"s{end}") is has_lost
 
 
 def test_a_list_that_begins_before_the_thread_is_older() -> None:
