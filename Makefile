@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 LOWEST := .venv-lowest
 TOUCHING := tests/cli/test_working_memory.py tests/documents/test_schemas.py tests/engine/test_connections.py \
 	tests/engine/test_replies.py tests/faces/test_nodes.py tests/faces/test_retriever.py tests/house/test_both_faces.py \
-	tests/items/test_store.py tests/middleware/test_middleware.py tests/redis/test_codec.py tests/studio/test_pages.py tests/tools/test_tools.py
+	tests/items/test_store.py tests/middleware/test_middleware.py tests/redis/test_codec.py tests/studio/test_door.py tests/tools/test_tools.py
 # of CI: *.tar.xz of engines; CI runs the newest, `make nightly` all
 ENGINES_DIR ?= ../shared/engines
 export PYTHONDONTWRITEBYTECODE :=  # compiled modules are kept, or each program that a test starts compiles the package again
@@ -12,8 +12,9 @@ export PYTHONDONTWRITEBYTECODE :=  # compiled modules are kept, or each program 
 ENGINES_THERE = $(wildcard $(ENGINES_DIR)/*.tar.xz)
 
 # what an engine decides, without what mostly computes or waits for processes
-COMPUTED := recall/test_times.py recall/test_reranker.py redis/test_codec.py redis/test_fuzz.py \
-	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_processes.py
+COMPUTED := recall/test_times.py recall/test_reranker.py recall/test_scoring.py redis/test_codec.py redis/test_fuzz.py \
+	redis/test_keys.py redis/test_state.py threads/test_backfill.py threads/test_slices.py threads/test_titles.py \
+	users/test_checkpoints.py users/test_import_property.py users/test_importers.py users/test_processes.py
 DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/turn/test_recall.py \
 	tests/engine/test_replies.py tests/engine/test_server_faults.py tests/engine/test_connections.py tests/engine/test_cluster_search.py \
 	tests/house/test_isolation_everywhere.py tests/house/test_ids_everywhere.py \
@@ -91,7 +92,7 @@ dist:  ## wheel and sdist to publish; refused while the project has no address
 
 wheel: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found
 	rm -rf dist
-	$(BIN)/python -m build
+	$(BIN)/python -m build --no-isolation
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python -m tests.clean_install dist/*.whl $(if $(PYTHONS),--python $(PYTHONS))
 

