@@ -261,3 +261,5 @@ def test_the_first_turn_of_a_state_can_be_edited_though_no_node_has_loaded_it(pl
     edited = [RemoveMessage(id="a5"), HumanMessage("hello there", id="q1")]
     invoke(app, {"messages": edited}, CONFIG)
     assert [message.text for message in plain.history.messages("t")] == ["hello there", "to hello there"]
+    invoke(app, {"messages": [RemoveMessage(id="a11"), HumanMessage("bye", id="q2")]}, CONFIG)
+    assert [message.text for message in plain.history.messages("t")] == ["hello there", "bye", "to bye"]

@@ -143,6 +143,8 @@ def test_what_is_appended_may_have_been_said_earlier(plain: Memory) -> None:
     times = [row.stored_at for row in plain.history.page("t")]
     assert times == [first, second, second + one, second + 2 * one]  # they rise
     assert texts(plain.history.messages("t", until=first)) == ["q"]
+    soon = datetime.now(UTC) + timedelta(seconds=30)  # clocks differ
+    plain.history.append([HumanMessage("q3")], thread_id="t", user_id="u", said_at=soon)
 
 
 @pytest.mark.parametrize(

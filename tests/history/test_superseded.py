@@ -9,11 +9,12 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import Memory, MessageNotFoundError
+from langchain_workingmem import HistoryOptions, Memory, MessageNotFoundError
 from langchain_workingmem._redis.scripts import change_thread
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.save import save_turn
 from tests.helpers.conversations import ai, result
+from tests.helpers.types import Make
 
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 
@@ -128,6 +129,7 @@ def test_a_question_that_is_edited_while_its_followers_stay_changes_in_place(tal
 
 def test_what_was_deleted_by_id_stays_away_when_the_rest_is_cleared(talked: Memory) -> None:
     talked.history.delete(["q1"], thread_id="t")
+    assert "q1" not in [one.id for one in talked.context(said(*WORDS, "q3"), **TURN).messages]
     talked.history.clear("t")
     talked.save_turn(said("q0", "a0", "q1", "a1"), **TURN)
     assert current(talked) == ["q0", "a0", "a1"]
@@ -150,12 +152,21 @@ def test_what_a_provider_has_refused_is_not_shown_again(plain: Memory) -> None:
     assert [str(one.id) for one in plain.context("new", **TURN).messages][:-1] == ["q0", "a0", "q1"]
 
 
-def test_a_branch_comes_back_with_its_tool_traffic(plain: Memory) -> None:
-    plain.save_turn([*said("q0", "a0", "q1"), ai("", "c1", id="c1"), result("c1", "r1"), *said("a1")], **TURN)
-    whole = current(plain)
-    plain.save_turn(said("q0", "a0", "q2", "a2"), **TURN)
-    plain.save_turn(said("q0", "a0", "q1", "a1", "q3", "a3"), **TURN)
-    assert current(plain)[: len(whole)] == whole
+def test_a_branch_comes_back_with_its_tool_traffic_and_its_vectors(memory: Memory) -> None:
+    memory.save_turn([*said("q0", "a0", "q1"), ai("", "c1", id="c1"), result("c1", "r1"), *said("a1")], **TURN)
+    whole = current(memory)
+    memory.save_turn(said("q0", "a0", "q2", "a2"), **TURN)
+    memory.save_turn(said("q0", "a0", "q1", "a1", "q3", "a3"), **TURN)
+    assert current(memory)[: len(whole)] == whole
+    memory.settled()
+    assert memory.recall.search(WORDS["q1"], user_id="u").hits[0].message.id == "q1"
+
+
+def test_a_window_reaches_further_back_than_what_was_left_behind(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=2, step=1))
+    memory.save_turn(said(*WORDS), **TURN)
+    shown = memory.context([*said("q1"), HumanMessage("new", id="n")], **TURN).messages
+    assert [one.id for one in shown] == ["q0", "a0", "q1", "n"]
 
 
 def test_a_question_that_is_edited_back_and_forth_is_shown_once(plain: Memory) -> None:

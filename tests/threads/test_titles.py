@@ -76,10 +76,12 @@ def test_a_title_that_a_person_gives_stays_also_if_it_comes_meanwhile(make_memor
         other.threads.update("t", title="Mine")
         return DOG
 
-    memory = titled(make_memory, Scripted.says(meanwhile))
+    model = Scripted.says(meanwhile)
+    memory = titled(make_memory, model)
     assert save(memory, TURN) == "Mine"
     other.threads.create(user_id="u", thread_id="named", title="Mine, too")
-    assert save(memory, TURN, "named") == "Mine, too"  # the model is not asked
+    assert save(memory, TURN, "named") == "Mine, too"
+    assert len(model.seen) == 1
 
 
 def test_a_failing_model_is_said_in_the_log_and_asked_again_next_time(

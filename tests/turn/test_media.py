@@ -85,11 +85,11 @@ def test_what_is_not_shown_is_not_read(make_memory: Make, commands: list[Command
 def test_a_limit_of_tokens_counts_what_is_shown(make_memory: Make) -> None:
     pictures = weight_of(conversation()[:1])
     assert pictures > 1_000
-    whole = make_memory(history=HistoryOptions(max_tokens=1_500))
+    whole = make_memory(history=HistoryOptions(max_tokens=1_500, last_messages=None))
     whole.history.append(conversation(), **TURN)
     assert seen(whole.context("and?", **TURN).messages) == "----1----"
     assert whole.context("and?", **TURN).omitted == 2
-    named = make_memory(history=HistoryOptions(max_tokens=1_500, media="last"))
+    named = make_memory(history=HistoryOptions(max_tokens=1_500, last_messages=None, media="last"))
     assert seen(named.context("and?", **TURN).messages) == "n-----1----"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -149,6 +149,7 @@ turns = st.builds(
     st.sampled_from([False, False, True, ["f"], ["g"]]),
     st.sampled_from([None, None, ["human"], ["ai"], ["human", "ai"], ["human", "ai", "tool"]]),
 )
+@example([(1, 0, True)] * 3, 2, 1, False, ["human"])
 @examples(25, server=True)
 def test_the_window_of_any_thread_is_what_the_options_say(
     make_memory: Make, script: list[tuple[int, int, bool]], last: int | None, step: int | None, exclude: Any, roles: Any

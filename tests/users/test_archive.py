@@ -208,12 +208,13 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     assert titles(last) == {"t": None, "copy": "Zebra", "mine": "Mine"}
 
 
-def test_of_two_versions_of_a_question_the_one_that_is_shown_counts_in_a_copy(plain: Memory) -> None:
+def test_of_two_versions_of_a_question_the_one_that_is_shown_counts_in_a_copy(memory: Memory) -> None:
     for words in ("my dog", "my cat", "my dog"):
-        plain.save_turn([HumanMessage(words, id="e"), AIMessage("good")], thread_id="pets", user_id="u")
-    assert plain.history.messages("pets")[0].text == "my dog"
-    records = exported(plain)
-    plain.users.delete("u")
-    plain.users.load(records)
-    plain.history.update([HumanMessage("my hen", id="e")], thread_id="pets")
-    assert plain.history.messages("pets")[0].text == "my hen"
+        memory.save_turn([HumanMessage(words, id="e"), AIMessage("good")], thread_id="pets", user_id="u")
+    assert memory.history.messages("pets")[0].text == "my dog"
+    records = exported(memory)
+    memory.users.delete("u")
+    memory.users.load(records)
+    assert [hit.message.text for hit in memory.recall.search("my dog", user_id="u")][:1] == ["my dog"]
+    memory.history.update([HumanMessage("my hen", id="e")], thread_id="pets")
+    assert memory.history.messages("pets")[0].text == "my hen"
