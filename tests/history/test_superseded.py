@@ -142,14 +142,15 @@ def test_a_deletion_reaches_the_older_words_of_a_question(plain: Memory) -> None
     assert [one.text for one in plain.history.messages("t", superseded=True)] == ["good", "good"]
 
 
-def test_what_a_provider_has_refused_is_not_shown_again(plain: Memory) -> None:
-    plain.save_turn(said("q0", "a0", "q1"), **TURN)
-    plain._core.run(change_thread(plain._core.state, "t", TURN["user_id"], "refuse", refused=["q1"]))
-    assert [str(one.id) for one in plain.context("new", **TURN).messages][:-1] == ["q0", "a0"]
-    asked = plain.context(said("q0", "a0", "q1"), **TURN).messages  # once more
+def test_what_a_provider_has_refused_is_not_shown_again(memory: Memory) -> None:
+    memory.save_turn(said("q0", "a0", "q1"), **TURN)
+    memory._core.run(change_thread(memory._core.state, "t", TURN["user_id"], "refuse", refused=["q1"]))
+    assert [str(one.id) for one in memory.context("new", **TURN).messages][:-1] == ["q0", "a0"]
+    asked = memory.context(said("q0", "a0", "q1"), **TURN).messages  # once more
     assert [one.id for one in asked] == ["q0", "a0", "q1"]
-    plain.history.update(said("q1"), thread_id="t")  # the user stands by it
-    assert [str(one.id) for one in plain.context("new", **TURN).messages][:-1] == ["q0", "a0", "q1"]
+    assert not memory.context([*said("q0", "a0", "q1"), HumanMessage("dog Rex?", id="n")], **TURN).recalled.rows
+    memory.history.update(said("q1"), thread_id="t")  # the user stands by it
+    assert [str(one.id) for one in memory.context("new", **TURN).messages][:-1] == ["q0", "a0", "q1"]
 
 
 def test_a_branch_comes_back_with_its_tool_traffic_and_its_vectors(memory: Memory) -> None:

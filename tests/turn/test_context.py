@@ -83,6 +83,14 @@ def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
     assert [message.id for message in context.messages] == ["t-0"]
 
 
+def test_what_the_history_shows_is_not_recalled_beside_a_hit(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, history=HistoryOptions(last_messages=2, step=1))
+    chat(memory, *OLD)
+    context = memory.context("it does", **TURN, top_k=1)
+    assert [one.id for one in context.recalled.messages] == ["t-2", "t-3"]
+    assert [one.id for one in context.messages[:-1]] == ["t-4", "t-5"]
+
+
 def test_recall_looks_for_the_last_message_of_the_user(brief: Memory, embeddings: WordEmbeddings) -> None:
     new = [HumanMessage("first"), ai("", "a"), result("a"), HumanMessage("second"), AIMessage("third")]
     brief.context(new, **TURN)
