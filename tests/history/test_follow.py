@@ -39,6 +39,8 @@ TABLE: list[tuple[str, Kind, str, str, list[int], list[int], list[int]]] = [
     ),
     ("an edited question is no older one", "list", "q1=a -q9=b -a9=c q2=d a2=e", "q1=a q9=d", [3, 4], [], [1]),
     ("what was deleted is passed over", "list", "q1=a a1=b !a2=d q3=e a3=f", "q1 a1=b a2=d q3 a3", [], [], []),
+    ("a note behind an edit stays", "list", "q1=a a1=b q2=c a2=d +a7=n", "q1=a a1=b q3=c", [2, 3], [], [2]),
+    ("what was truncated stays away", "list", "q1=a a1=b -q2=c -a2=d", "q2 a7 q3", [], [], [2]),
     ("traffic in front of it is old", "list", "q1=a a1=b", "t q2", [], [], [1]),
     ("a reminder is not left behind", "list", "q1=a a1=b q7=r a2=d", "q1=a a1=b q2=c q7=r a3=e", [3], [], [2, 4]),
     ("a reminder behind a deleted one", "list", "q1=a !q7=r a1=b", "q7=r q1=a a2=d", [2], [], [2]),

@@ -97,16 +97,6 @@ def test_a_model_that_nobody_asks_is_told_what_it_has_said(bench: Bench) -> None
     assert "<said_by_assistant>\nWelcome!" in model.seen[0][0].text
 
 
-def test_what_a_program_appended_stays_visible_behind_an_edited_question(plain: Memory) -> None:
-    said = [HumanMessage("one", id="q1"), AIMessage("eins", id="a1"), HumanMessage("two", id="q2")]
-    for turn in (said[:2], [*said, AIMessage("zwei", id="a2")]):
-        plain.save_turn(turn, thread_id="t", user_id="u")
-    plain.history.append([HumanMessage("note", id="n")], thread_id="t", user_id="u")
-    for id in ("q2", "other"):
-        context = plain.context([*said[:2], HumanMessage("three", id=id)], thread_id="t", user_id="u")
-        assert [message.text for message in context.messages] == ["one", "eins", "note", "three"]
-
-
 @pytest.mark.parametrize(("first", "edited"), [("a A b", "a A b2"), ("HI b", "HI b2")])
 def test_an_edit_behind_what_began_the_first_list_hides_nothing_and_repeats_nothing(
     plain: Memory, first: str, edited: str
@@ -124,10 +114,3 @@ def test_an_edit_behind_what_began_the_first_list_hides_nothing_and_repeats_noth
     assert turn(f"{edited} B2 c2", "C2") == f"{first} B b2 B2 c2 C2"
     assert turn(f"{first[:-2]} c2 C2 d", "D") == f"{first} B b2 B2 c2 C2 d D"
     assert turn(f"{first[:-2]} b2 B2 e E f", "F").startswith(f"{first} B b2 B2 c2 C2 d D")
-
-
-def test_a_truncated_question_stays_away_although_a_list_begins_with_its_words(plain: Memory) -> None:
-    plain.save_turn(lines("one", "two", "three", "four"), **TURN)
-    plain.history.truncate("t", after=str(plain.history.messages("t")[1].id))
-    turn(plain, "six", "three", "other", "five")
-    assert texts(plain.history.messages("t")) == ["one", "two", "five", "six"]

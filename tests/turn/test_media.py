@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_workingmem import HistoryOptions
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._text.messages import weight_of
+from langchain_workingmem.turn.assemble import media_begin
 from tests.helpers.media import asks, kept, picture, seen
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, calling
 from tests.helpers.types import Make
@@ -65,6 +66,7 @@ def test_the_picture_of_the_question_is_always_shown(make_memory: Make) -> None:
     memory.history.append(conversation(), **TURN)
     asked = [asks("look", 4, id="10"), asks("and this", 5, id="11")]  # one turn
     assert seen(memory.context(asked, **TURN).messages) == "n-----n---11"
+    assert media_begin([*asked, AIMessage("so"), HumanMessage("and?")], "last") == 0
 
 
 def test_what_is_not_shown_is_not_read(make_memory: Make, commands: list[Command], prefix: str) -> None:
