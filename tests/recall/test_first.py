@@ -52,6 +52,13 @@ def test_what_was_said_around_a_good_hit_comes_before_a_bad_hit(make_memory: Mak
         assert [str(message.text) for message in found.messages] == shown
 
 
+def test_what_stands_beside_a_hit_takes_half_as_much(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions())
+    memory.history.append([("user", "red fox " * 300), ("ai", "old sea " * 300)], thread_id="a", user_id="u")
+    found = memory.recall.search("red fox", user_id="u", max_tokens=800, top_k=1)
+    assert [count_tokens(str(message.text)) // 10 for message in found.messages] == [19, 9]
+
+
 FACT = "We have a dog whose name is a secret"
 NEW: Any = {"thread_id": "new", "user_id": "u"}
 

@@ -134,6 +134,14 @@ def test_what_was_said_today_does_not_hide_what_was_said_yesterday(memory: Memor
     assert found.hits[0].message.text == "we planted tomatoes"
 
 
+def test_of_copies_the_one_of_the_time_that_is_asked_for_is_the_hit(memory: Memory) -> None:
+    now = datetime.now(UTC)
+    for thread, at in {"yesterday": now - timedelta(days=1), "today": now}.items():
+        memory.history.append([("human", "we planted tomatoes")], thread_id=thread, user_id="maya", said_at=[at])
+    for asked, thread in (("what did we plant yesterday?", "yesterday"), ("what did we plant?", "today")):
+        assert [hit.thread_id for hit in memory.recall.search(asked, user_id="maya")] == [thread]
+
+
 @given(st.integers(-(10**17), 10**17), st.lists(st.tuples(st.integers(-(10**17), 10**17), st.integers(0, 10**16))))
 def test_nearness_is_a_share(created_at: int, starts: list[tuple[int, int]]) -> None:
     spans = [Span(since, since + length) for since, length in starts]

@@ -83,14 +83,6 @@ def test_edited_tool_traffic_is_weighed_anew(make_memory: Make) -> None:
     assert shown(memory) == ids([*turn(0), *turn(1, 1)])
 
 
-def test_the_present_turn_is_shown_whole(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(max_tokens=100))
-    now = [HumanMessage("look it up", id="n"), ai("", "1.0", id="c1.0"), GIANT]
-    context = memory.context(now, **TURN)
-    assert ids(context.messages) == ["n", "c1.0", "r1.0"]
-    assert context.omitted == 0
-
-
 def test_a_limit_holds_and_the_window_keeps_its_beginning_for_a_while(make_memory: Make) -> None:
     memory = make_memory(history=HistoryOptions(last_messages=None, max_tokens=400))
     begins = []
