@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -82,8 +80,3 @@ def test_a_record_shows_what_is_in_it(look: Look, record: Any, parts: list[str])
         at = text.find(part, at)
         assert at >= 0, (part, text)
         at += len(part)
-
-
-def test_notebooks_need_no_rich() -> None:
-    code = "import sys; from langchain_workingmem import RecallResult as R; R()._repr_html_(); sys.exit('rich' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,14 @@ def test_two_hits_of_a_question_stand_apart_and_those_that_pass_count(
     for window in ((1, 0), (0, 1)):
         recalled = memory.context("red fox 7?", **NEW, recall={"message_range": window}, read_only=True).recalled
         assert sorted(hit.thread_id for hit in recalled.hits) == sorted(threads)
+
+
+def test_what_was_said_at_a_time_that_is_named_passes_however_far(make_memory: Make) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(model="all-minilm"), recall=RecallOptions())
+    yesterday = [datetime.now(UTC) - timedelta(days=1)]
+    memory.history.append([("user", "blue hill")], thread_id="t", user_id="ann", said_at=yesterday)
+    for asked, number in (("Tell me of yesterday", 1), ("Tell me of it", 0)):
+        assert len(memory.context(asked, **NEW, read_only=True).recalled.hits) == number
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ with Memory(URL, key_prefix=PREFIX, embeddings=model, recall=RecallOptions(), wo
     memory.save_turn([HumanMessage("My dog is called Nougat.")], **IDS)
     memory.working_memory.update({"name": "Maya"}, **IDS)
     assert "Maya" in memory.context("What is my dog called?", **IDS).messages[-1].text
-    assert memory.recall.search("dog", **IDS).hits
+    assert "Nougat" in memory.recall.search("dog", **IDS)._repr_html_()
     assert memory.recall.reindex() == 0
     assert memory.chat_history("t").messages
     assert memory.as_retriever(**IDS).invoke("dog")
