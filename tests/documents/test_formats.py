@@ -14,7 +14,7 @@ from langchain_workingmem.errors import OptionError, WorkingMemoryValidationErro
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.working_memory.document import JsonFormat, Mode, TextFormat
 from langchain_workingmem.working_memory.schema import schema_of
-from tests.documents.test_schemas import Home
+from tests.working_memory.samples import Home
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
 FILLED = "# User\n- **Name**: Ann\n- **City**: Ulm\n"

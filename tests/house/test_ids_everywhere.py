@@ -85,7 +85,8 @@ def test_what_is_no_id_is_refused_wherever_it_stands(make_memory: Make, id: str)
     OPERATIONS["history.append"].call(Caller(memory=memory))
     message = HumanMessage("x").model_copy(update={"id": id})
     calls: list[Callable[[], object]] = [
-        *(call for own in ("thread", "user") for call in reaching_over(Caller(memory=memory, **{own: id}), "thread")),
+        *reaching_over(Caller(memory=memory, thread=id), "thread"),
+        *reaching_over(Caller(memory=memory, user=id), "thread"),
         partial(memory.threads.create, user_id="u", thread_id=id),
         *(partial(memory.threads.create, user_id=id), partial(memory.threads.list, user_id=id)),
         *(partial(memory.threads.clone, "t", new_thread_id=id), partial(memory.history.for_user, id)),

@@ -18,14 +18,13 @@ from tests.tools.samples import (
     GET,
     TEMPLATE,
     UPDATE,
-    Home,
     Person,
     calls,
     known,
     results,
     update_tool,
 )
-from tests.working_memory.samples import with_memory
+from tests.working_memory.samples import Home, with_memory
 
 
 class Deep(BaseModel):

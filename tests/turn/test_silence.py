@@ -87,7 +87,7 @@ def test_two_hits_of_a_question_stand_apart_and_those_that_pass_count(
     for thread, said in {"old": passing, "by": ["wind", "street"], "far": ["house"], "farther": ["rain"]}.items():
         memory.history.append(said, thread_id=thread, user_id="ann")
     for window in ((1, 0), (0, 1)):
-        recalled = memory.context("red fox 7?", **NEW, recall={"message_range": window}, read_only=True).recalled
+        recalled = memory.context("red fox 7?", **NEW, message_range=window, read_only=True).recalled
         assert sorted(hit.thread_id for hit in recalled.hits) == sorted(threads)
 
 
