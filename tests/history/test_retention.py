@@ -49,6 +49,13 @@ def test_what_was_stored_until_a_time_goes_and_half_a_call_is_not_shown(plain: M
     assert [one.text for one in shown] == ["a", "q2", "a2", "q3"]
 
 
+def test_a_question_that_was_edited_since_stays(plain: Memory) -> None:
+    for words in ("dog", "cat"):
+        plain.save_turn([HumanMessage(words, id="e"), AIMessage(f"a {words}")], thread_id="t", user_id="u")
+    plain.history.delete(thread_id="t", until=plain.history.page("t").items[0].stored_at - timedelta(microseconds=1))
+    assert texts(plain) == ["cat", "a cat"]
+
+
 def test_other_branches_and_older_versions_go_too(plain: Memory, raw: redis.Redis, prefix: str) -> None:
     for answer in (f"first {OLD}", "second"):
         plain.save_turn([HumanMessage("q", id="q"), AIMessage(answer)], thread_id="t", user_id="u")

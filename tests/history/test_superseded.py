@@ -139,7 +139,10 @@ def test_a_deletion_reaches_the_older_words_of_a_question(plain: Memory) -> None
     for words in ("dog", "cat"):
         plain.save_turn([HumanMessage(words, id="e"), AIMessage("good")], **TURN)
     plain.history.delete(["e"], thread_id="t")
-    assert [one.text for one in plain.history.messages("t", superseded=True)] == ["good", "good"]
+    for words in ("dog", "cat"):
+        plain.save_turn([HumanMessage(words, id="e"), *said("q1", "a1")], **TURN)
+    assert [one.text for one in plain.history.messages("t", superseded=True)][:2] == ["good", "good"]
+    assert "e" not in whole(plain)
 
 
 def test_what_a_provider_has_refused_is_not_shown_again(memory: Memory) -> None:

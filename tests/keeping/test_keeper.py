@@ -160,6 +160,17 @@ def test_free_text_loses_the_lines_of_a_deleted_message(make_memory: Make, raw: 
     assert keys_with(raw, prefix, "canary7x") == []
 
 
+def test_a_deletion_takes_what_only_older_revisions_hold(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory(**kept_by(Setting()))
+    for thread, city in {"a": "Oslo", "b": "Rome"}.items():
+        say(memory, f"city is {city}", thread, thread)
+        memory.working_memory.keep(thread)
+    memory.history.delete(["a"], thread_id="a")
+    assert json.loads(shown(memory)) == {"city": "Rome"}
+    memory.settled()
+    assert keys_with(raw, prefix, "Oslo") == []
+
+
 def test_a_branch_takes_its_values_along(make_memory: Make) -> None:
     memory = make_memory(**kept_by(Setting()))
     first = [HumanMessage("hi", id="q1"), AIMessage("hello", id="a1")]

@@ -148,7 +148,7 @@ def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     assert len(stored(raw, prefix)) > 100, "nothing is left to be done"
     talk(long, 40, "n")  # which may finish the rest in the background
     assert shown(long, "u") == {"listed t", *(f"n{place}" for place in range(40))}
-    other.recall.reindex(progress=False)
+    assert other.recall.reindex(progress=False) == 0
     assert_settled(other, raw, prefix)
     assert len(stored(raw, prefix)) == 40
 
