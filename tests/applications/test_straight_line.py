@@ -145,20 +145,6 @@ def test_a_mark_that_a_client_writes_counts_for_nothing(
     assert [message.text for message in model.seen[1]] == ["harmless", "fine", "next"]
 
 
-@pytest.mark.parametrize("checkpointer", [False, True])
-def test_a_stream_of_messages_shows_what_the_model_says_and_nothing_of_memory(bench: Bench, checkpointer: bool) -> None:
-    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
-    memory.save_turn([HumanMessage("my dog is called Nougat"), AIMessage("nice name")], **OTHER)
-    memory.save_turn([HumanMessage("hi"), AIMessage("hello")], **TURN)
-    saver = InMemorySaver() if checkpointer else None
-    says, nodes = Scripted.says("It is Nougat.", "It is Nougat."), (memory.load_node(), memory.save_node())
-    agent = agent_of(says, memory, checkpointer=saver)
-    app = graph_of(says, ("load", nodes[0]), ("save", nodes[1]), checkpointer=saver)
-    for program, config in ((agent, configured("t", "ann")), (app, configured("t2", "ann"))):
-        parts = bench.stream(program, ask("how is my dog called?"), config, stream_mode="messages")
-        assert "".join(str(message.text) for message, _ in parts).split() == ["It", "is", "Nougat."]
-
-
 def spoken(memory: Memory) -> list[str]:
     return [str(message.text) for message in memory.history.messages("t")]
 
