@@ -117,6 +117,13 @@ def test_what_no_index_knows_is_found(make_memory: Make, raw: redis.Redis, prefi
     assert (memory.history.messages("t"), tracks(raw, prefix, "u")) == ([], [])
 
 
+def test_what_redis_has_left_of_a_thread_goes_too(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+    tell(memory, "a")
+    raw.delete(f"{prefix}:thread:{{a}}")  # its vectors say whose it is
+    assert memory.users.delete("a").verified
+    assert not list(raw.scan_iter(f"{prefix}:*{{*"))
+
+
 def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> None:
     with EmbeddedRedis() as empty, redis.Redis.from_url(empty.url) as raw:
         make_memory(empty.url).users.delete("nobody")  # the server knows the scripts
