@@ -14,7 +14,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_workingmem import HistoryOptions, IdError, Memory, ThreadOwnershipError
+from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError
 from tests.faces.nodes_samples import Recording, spoken, texts
 from tests.helpers.types import Invoke, Make
 
@@ -56,12 +56,6 @@ def test_a_session_alone_owns_itself_or_writes_for_its_owner(plain: Memory) -> N
         assert [one.message_count for one in plain.threads.list(user_id=user)] == [1]
     with pytest.raises(ThreadOwnershipError):
         plain.chat_history("hers", "bob").clear()
-
-
-@pytest.mark.parametrize(("session", "user"), [("", "ann"), ("t", ""), ("a\0", "ann")])
-def test_ids_are_checked_at_once(plain: Memory, session: str, user: str) -> None:
-    with pytest.raises(IdError):
-        plain.chat_history(session, user)
 
 
 def on(session: str, **more: str | None) -> dict[str, Any]:
