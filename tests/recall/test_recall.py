@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import IdError, IndexOptions, Memory, OptionError, RecallOptions, RecallResult
@@ -107,6 +108,13 @@ def test_the_pieces_of_one_message_do_not_push_others_out(chunky: Memory) -> Non
     found = chunky.recall.search("cherry cake", user_id="ann", top_k=5)
     assert len(set(ids(found))) == 5
     assert ids(found)[0] == "t-0"
+
+
+def test_a_vector_of_another_text_is_no_hit(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+    say(memory, "cherry cake")
+    (key,) = raw.scan_iter(f"{prefix}:vector:*")
+    raw.rename(key, key.rpartition(b":")[0] + b":99")  # tokens
+    assert memory.recall.search("cherry cake", user_id="ann").hits == []
 
 
 @pytest.mark.parametrize("query", ["", "\n\t\u3000"])
