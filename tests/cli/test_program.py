@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 import typer.main
 from langchain_core.messages import HumanMessage
-from typer.testing import CliRunner
 
 from langchain_workingmem import Memory
 from langchain_workingmem.cli import app
@@ -38,11 +36,6 @@ def test_every_command_and_option_is_documented() -> None:
         assert name in PAGE
         options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
         assert [option for option in options if option not in PAGE] == []
-
-
-def test_version_and_help() -> None:
-    assert CliRunner().invoke(app, ["--version"]).stdout == version("langchain-workingmem") + "\n"
-    assert "working-memory" in CliRunner().invoke(app, ["--help"]).stdout
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,14 @@ def test_ids_of_deleted_messages_may_stand_for_new_ones(talked: Memory, *, is_li
     assert everything(talked) == ["q0", "a0", "another", "other", "q2", "a2"]
 
 
+def test_a_turn_of_a_thread_that_is_another_by_now_is_not_saved(talked: Memory) -> None:
+    context = talked.context(said("q2"), **TURN)
+    talked.threads.delete("t")
+    talked.history.append(said("q9"), **TURN)
+    talked.save_turn([*context.messages, *said("a2")], **TURN)
+    assert everything(talked) == ["q9"]
+
+
 def test_a_program_may_store_again_what_was_deleted(make_memory: Make, talked: Memory, prefix: str) -> None:
     talked.history.delete(["q1"], thread_id="t")
     talked.history.append(said("q1"), **TURN)
