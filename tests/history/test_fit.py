@@ -54,8 +54,7 @@ def test_of_two_limits_the_lower_counts_and_only_a_chosen_one_cuts_the_running_t
         assert (omitted, len(present)) == (left, 7 - left)
 
 
-def test_what_nothing_leaves_out() -> None:
-    """A question for which something else stands, a call whose result is new, an answer of the caller's list."""
+def test_a_covered_question_an_open_call_and_an_answer_of_the_list_stay() -> None:
     covered = Gathered("t", covered={0}, seqs={"q0": 0})
     assert ids(choose_shown(covered, HistoryOptions(), turn(0)[:1])[1]) == ["q0"]
     assert ids(shown(turn(0, "x")[:2], 1, [result("x", "rx")])) == ["q0", "cx"]
