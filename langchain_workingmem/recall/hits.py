@@ -122,12 +122,12 @@ def read_windows(
         if user is None or owner not in (None, user):  # a thread that Redis has evicted in part belongs to nobody
             continue
         windows.titles[thread] = title.decode() if title else None
-        # a superseded message begins with -
-        current = [(seq, 0, body) for seq, body in zip(seqs, bodies, strict=True) if body and body[:1] != b"-"]
-        for row in read_rows(current, decode(thread)):
+        # - stands in front of a superseded message, ! of one that a provider has refused: no model is shown these
+        shown = [(seq, 0, body) for seq, body in zip(seqs, bodies, strict=True) if body and body[:1] not in b"-!"]
+        for row in read_rows(shown, decode(thread)):
             if row.record["data"].keys() <= PLAIN or is_readable(row):
                 windows.rows[thread, row.place] = row
-                if row.record["kind"] in _TALK and not row.refused:
+                if row.record["kind"] in _TALK:
                     talk.add((thread, row.place))
     for (thread, middle), pair in sides.items():
         if (thread, middle) in windows.rows:

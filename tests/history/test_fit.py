@@ -58,7 +58,7 @@ def test_a_covered_question_an_open_call_and_an_answer_of_the_list_stay() -> Non
     covered = Gathered("t", covered={0}, seqs={"q0": 0})
     assert ids(choose_shown(covered, HistoryOptions(), turn(0)[:1])[1]) == ["q0"]
     assert ids(shown(turn(0, "x")[:2], 1, [result("x", "rx")])) == ["q0", "cx"]
-    assert ids(without_excluded(turn(0), HistoryOptions(roles=["human"]), given={"a0"})) == ["q0", "a0"]
+    assert ids(without_excluded(turn(0), HistoryOptions(roles=["human"]), listed_ids={"a0"})) == ["q0", "a0"]
 
 
 def test_tool_traffic_leaves_first_and_the_oldest_of_it_first() -> None:

@@ -220,7 +220,7 @@ def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str
     assert [row.message.id for row in window] == [*before, hit.message.id, *after]
 
 
-def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> None:
+def test_no_hit_or_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> None:
     say(memory, *FRUIT)
     memory.history.append([HumanMessage("two plums", id="new")], thread_id="t", user_id="ann")
     memory.history.truncate("t", after="t-3")
@@ -229,6 +229,7 @@ def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> No
     memory._core.run(change_thread(memory._core.state, "t", "ann", "refuse", refused=["t-2"]))
     (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == []
+    assert "t-2" not in ids(memory.recall.search("cherry cake slice", user_id="ann"))  # models are given what is found
 
 
 @pytest.mark.parametrize("algorithm", ["flat", "hnsw"])
