@@ -6,6 +6,7 @@ import logging
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, get_args
+from uuid import uuid4
 
 import orjson
 
@@ -149,14 +150,14 @@ def change_document(
     returned or after a pause; `WorkingMemoryConflictError` after `ATTEMPTS`, or at once with `expected`.
     """
     before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    seen_revision = before.revision
+    seen_revision, call = before.revision, uuid4().hex
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
             raise errors.WorkingMemoryConflictError(expected=expected, actual=before.revision)
         document = yield from Call(partial(make, before.text))  # a schema may take any time
         if document == before.text:
             return before, before
-        head = {"expected": version_of(before), "keep": state.remembering.revisions}
+        head = {"expected": version_of(before), "call": call, "keep": state.remembering.revisions}
         try:
             status, row = yield from run_memory(state, scope_key, **head, origin=origin, document=document)
         except errors.ThreadNotFoundError as error:

@@ -48,10 +48,11 @@ async def test_a_hundred_tasks_keep_a_hundred_keys(memory: Memory) -> None:
     assert state.revision == 100
 
 
-def test_of_rivals_with_one_expected_revision_a_single_one_wins(memory: Memory) -> None:
+@pytest.mark.parametrize("values", [30, 1])  # all the same: a counter that everybody has read
+def test_of_rivals_with_one_expected_revision_a_single_one_wins(memory: Memory, values: int) -> None:
     def write(number: int) -> bool:
         with suppress(WorkingMemoryConflictError):
-            memory.working_memory.update({"winner": number}, user_id="ann", expected_revision=0)
+            memory.working_memory.update({"winner": number % values}, user_id="ann", expected_revision=0)
             return True
         return False
 

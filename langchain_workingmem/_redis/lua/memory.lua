@@ -1,13 +1,13 @@
 -- Writes a working memory and its revision, unless it has changed since the writer read it. common.lua goes before it.
 -- KEYS  of the thread; or of a user: 1 tombstone  2 memory (HASH)  3 revisions (STREAM)
--- ARGV  1 {user, ttl, expected, keep, origin, document, fields, revisions, beside, cut}
---   expected      the state that the writer has read, <revision>@<updated_at>
+-- ARGV  1 {user, ttl, expected, call, keep, origin, document, fields, revisions, beside, cut}
+--   expected      the state that the writer has read, <revision>@<updated_at>; `call` an id, by which it knows its own write
 --   keep          number of revisions; `document` the next one (empty: nothing is known)
 --   fields        of an exported memory, and its revisions ({number, fields}): they are written if there is none
 --   beside        a field and its value that are written, too: what the document was made of
 --   cut           only this revision stays: older ones may hold what has gone
--- Reply {status}, then HGETALL of the memory: 'written' (the document is equal now, perhaps was before), 'changed' (by
---       others; nothing is done), 'deleted' (the user is)
+-- Reply {status}, then HGETALL of the memory: 'written' (perhaps before: its reply was lost, or the document was equal),
+--       'changed' (by others; nothing is done), 'deleted' (the user is)
 local is_of_thread = #KEYS > 3
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if is_of_thread then
@@ -17,7 +17,8 @@ if is_of_thread then
 elseif redis.call('EXISTS', KEYS[1]) == 1 then
   return {cjson.encode({status = 'deleted'}), {}}
 end
-local revision, document, updated_at = unpack(redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at'))
+local revision, document, updated_at, call = unpack(
+  redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at', 'call'))
 local function reply(status, renew)
   return {cjson.encode({status = status, renew = renew}), redis.call('HGETALL', memory_key)}
 end
@@ -37,7 +38,7 @@ if head.fields then
 end
 local is_equal = head.document == (document or '')
 if head.expected ~= (revision or '0') .. '@' .. (updated_at or '') then
-  return reply(is_equal and 'written' or 'changed')
+  return reply(head.call and call == head.call and 'written' or 'changed')
 end
 if is_equal then
   if head.beside and revision then redis.call('HSET', memory_key, unpack(head.beside)) end
@@ -50,5 +51,6 @@ local at = whole(math.max(now, (updated_at or 0) + 1))
 local fields = {'document', head.document, 'revision', number, 'updated_at', at, 'origin', head.origin}
 -- first, as it may fail
 redis.call('XADD', revisions_key, 'MAXLEN', head.cut and 1 or head.keep, number .. '-0', unpack(fields))
-for _, value in ipairs(head.beside or {}) do fields[#fields + 1] = value end
+add(fields, head.beside or {})
+add(fields, head.call and {'call', head.call} or {})
 return finish(fields)
