@@ -392,6 +392,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             if error is not None and is_refusal(error) and refused:
                 marking = change_thread(self._core.state, *call.ids, "refuse", refused=refused)
                 yield from self._core.with_breaker(marking)
+                _log.warning("a provider has refused a turn of thread %r: later turns leave it out", call.ids[0])
         except WorkingMemError as failure:
             _log.warning("a run that has failed is not saved: %s", failure)
 

@@ -116,6 +116,10 @@ class Draft:
     is_superseded: bool = False
     has_new_id: bool = False  # made here: nobody else knows it
 
+    def refuse(self) -> None:
+        """Note that a provider has refused the message: no model is shown it, and nobody searches for it."""
+        self.words, self.chunks = f"{self.words}!", []
+
 
 def drafts(
     messages: Iterable[BaseMessage],

@@ -184,6 +184,6 @@ def _newest_messages(state: MemoryState) -> Plan[list[Finding]]:
         return damaged
     settings = json.loads(stored)
     digest = state.indexes.digest_of(state.indexes.index_settings(settings["dims"], settings))
-    lacking = sum(facts.settings != digest for facts in checked)
+    lacking = sum(facts.settings != digest and not facts.is_refused for facts in checked)
     text = f"{lacking:,} of {len(checked):,} messages, the newest of each thread, lack vectors of the present settings"
     return [_finding("vectors", "warning" if lacking else "ok", text, _REINDEX if lacking else None), *damaged]

@@ -102,7 +102,7 @@ class Followed:
     aliases: dict[int, str] = field(default_factory=dict)  # index in the list -> stored id, where the ids differ
     edited: dict[int, int] = field(default_factory=dict)  # index in the list -> seq, where the words change in place
     seqs: dict[int, int] = field(default_factory=dict)  # index in the list -> seq of the stored message
-    again: list[str] = field(default_factory=list)  # ids of edited questions, which are stored a second time
+    again: dict[str, int] = field(default_factory=dict)  # id of an edited question, stored a second time -> newest seq
     changes_branch: bool = False  # another branch than the thread's is the current one
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
     need_ids: list[int] = field(default_factory=list)  # indexes of answers whose ids others have
@@ -116,18 +116,26 @@ def follow(
 ) -> Followed:
     """Decide what a list means. `left_out`: seqs that memory took out of it; `keeps_all`: a program gave its ids."""
     if kind == "list" and known.branch is None and entries and entries[0].words and is_one_turn(entries):
-        ids = {fact.id for fact in known.facts} | known.deleted.keys()  # most lists: nothing needs to be compared
+        # most lists: nothing needs to be compared
+        ids = {fact.id for fact in known.facts} | known.deleted.keys() | known.aliases.keys()
         is_repeated = len(entries) == 1 and entries[0].words in {fact.spoken for fact in known.facts}
         if not is_repeated and ids.isdisjoint(entry.id for entry in entries):
             return Followed(new=[*range(len(entries))])
     compared = _Comparison(entries, kind, known)
     edit, matched, (held, in_order) = compared.edited_question, compared.matched, compared.last_list
-    followed = Followed(need_ids=compared.need_ids, again=[edit.id] if edit else [], writer=compared.writer)
+    followed = Followed(need_ids=compared.need_ids, writer=compared.writer)
+    followed.again = {edit.id: max(fact.seq for fact in compared.versions[edit.id])} if edit else {}
     followed.seqs = {index: fact.seq for index, fact in matched.items()}
     followed.edited = {index: matched[index].seq for index in compared.edited if index in matched}
     stored = compared.by_id | matched
     followed.aliases = {index: fact.id for index, fact in stored.items() if fact.id != entries[index].id}
     followed.new = compared.new(keeps_all=keeps_all)
+    if followed.new and entries[followed.new[-1]].words.startswith("a"):
+        # a model has answered what a provider had refused before: it is shown again
+        turn = range(compared.question_at, followed.new[-1])
+        followed.edited |= {
+            index: matched[index].seq for index in turn if index in matched and matched[index].is_refused
+        }
     if kind != "part":
         followed.bring_back = sorted({fact.seq for fact in held.values() if not fact.is_current})
         followed.drop = compared.left_behind(left_out)
@@ -213,12 +221,13 @@ class _Comparison:
         if index < 0 or index in self.reminders or not self.entries[index].words.startswith("q"):
             return None
         behind = (fact for fact in self.current if fact.seq > self.by_id[index].seq and not fact.is_from_program)
-        is_asked_again = self._has_lost_its_past(self.by_id[index]) and any(map(self.known.could_see, behind))
+        is_asked_again = self.has_lost_its_past and any(map(self.known.could_see, behind))
         return self.by_id[index] if index in self.edited or is_asked_again else None
 
-    def _has_lost_its_past(self, asked: Facts) -> bool:
-        """Tell whether a state begins with this question, though something was said before it: checkpoints are lost."""
-        first = min(self.versions[asked.id], key=lambda fact: fact.seq)  # before it was edited
+    @cached_property
+    def has_lost_its_past(self) -> bool:
+        """Whether a state begins with its last turn, though something was said before that: its checkpoints are lost."""
+        first = min(self.versions[self.by_id[min(self.by_id)].id], key=lambda fact: fact.seq)  # before it was edited
         return self.kind == "state" and self.turn_at <= min(self.by_id) and first.total_tokens > first.tokens
 
     @cached_property
@@ -253,13 +262,10 @@ class _Comparison:
         behind = [index for index in rest if index not in best]
         is_in_front = bool(best) and all(fact.writer == IN_FRONT for fact in best.values())
         if is_in_front and not is_one_turn(self.entries[index] for index in behind):
-            # what begins each list of a program may stand in front of a window of the thread, and this of one new turn
-            window = self._longest_agreement(behind[0])
-            new = "".join(self.entries[index].words[0] for index in behind if index not in window)
-            best |= window if "aq" not in new else {}
+            best |= self._longest_agreement(behind[0], is_window=True)  # behind what begins each list of a program
         return best
 
-    def _longest_agreement(self, start: int) -> dict[int, Facts]:
+    def _longest_agreement(self, start: int, *, is_window: bool = False) -> dict[int, Facts]:
         """Return how the list agrees with the thread from `start` on: far enough, and of equal places the last."""
         best = dict[int, "Facts"]()
         seen = (fact for fact in reversed(self.current) if not fact.is_from_program and self.known.could_see(fact))
@@ -270,6 +276,8 @@ class _Comparison:
                 agreed = self._agreement(start, first)
                 reaches_newest = first.is_current and any(fact.seq >= newest for fact in agreed.values())
                 is_long = has_answer and (len(agreed) > 1 or first is self.first)
+                if is_window:  # in front of one new turn
+                    is_long = is_long and is_one_turn(self.entries[max(agreed) + 1 :])
                 if (reaches_newest or is_long) and len(agreed) > len(best):
                     best = agreed
         return best
@@ -318,7 +326,7 @@ class _Comparison:
         (_, in_order), edit, new = self.last_list, self.edited_question, f"s{self.known.next_seq}"
         if self.kind != "state":
             return LIST
-        others = [] if edit and self._has_lost_its_past(edit) else (self.by_id | self.matched).values()
+        others = [] if edit and self.has_lost_its_past else (self.by_id | self.matched).values()
         return next((fact.writer for fact in in_order or others if fact.writer.startswith("s")), new)
 
     def left_behind(self, left_out: Collection[int]) -> list[int]:

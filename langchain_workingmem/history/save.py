@@ -263,7 +263,7 @@ def save_turn(
             "question": question,
             "created_at": created_at,
             "aliases": aliases or None,
-            "again": dict.fromkeys([*followed.again, *(known.deleted if known else ())], True),
+            "again": dict.fromkeys(known.deleted if known else (), -1) | followed.again,
             "version": basis and basis.version,
             "drop": basis and basis.ranges(followed.drop),
             "compared": bool(basis or attempt) or None,  # so a superseded question is no surprise
@@ -356,6 +356,8 @@ def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes |
     """Give new vectors to messages, unless they change meanwhile; return how many. Raises what embedding raises."""
     batch = list["Draft"]()
     for facts, body in rows:
+        if facts.is_refused:  # nobody searches for it
+            continue
         try:
             message = StoredMessage.of(body, thread_id, facts.seq).message
         except UNREADABLE:

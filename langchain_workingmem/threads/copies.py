@@ -121,17 +121,20 @@ class Writer:
         for step in _steps(copies):
             # an edited question has several versions, of which an interrupted import may have stored the first ones
             versions = [item.draft for item in step if item.draft.id in seen_ids and item.draft.id not in seqs]
-            again = {item.draft.id for item in step if item.draft.id in seqs}
+            again = {item.draft.id: seqs[item.draft.id] for item in step if item.draft.id in seqs}
             if versions:
                 call = READ.on(keys, user=owner_tag(owner), ids=[draft.id for draft in versions])
                 stored = known_in(read_reply((yield from send(call))[0], thread_id, owner))
-                words = {(row.id, row.words.rstrip("!")) for row in stored.facts} | {(id, "") for id in stored.deleted}
+                newest = {fact.id: fact.seq for fact in sorted(stored.facts)}
+                words = {(fact.id, fact.words.rstrip("!")) for fact in stored.facts} | {
+                    (id, "") for id in stored.deleted
+                }
                 versions = [draft for draft in versions if (draft.id, draft.words.rstrip("!")) not in words]
-                again |= {draft.id for draft in versions if (draft.id, "") not in words}
+                again |= {draft.id: newest.get(draft.id, -1) for draft in versions if (draft.id, "") not in words}
             seen_ids |= {item.draft.id for item in step}
             while step:
                 drafts, vectors = [item.draft for item in step], [vector for item in step for vector in item.vectors]
-                head = {**guard, "again": dict.fromkeys(again, True) or None}
+                head = {**guard, "again": again or None}
                 head["deleted"] = None if messages else deleted or None
                 settings = step[0].settings
                 embedded = (settings, vectors) if settings or self.failure is not None else None
@@ -199,7 +202,8 @@ def _copied(held: Iterable[Held], ids: Mapping[str, str], recall: RecallOptions 
         message = row.message.model_copy(update={"id": ids[facts.id]})
         draft = codec.draft_of(message, recall, structured=facts.is_structured)
         draft.writer, draft.at = facts.writer, row.record["at"]
-        draft.words += "!" * facts.is_refused
+        if facts.is_refused:
+            draft.refuse()
         copies.append(Copy.of(draft, facts.settings, vectors))
     return copies
 

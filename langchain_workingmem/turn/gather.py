@@ -256,7 +256,9 @@ def _follow_list(
     turn.abandoned = known.ranges(followed.drop) if followed.drop else []
     question_at = last_question(entries)
     turn.question_seq = followed.seqs.get(question_at, inf)
-    refused = {ids[index] for index, seq in followed.seqs.items() if stored[seq].is_refused and index != question_at}
+    # what a provider has refused; but the present turn is sent again whole, as its tools have run
+    earlier = [index for index in followed.seqs if index < question_at or question_at < 0]
+    refused = {ids[index] for index in earlier if stored[followed.seqs[index]].is_refused}
     stays = {*followed.seqs, *followed.new}
     deleted = {ids[index] for index in range(question_at) if ids[index] in known.deleted and index not in stays}
     turn.hidden_ids = frozenset(refused | deleted | {ids[index] for index in followed.hidden})

@@ -379,7 +379,8 @@ class _Message(Record):
     def model_post_init(self, _: Any, /) -> None:
         draft = self.message
         draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)
-        draft.words += "!" * bool(self.refused)
+        if self.refused:
+            draft.refuse()
 
     def to_copy(self, state: MemoryState) -> Copy:
         """Return it for the writer, with its vectors if they are those that this memory would make."""

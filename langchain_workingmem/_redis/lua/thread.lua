@@ -35,7 +35,8 @@ end
 for _, id in ipairs(head.refused or {}) do
   local message = message_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
   if message and message.is_current and string.sub(message.words, -1) ~= '!' then
-    message.words = message.words .. '!'
+    delete_vectors(message.facts) -- nobody searches for it
+    message.words, message.vectors = message.words .. '!', ''
     write_facts(message, true)
     set_prefix(message.seq, '!')
     forget_title(message.seq)

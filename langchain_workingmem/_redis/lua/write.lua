@@ -10,7 +10,7 @@
 --   drop       ranges of seqs to supersede, `truncate` what is behind `question`; `bring_back` seqs to make current
 --   imports    the thread is as old as its messages say; `deleted` ids that it does not store
 --   aliases    other ids, each with the stored one
---   again      ids that may be stored a second time: deleted ones, and those of edited questions
+--   again      ids that may be stored a second time, with their newest seq: of edited questions; -1 for deleted ones
 --   upsert     messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left, renew, is_titled}
@@ -33,7 +33,7 @@ for at, value in ipairs(values_of(KEYS[5], ids)) do
   local message, found = head.messages[at], value and locate(value)
   if value and head.upsert then
     message.seq = found[1]
-  elseif value and head.again and head.again[message.id] then
+  elseif value and head.again and head.again[message.id] == math.max(-1, unpack(found)) then
     message.older = found[1] and table.concat(found, ' ')
   elseif value and not message.seq and not message.facts then
     known[#known + 1] = at - 1
@@ -103,7 +103,7 @@ local function replace(message, body)
   delete_vectors(old.facts)
   if not is_same then
     -- only a turn knows whether an answer is structured
-    local words = message.words == '' and string.sub(old.words, 1, 2) == 'as' and old.words or message.words
+    local words = message.words == '' and string.match(old.words, '^as[^!]*') or message.words
     if words ~= old.words then forget_title(old.seq) end
     old.words, old.tokens, changed[#changed + 1] = words, message.tokens, old.seq
     delete_media(old.seq)
