@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence  # noqa: TC003 - for pydantic
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - likewise
 from functools import cached_property
 from importlib import import_module
@@ -134,10 +134,6 @@ class StoredMessage:
     def stored_at(self) -> datetime:
         """Return when it was stored, strictly rising within a thread."""
         return from_micros(self.record["at"])
-
-    def with_message(self, message: BaseMessage) -> Self:
-        """Return the row with another message, such as an excerpt."""
-        return replace(self, record=self.record | {"data": dict(message)})
 
     @property
     def role(self) -> str:

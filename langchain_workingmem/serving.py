@@ -9,7 +9,7 @@ import signal
 import socket
 from contextlib import suppress
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import OptionError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?", re.IGNORECASE)
 _REFUSED = "Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
 _GRACE_SECONDS = 2  # for requests that are under way when the server stops
-REQUEST_SECONDS = 20  # in which a request must have come, headers and body
 _CONNECTIONS = 100  # at the same time
 
 
@@ -75,39 +74,13 @@ def leave_soon(*, at_once: bool = False) -> None:
     timer.start()
 
 
-def _impatient() -> type[Any]:
-    """Return a protocol of uvicorn, which waits for ever, that closes connections whose request never ends."""
-    import h11
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class Impatient(H11Protocol):
-        deadline: Any = None  # of the request that is awaited
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._wait(is_waiting=True)
-
-        def handle_events(self) -> None:
-            super().handle_events()
-            self._wait(is_waiting=self.conn.their_state in {h11.IDLE, h11.SEND_BODY})
-
-        def _wait(self, *, is_waiting: bool) -> None:
-            if self.deadline is not None and not is_waiting:
-                self.deadline.cancel()
-                self.deadline = None
-            elif self.deadline is None and is_waiting:
-                self.deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
-
-    return Impatient
-
-
 def server_of(app: ASGIApp) -> Server:
     """Make the server of an application, with its limits."""
     import uvicorn
 
     config = uvicorn.Config(
         loopback_only(app),
-        http=_impatient(),  # of h11: httptools takes headers of any size
+        http="h11",  # httptools takes headers of any size
         ws="none",
         h11_max_incomplete_event_size=32_768,  # bytes of all headers
         limit_concurrency=_CONNECTIONS,

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import check_nesting, shown
 from langchain_workingmem.checks import is_named
 from langchain_workingmem.errors import OptionError
@@ -276,12 +275,6 @@ def metadata_in(row: Mapping[bytes, bytes]) -> dict[str, Any]:
     """Return the metadata among the fields of a thread."""
     start = len(_FIELD)
     return {name[start:].decode(): json.loads(value) for name, value in row.items() if name.startswith(_FIELD)}
-
-
-def check_key(key: object) -> None:
-    """Raise `OptionError` for what cannot be a key of metadata."""
-    if not is_utf8(key):
-        raise OptionError(f"metadata key {shown(key)}", remedy="use a str of valid Unicode")
 
 
 def canonical_json(value: object, key: str) -> str:

@@ -31,7 +31,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_workingmem._redis.keys import IN_FRONT, LIST
 
@@ -50,6 +50,7 @@ class Entry(NamedTuple):
 
     id: str | None
     words: str  # q or a and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
+    is_structured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Known:
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
+    expires: int | None = None  # milliseconds; -1: never
     is_all: bool = True  # `facts` hold all that was said, not only the newest
     next_seq_when_read: int = 0  # by the caller
     next_seq_when_saved: float = inf  # its turn; inf: it is not saved
@@ -83,14 +85,15 @@ class Known:
             previous = seq
         return ranges
 
-    def with_written(self, written: Iterable[Facts], followed: Followed, version: int) -> Known:
+    def with_written(self, written: Iterable[Facts], followed: Followed, reply: Mapping[str, Any]) -> Known:
         """Return what is known after a write of this process."""
         changed = dict.fromkeys(followed.drop, False) | dict.fromkeys(followed.bring_back, True)
         before = {fact.seq: fact._replace(is_current=changed.get(fact.seq, fact.is_current)) for fact in self.facts}
         new = {fact.seq: fact for fact in written}
         next_seq = max(self.next_seq, max(new, default=0) + 1)
         facts = [*(before | new).values()]
-        return replace(self, facts=facts, version=version, next_seq=next_seq, written=self.written | new.keys())
+        thread: Any = {"version": reply["version"], "expires": reply.get("expires")}
+        return replace(self, facts=facts, **thread, next_seq=next_seq, written=self.written | new.keys())
 
 
 @dataclass(slots=True)
@@ -174,11 +177,11 @@ class _Comparison:
         versions = [self.versions.get(self.known.aliases.get(entry.id or "", entry.id), []) for entry in entries]
         for index, stored in enumerate(versions):
             if entries[index].words == AS_STORED:  # a copy that shows less, such as one whose pictures are named
-                self.entries[index] = Entry(entries[index].id, stored[0].spoken if stored else "")
+                self.entries[index] = entries[index]._replace(words=stored[0].spoken if stored else "")
         self.question_at = last_question(self.entries)
         asked = versions[self.question_at] if self.question_at >= 0 else []
         question_seq = next((fact.seq for fact in asked), self.known.next_seq)
-        for index, (id, words) in enumerate(self.entries):
+        for index, (id, words, _) in enumerate(self.entries):
             same = [fact for fact in versions[index] if fact.spoken == words]  # an edited question has several versions
             match, deleted = next(iter(same or versions[index]), None), self.known.deleted.get(id or "")
             is_of_branch = words.startswith("a") and not same and match is not None and not match.is_current
@@ -187,7 +190,7 @@ class _Comparison:
                     self.deleted.add(index)
             elif is_of_branch or (index > self.question_at >= 0 and match.seq < question_seq):
                 # fake models repeat ids: another answer than the stored one needs its own
-                self.entries[index] = Entry(None, words)
+                self.entries[index] = self.entries[index]._replace(id=None)
                 self.need_ids.append(index)
             else:
                 self.by_id[index] = match
@@ -249,7 +252,10 @@ class _Comparison:
         begin = len(entries) if self.by_id and self.kind == "list" else last + 1
         settled = self.deleted | matched.keys()
         rest = [index for index in range(begin, len(entries)) if entries[index].words and index not in settled]
-        if not edit and not is_one_turn(entries[index] for index in rest):
+        behind = (
+            entries[index] for index in range(rest[0] if rest else len(entries), len(entries)) if index not in settled
+        )
+        if not edit and not is_one_turn(behind):
             matched |= self._match_turns(rest)
         return matched
 
@@ -384,7 +390,8 @@ class _Comparison:
 
 def is_one_turn(entries: Iterable[Entry]) -> bool:
     """Tell whether one thing was said, or questions, then answers: a new turn, even with words of an older one."""
-    return re.fullmatch("q+a+|[qa]?", "".join(entry.words[:1] for entry in entries)) is not None
+    kinds = (entry.words[:1] or "a" * entry.is_structured for entry in entries)
+    return re.fullmatch("q+a+|[qa]?", "".join(kinds)) is not None
 
 
 def last_question(entries: Sequence[Entry]) -> int:

@@ -203,6 +203,7 @@ def known_in(reply: Mapping[str, Any], before: Known | None = None) -> Known:
         next_seq=next_seq,
         version=reply.get("version"),
         created_at=reply.get("created_at"),
+        expires=max(reply.get("expires", 0), 0) or None,
         is_all=bool(reply.get("is_all")),
     )
 
@@ -233,7 +234,8 @@ def save_turn(
     batch = [*{draft.id: draft for draft in batch}.values()]  # of an id that comes twice, the last one counts
     entries = [entry_of(draft.message, None if draft.has_new_id else draft.id, draft.words) for draft in batch]
     followed = Followed(new=[*range(len(batch))])
-    created_at = known.created_at if known else None
+    guard: dict[str, Any] = {"question": question}  # the thread that was read
+    guard |= {"created_at": known.created_at, "expires": known.expires} if known else {}
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
     is_new_turn = known is None and kind != "state" and is_one_turn(entries)
     is_fresh = known is not None and known.next_seq_when_saved == inf
@@ -254,25 +256,16 @@ def save_turn(
             draft.seq, draft.writer = followed.edited.get(index), IN_FRONT if index < turn_start else followed.writer
         stored = [batch[index].message for index in sorted({*followed.new, *followed.seqs})]
         changed = [batch[index] for index in sorted({*followed.new, *followed.edited})]
-        renamed = followed.aliases.items() if kind == "state" else ()
-        aliases = {entries[index].id: id for index, id in renamed if entries[index].id}
-        if not (changed or aliases or followed.changes_branch):
+        head = _branch_head(followed, known, entries, kind) | guard
+        if not (changed or head["aliases"] or followed.changes_branch):
             return stored, known
-        basis = known if followed.changes_branch else None  # a change of branch is decided on a version
-        head: dict[str, Any] = {
-            "question": question,
-            "created_at": created_at,
-            "aliases": aliases or None,
-            "again": dict.fromkeys(known.deleted if known else (), -1) | followed.again,
-            "version": basis and basis.version,
-            "drop": basis and basis.ranges(followed.drop),
-            "compared": bool(basis or attempt) or None,  # so a superseded question is no surprise
-            "bring_back": followed.bring_back if basis else None,
-        }
+        # one that was compared meets no surprise where its question is superseded
+        head |= {"compared": followed.changes_branch or attempt > 0 or None}
         reply, failure = yield from write(state, changed[:STEP_SIZE], thread_id, check_id(user_id, "user_id"), **head)
         if reply.get("is_deleted"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
+        guard = {} if reply.get("has_expired") else guard  # while the turn was made: the thread begins anew
         if any(changed[index].has_new_id for index in reply.get("known") or ()):  # written, but the reply was lost
             reply, failure = yield from write(state, changed[:STEP_SIZE], thread_id, user_id, upsert=True, exists=True)
         if "seqs" in reply:  # it is written; else others have stored some of it, or changed the thread
@@ -284,7 +277,7 @@ def save_turn(
     pairs = zip(changed, reply["seqs"], strict=False)
     # nobody asks for `total_tokens`, vectors or text of what was just written
     facts = [Facts(seq, new.words, new.weight, 0, new.writer, "", new.id, "") for new, seq in pairs if seq >= 0]
-    known = (known or Known()).with_written(facts, followed, reply["version"])
+    known = (known or Known()).with_written(facts, followed, reply)
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP_SIZE], title_model)
     for start in range(STEP_SIZE, len(changed), STEP_SIZE):
         step = changed[start : start + STEP_SIZE]
@@ -294,6 +287,19 @@ def save_turn(
     if failure is not None:
         _raise_or_log(core, failure, thread_id)
     return stored, known
+
+
+def _branch_head(followed: Followed, known: Known | None, entries: Sequence[Entry], kind: Kind) -> dict[str, Any]:
+    """Return what `write.lua` is told of ids and branches; a change of branch is decided on a version of the thread."""
+    renamed = followed.aliases.items() if kind == "state" else ()
+    basis = known if followed.changes_branch else None
+    return {
+        "aliases": {entries[index].id: id for index, id in renamed if entries[index].id} or None,
+        "again": dict.fromkeys(known.deleted if known else (), -1) | followed.again,
+        "version": basis and basis.version,
+        "drop": basis and basis.ranges(followed.drop),
+        "bring_back": followed.bring_back if basis else None,
+    }
 
 
 def _read(state: MemoryState, ids: tuple[str, str], entries: Sequence[Entry], before: Known | None) -> Plan[Known]:
@@ -320,8 +326,8 @@ def _give_ids(core: Core, batch: list[Draft], entries: list[Entry], followed: Fo
 
 def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
-    spoken = AS_STORED if MARK in message.additional_kwargs else words
-    return Entry(id and check_id(id, "message id"), "" if words.startswith("as") else spoken)
+    spoken, is_structured = AS_STORED if MARK in message.additional_kwargs else words, words.startswith("as")
+    return Entry(id and check_id(id, "message id"), "" if is_structured else spoken, is_structured)
 
 
 def after_write(

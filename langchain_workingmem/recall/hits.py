@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from math import inf, isfinite
 from numbers import Real
@@ -289,5 +289,6 @@ def _shortened(
         message = row.message
         text = excerpt(message_text(message), size, start, end, words)
         lean = with_calls(message) if isinstance(message, AIMessage) else message
-        shown[position] = row.with_message(as_shown(lean, {"thread_id": row.thread_id, "excerpt": True}, text))
+        copy = as_shown(lean, {"thread_id": row.thread_id, "excerpt": True}, text)
+        shown[position] = replace(row, record=row.record | {"data": dict(copy)})
     return shown

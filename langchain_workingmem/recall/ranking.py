@@ -70,11 +70,6 @@ class Candidates:
         seq_numbers = np.fromstring(b" ".join(seqs), np.int64, sep=" ")
         return cls(near, threads, seq_numbers, chunks, sizes, values, times, has_more)
 
-    @property
-    def authors(self) -> set[bytes]:
-        """Return the authors of the messages; "" without a name."""
-        return {_author_and_length(size)[0] for size in {*self.sizes}}
-
 
 class Ranked(NamedTuple):
     """A message that was found."""

@@ -103,7 +103,8 @@ def search(
     terms = Terms.of(options, query, known)
     vector = yield from state.embedder.embed([terms.text], query=True)
     candidates, replies = yield from _candidates(state, query, terms, vector, depth, others)
-    seen_authors = {"" if author in USERS else author.decode() for author in candidates.authors}
+    authors_found = {size.partition(b"~")[2] for size in {*candidates.sizes}}
+    seen_authors = {"" if author in USERS else author.decode() for author in authors_found}
     if seen_authors - known:  # authors whom this process did not know
         before, terms = terms, Terms.of(options, query, known := authors.note(owner, seen_authors))
         if (terms.text, terms.words) != (before.text, before.words):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import filterfalse
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -378,8 +379,8 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return metadata with valid keys; None becomes empty."""
     if metadata is not None and not isinstance(metadata, Mapping):
         raise errors.OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
-    for key in metadata or ():
-        filters.check_key(key)
+    if (key := next(filterfalse(is_utf8, metadata or ()), None)) is not None:
+        raise errors.OptionError(f"metadata key {shown(key)}", remedy="use a str of valid Unicode")
     if len(metadata or ()) > MOST_METADATA:
         raise errors.OptionError(f"metadata has {len(metadata or ()):,} keys", remedy=f"use at most {MOST_METADATA:,}")
     return metadata or {}

@@ -203,10 +203,7 @@ def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str 
 def _query_of(
     state: MemoryState, turn: Gathered, options: HistoryOptions, limits: PerCall, *, is_covered: bool
 ) -> Query | None:
-    """Return what recall searches for: the last words of the user; None without any, or where recall is off.
-
-    `is_covered`: something else stands for a part of the history.
-    """
+    """Return what recall searches for: the user's last words, if any. `is_covered`: by a log, a part of the history."""
     arguments = limits.recall or {}
     if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
         state.recalling  # noqa: B018 - raises, because recall is off

@@ -33,9 +33,8 @@ Connect = Callable[[], socket.socket]
 
 
 @pytest.fixture
-def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
-    """Connections to a server that waits a short time for requests."""
-    monkeypatch.setattr(serving, "REQUEST_SECONDS", PATIENCE)
+def connect() -> Iterator[Connect]:
+    """Connections to a server."""
     listener, opened = serving.listen(None), list[socket.socket]()
     server = serving.server_of(app)
     thread = Thread(target=server.run, args=([listener],))
@@ -76,39 +75,6 @@ def until_closed(one: socket.socket, *, dripping: bytes = b"") -> tuple[bytes, f
 
 
 @pytest.mark.parametrize(
-    ("begin", "dripping"),
-    [
-        (b"", b""),
-        (b"", b"G"),
-        (b"GET / HTT", b""),
-        (HEAD, b"X: x\r\n"),
-        (HEAD + b"Content-Length: 900\r\n\r\n", b"x"),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
-        (b"the second request", b"x"),
-    ],
-    ids=["nothing", "no line", "half a line", "headers", "a body", "chunks", "the second request"],
-)
-def test_a_request_that_never_ends_is_closed(connect: Connect, begin: bytes, dripping: bytes) -> None:
-    one = connect()
-    if begin == b"the second request":
-        one.sendall(HEAD + b"Content-Length: 2\r\n\r\nhi")
-        while not (part := one.recv(10_000)).endswith(b"hi"):
-            assert part
-        begin = b"GET / HTTP/1.1\r\nX: "
-    one.sendall(begin)
-    _, seconds = until_closed(one, dripping=dripping)
-    assert PATIENCE * 0.5 < seconds < 10 * PATIENCE
-
-
-def test_an_answer_may_take_longer_than_its_request(connect: Connect) -> None:
-    one = connect()
-    one.sendall(HEAD + b"Content-Length: 4\r\nConnection: close\r\n\r\nslow")
-    said, seconds = until_closed(one)
-    assert said.endswith(b"slow")
-    assert seconds > PATIENCE
-
-
-@pytest.mark.parametrize(
     ("sent", "answers"),
     [
         (b"X: " + b"x" * 40_000, (b"", b"HTTP/1.1 400")),
@@ -117,17 +83,13 @@ def test_an_answer_may_take_longer_than_its_request(connect: Connect) -> None:
     ],
     ids=["a header", "headers", "a body"],
 )
-def test_a_request_has_a_size(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch, sent: bytes, answers: tuple[bytes, ...]
-) -> None:
-    monkeypatch.setattr(serving, "REQUEST_SECONDS", 20)  # it is not closed for its time
+def test_a_request_has_a_size(connect: Connect, sent: bytes, answers: tuple[bytes, ...]) -> None:
     one = connect()
     one.sendall(HEAD + sent)
     assert until_closed(one)[0][:12] in answers
 
 
-def test_connections_have_a_number(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "REQUEST_SECONDS", 20)
+def test_connections_have_a_number(connect: Connect) -> None:
     many = [connect() for _ in range(serving._CONNECTIONS)]
     last = connect()
     last.sendall(HEAD + b"Content-Length: 2\r\n\r\nhi")

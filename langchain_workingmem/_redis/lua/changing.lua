@@ -102,14 +102,13 @@ local function bring_back(message)
   count = count + 1
 end
 
--- Writes fields of the thread (names and values), counters and expiry; rows follow their messages. Returns whether
--- vectors are due.
+-- Writes fields of the thread, counters and expiry; rows follow their messages. Returns whether vectors are due.
 local function finish(fields)
   if #changed > 0 then redis.call('HINCRBY', KEYS[1], 'edits', 1) end
   change_rows(changed, moved)
   version = version + 1
   add(fields, {'count', whole(count), 'version', whole(version)})
   if ttl then add(fields, {'ttl', whole(ttl)}) end
-  redis.call('HSET', KEYS[1], unpack(fields)) -- in one step, because each makes Search index the thread again
+  redis.call('HSET', KEYS[1], unpack(fields)) -- one HSET: Search indexes the thread again after each
   return expire(ttl)
 end

@@ -17,8 +17,7 @@ if is_of_thread then
 elseif redis.call('EXISTS', KEYS[1]) == 1 then
   return {cjson.encode({status = 'deleted'}), {}}
 end
-local revision, document, updated_at, call = unpack(
-  redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at', 'call'))
+local revision, document, updated_at = unpack(redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at'))
 local function reply(status, renew)
   return {cjson.encode({status = status, renew = renew}), redis.call('HGETALL', memory_key)}
 end
@@ -38,7 +37,7 @@ if head.fields then
 end
 local is_equal = head.document == (document or '')
 if head.expected ~= (revision or '0') .. '@' .. (updated_at or '') then
-  return reply(head.call and call == head.call and 'written' or 'changed')
+  return reply(head.call and redis.call('HGET', memory_key, 'call') == head.call and 'written' or 'changed')
 end
 if is_equal then
   if head.beside and revision then redis.call('HSET', memory_key, unpack(head.beside)) end
@@ -51,6 +50,5 @@ local at = whole(math.max(now, (updated_at or 0) + 1))
 local fields = {'document', head.document, 'revision', number, 'updated_at', at, 'origin', head.origin}
 -- first, as it may fail
 redis.call('XADD', revisions_key, 'MAXLEN', head.cut and 1 or head.keep, number .. '-0', unpack(fields))
-add(fields, head.beside or {})
-add(fields, head.call and {'call', head.call} or {})
+add(fields, {'call', head.call or '', unpack(head.beside or {})})
 return finish(fields)

@@ -3,7 +3,7 @@
 --   messages   {id, words, tokens, writer, role, labels, metadata, size, chunks, media, at, is_superseded}; with
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
---   version, created_at  of the thread that was read: {stale} if it has changed, {is_deleted} if it is another one
+--   version, created_at, expires  of the thread that was read: {stale} if it has changed, else {is_deleted, has_expired}
 --   question   id of a message that must be stored: {is_deleted}, or {stale} if it is superseded, unless the caller has
 --              `compared` its list with what is stored
 --   exists     the thread must exist
@@ -13,10 +13,11 @@
 --   again      ids that may be stored a second time, with their newest seq: of edited questions; -1 for deleted ones
 --   upsert     messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
--- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left, renew, is_titled}
---       {known}: indexes of messages whose ids are stored or deleted; {is_same}: nothing had to be written
+-- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left, renew,
+--        expires, is_titled}; or {known}: indexes of ids that are stored or deleted; or {is_same}: nothing was written
 local reason, is_new = refusal(head.user, owner), not owner
 if reason or is_new and head.exists then return {cjson.encode({refused = reason or 'thread'})} end
+if is_new and (head.expires or now) <= now / 1000 then return {cjson.encode({has_expired = true})} end
 if head.created_at and head.created_at ~= created_at then return {cjson.encode({is_deleted = true})} end
 if head.version and head.version ~= version then return {cjson.encode({stale = true})} end
 if head.question then
@@ -96,7 +97,8 @@ local function replace(message, body)
   local at, number, old_body = string.match(stored, '^[-!]?{"at":(%d+),"number":(%d+),(.*)$')
   at, number = at or whole(math.max(now, last_at + 1)), number or 0
   local is_refused = head.edit and string.sub(old.words, -1) == '!'
-  local is_same = message.facts or head.upsert and old_body == body and not is_refused
+  local of_traffic = string.sub(old.words, 1, 2) == 'as' and string.gsub(old_body or '', '"kind":"a"', '"kind":""', 1)
+  local is_same = message.facts or head.upsert and (old_body == body or of_traffic == body) and not is_refused
   local has_vectors = message.chunks == 0 or head.settings == '' or head.settings == string.match(old.vectors, '^%x*')
   if head.upsert and is_same and (has_vectors or not is_current) then return tonumber(old.seq) end
   has_changed = true
@@ -162,4 +164,4 @@ local renew = finish(fields)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
 return {cjson.encode({new = new, count = count, version = version, seqs = seqs, is_new = is_new or nil,
   superseded = superseded > 0 and superseded or nil, without_vectors = without_vectors[1] and without_vectors or nil,
-  is_left = is_left or nil, renew = renew, is_titled = title and true or nil})}
+  is_left = is_left or nil, renew = renew, expires = ttl and tonumber(expiry(ttl)), is_titled = title and true or nil})}
