@@ -11,11 +11,13 @@ import redis
 from langchain.agents import create_agent
 from langchain.agents.middleware import before_model
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, remembered, said
 from tests.middleware.samples import TURN, stored
 
@@ -170,6 +172,29 @@ def test_a_question_that_the_provider_refuses_is_not_sent_again(bench: Bench, ch
     assert "human: a bad one" in stored(memory)
     refused = [row.message.text for row in memory.history.page("t") if row.refused]
     assert refused == ["a bad one"]
+
+
+def test_what_was_refused_is_sent_again_whole_in_its_own_turn_and_shown_once_it_is_answered(bench: Bench) -> None:
+    memory, booked = bench.memory(embeddings=WordEmbeddings()), list[str]()
+
+    @tool
+    def book(hut: str) -> str:
+        """Book a hut."""
+        booked.append(hut)
+        return "booked, number 4711"
+
+    call = AIMessage("", tool_calls=[{"name": "book", "args": {"hut": "Tofana"}, "id": "c1"}])
+    model = Scripted.says(call, RefusedError("no credit"), "It is booked.", "Number 4711.")
+    agent = agent_of(model, memory, tools=[book], checkpointer=InMemorySaver())
+    with pytest.raises(RefusedError):
+        bench.run(agent, ask("book the hut"))
+    assert memory.recall.search("book the hut", user_id="u").hits == []
+    bench.run(agent, None)
+    assert [message.type for message in model.seen[2]] == ["human", "ai", "tool"]
+    bench.run(agent, ask("which number?"))
+    assert [message.type for message in model.seen[3]] == ["human", "ai", "tool", "ai", "human"]
+    assert booked == ["Tofana"]
+    assert [row.message.text for row in memory.history.page("t") if row.refused] == []
 
 
 @pytest.mark.parametrize("checkpointer", [False, True])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryConflictError, WorkingMemoryOptions, WorkingMemoryState
 from langchain_workingmem._engine.plan import Plan, Send
@@ -50,6 +51,15 @@ def test_a_turn_without_ids_whose_reply_was_lost_is_stored_once(plain: Memory) -
         plain._core.run(twice(plan_of(Memory.save_turn, plain, turn, **ids)))
     assert [one.text for one in plain.history.messages("t")][::2] == ["the same question"] * 2
     assert len(plain.history.messages("t")) == 4
+
+
+def test_a_question_under_the_id_of_a_deleted_one_whose_reply_was_lost_is_stored_once(plain: Memory) -> None:
+    ids = {"thread_id": "t", "user_id": "u"}
+    first: list[BaseMessage] = [HumanMessage("q1", id="1"), AIMessage("a1", id="2"), HumanMessage("q2", id="3")]
+    plain.save_turn(first, **ids)
+    plain.history.delete(["3"], thread_id="t")
+    plain._core.run(twice(plan_of(Memory.save_turn, plain, [*first[:2], HumanMessage("other", id="3")], **ids)))
+    assert [message.text for message in plain.history.messages("t")] == ["q1", "a1", "other"]
 
 
 def test_a_long_list_without_ids_whose_reply_was_lost_is_stored_whole(plain: Memory) -> None:

@@ -6,7 +6,7 @@ from time import thread_time
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -101,3 +101,37 @@ def test_a_question_that_is_saved_again_without_an_id_is_a_new_one(plain: Memory
     for answer in ("hello", "hello again"):
         plain.save_turn(said("hi", answer), **IDS)
     assert stored(plain) == ["hi", "hello", "hi", "hello again"]
+
+
+def test_lists_without_ids_that_hold_structured_answers_are_stored_once(plain: Memory) -> None:
+    def trip(city: str) -> list[BaseMessage]:
+        call = {"name": "Trip", "args": {"city": city}, "id": city}
+        return [AIMessage("", tool_calls=[call]), ToolMessage("ok", tool_call_id=city)]
+
+    for turns in range(1, 4):
+        talk = [
+            [HumanMessage("q1"), *trip("Linz")],
+            [HumanMessage("q2"), AIMessage("a2")],
+            [HumanMessage("q3"), *trip("Graz")],
+        ]
+        plain.save_turn([message for turn in talk[:turns] for message in turn], **IDS)
+    assert stored(plain) == ["q1", "", "ok", "q2", "a2", "q3", "", "ok"]
+    plain.history.append(plain.history.messages("t"), **IDS)  # an equal answer stays an answer
+    assert [row.record["kind"] for row in plain.history.page("t") if row.role == "ai"] == ["a", "a", "a"]
+
+
+def test_another_id_of_a_stored_question_begins_no_race(plain: Memory) -> None:
+    agent = agent_of(Scripted.says("a1", "a2"), plain, checkpointer=InMemorySaver())
+    agent.invoke({"messages": [HumanMessage("q1")]}, {"configurable": IDS})
+    state = agent.invoke({"messages": said("q1", "a1", "q2")}, {"configurable": IDS})["messages"]
+    copy = state[2]  # of q1, as the client has sent all of its list
+    plain.save_turn([HumanMessage("q1", id=copy.id), AIMessage("other")], **IDS)
+    assert stored(plain) == ["q1", "other"]
+
+
+def test_a_window_behind_constant_messages_may_hold_two_new_turns(plain: Memory) -> None:
+    front = ["example", "its answer"]
+    for length in (2, 4):
+        plain.save_turn(said(*front, *["q1", "a1", "q2", "a2"][:length]), **IDS)
+    plain.save_turn(said(*front, "q2", "a2", "q3", "a3", "q4", "a4"), **IDS)
+    assert stored(plain) == [*front, "q1", "a1", "q2", "a2", "q3", "a3", "q4", "a4"]
