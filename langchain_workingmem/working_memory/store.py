@@ -150,7 +150,7 @@ def change_document(
     returned or after a pause; `WorkingMemoryConflictError` after `ATTEMPTS`, or at once with `expected`.
     """
     before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    seen_revision, call = before.revision, uuid4().hex
+    seen_revision, call = before.revision, str(uuid4())
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
             raise errors.WorkingMemoryConflictError(expected=expected, actual=before.revision)
