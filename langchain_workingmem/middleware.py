@@ -51,7 +51,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 MOST_RUNS = 256  # that are kept; one that is dropped is read again
 SAVED = "saved"  # instead of the id of the call that saves a failed run
-MOST_SECONDS, PAUSE_SECONDS = 1.0, 0.002  # that a call of a tool waits for those which the model wrote before it
+MOST_SECONDS, PAUSE_SECONDS = 1.0, 0.002  # that a tool call waits at most for earlier calls of the same answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
         except Exception:
             step = call_name.rpartition("\0")[0]
-            # of tools side by side the first that fails saves the run, and ends it
+            # of parallel tools, the first to fail saves the run, and ends it
             if self._failed_steps.change(step, lambda first: first or call_name) == call_name:
                 try:
                     yield from self._fail(call, None)

@@ -42,7 +42,7 @@ def exchange(client: Any, effect: Send, revive: Callable[[], None] | None) -> li
     except BaseException as error:
         if connection is not None:
             connection.disconnect()
-            pool.release(connection)  # not in a `finally`: one that could not be closed is not given back
+            pool.release(connection)  # if `disconnect` raises, the pool must not get the connection
         if not isinstance(error, ERRORS):
             if connection is None:  # a signal handler raised in a handshake: the pool keeps the connection, half made
                 pool.disconnect(inuse_connections=False)

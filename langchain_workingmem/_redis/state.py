@@ -104,12 +104,12 @@ class Part:
         asked: Sequence[Command],
         replies: list[Any],
     ) -> Plan[bool]:
-        """Take replies into what was `Gathered`, beside that of `read.lua`; tell whether to read again by `head`."""
+        """Add the replies to the turn (`Gathered`); return True if `head` was changed, and must be read again."""
         yield from ()
         return False
 
     def renewed(self, state: MemoryState, turn: Any, *, waits: bool) -> Plan[None]:
-        """Do so before a further call of the model in a run of an agent, which may be kept waiting if it `waits`."""
+        """Bring the turn up to date before the next model call of an agent's run; with `waits` this may take long."""
         yield from ()
 
     def overflowed(self, state: MemoryState, turn: Any) -> Plan[bool]:
@@ -138,7 +138,7 @@ class ShownMessages:
 class ShownDocument:
     """A working memory as a model knows it; what a tool returns the model learns at the next step of the graph."""
 
-    text: str  # which all tool calls of one answer know
+    text: str  # what the model knew before `step`
     step: Any = None  # the step of the graph after which the model knows `later`
     later: str = ""
 

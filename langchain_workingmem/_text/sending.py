@@ -57,7 +57,7 @@ class Marks:
         """Copy a message with changes, and with a mark that keeps what it was.
 
         `kept` are its former `content` and `name`, else it stands for what is stored; `inserted` by memory; `left_out`:
-        seqs that a load node has taken out of the state. What a mark keeps already stays: that is the first message.
+        seqs that a load node has taken out of the state. Marked twice, a message keeps the content of the first time.
         """
         kept = {**kept, **(self._read(message) or {}), **({"left_out": kept["left_out"]} if "left_out" in kept else {})}
         content = update.get("content", message.content)

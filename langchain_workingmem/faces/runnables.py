@@ -14,7 +14,7 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
 from pydantic import ConfigDict, Field
 
-from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.filters import joined
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import owner_of
@@ -252,4 +252,4 @@ def _messages_of(state: Any) -> Sequence[BaseMessage]:
     if messages is None:
         remedy = "give it messages: Annotated[list[AnyMessage], add_messages], as MessagesState has"
         raise OptionError("the state has no channel `messages`", remedy=remedy)
-    return [*messages]
+    return as_messages(messages)

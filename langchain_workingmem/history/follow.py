@@ -68,7 +68,7 @@ class Known:
     next_seq_when_read: int = 0  # by the caller
     next_seq_when_saved: float = inf  # its turn; inf: it is not saved
     written: frozenset[int] = frozenset()  # seqs that the caller has written in between
-    branch: Followed | None = None  # what the list of a context has meant, of which perhaps only the last turn is saved
+    branch: Followed | None = None  # what `follow` said in the context of this turn, whose list was perhaps longer
 
     def could_see(self, facts: Facts) -> bool:
         """Tell whether the caller could know of a message: nobody else has stored it while its turn was made."""
@@ -110,7 +110,7 @@ class Followed:
     new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
     need_ids: list[int] = field(default_factory=list)  # indexes of answers whose ids others have
     writer: str = LIST  # of the new messages
-    hidden: list[int] = field(default_factory=list)  # indexes in a state of what another copy stands for, or was left
+    hidden: list[int] = field(default_factory=list)  # indexes in a state that no model sees: copies, older branches
     is_older: bool = False  # the list begins before the thread: it is refused
 
 
@@ -244,11 +244,11 @@ class _Comparison:
             return {0: self.current[-1]}  # asked again, as nobody has answered
         if placed := matched.keys() - self.reminders:
             matched |= self._agreement(min(placed), matched[min(placed)])
-        # what stands in front of the last stored id is stored, too, or begins each list of a program
+        # a list with a stored id sends older turns before it: these are matched by their words alone
         last_with = {fact.spoken: fact for fact in (*self.superseded, *self.current) if fact.writer != IN_FRONT}
         front = (index for index in range(last) if index not in matched and entries[index].words in last_with)
         matched |= {index: last_with[entries[index].words] for index in front}
-        # ids tell what a whole list is; behind those of a state, a client may have sent a list without ids
+        # a list with one stored id needs no words; behind a state, a client may add a list without ids
         begin = len(entries) if self.by_id and self.kind == "list" else last + 1
         settled = self.deleted | matched.keys()
         rest = [index for index in range(begin, len(entries)) if entries[index].words and index not in settled]
@@ -268,7 +268,9 @@ class _Comparison:
         behind = [index for index in rest if index not in best]
         is_in_front = bool(best) and all(fact.writer == IN_FRONT for fact in best.values())
         if is_in_front and not is_one_turn(self.entries[index] for index in behind):
-            best |= self._longest_agreement(behind[0], is_window=True)  # behind what begins each list of a program
+            best |= self._longest_agreement(
+                behind[0], is_window=True
+            )  # fixed examples of a program, then a window of the thread
         return best
 
     def _longest_agreement(self, start: int, *, is_window: bool = False) -> dict[int, Facts]:
@@ -368,7 +370,7 @@ class _Comparison:
         return {fact.seq for fact in span if fact is asked or not fact.is_from_program}
 
     def hidden(self, drop: Collection[int]) -> list[int]:
-        """Return the indexes in a state of what it has left, and of all copies but the first or the turn's last."""
+        """Return the indexes in a state that are not shown: what it left, and copies (the turn's last is shown)."""
         (in_list, _), placed = self.last_list, sorted(self.matched.items())
         counts = {fact.seq: index for index, fact in reversed(placed)}
         counts |= {fact.seq: index for index, fact in placed if index >= self.turn_at}
@@ -381,7 +383,7 @@ class _Comparison:
         entries, known = self.entries, self.by_id | self.matched
         has_ids = self.kind == "state" or (keeps_all and all(entry.id for entry in entries if entry.words))
         begin = min([self.turn_at, *known]) if known or (self.facts and not has_ids) else 0
-        # a list's tool traffic before it is stored already
+        # a list's tool traffic before this index is old
         last_spoken = max((index for index in self.matched if entries[index].words), default=-1)
         settled = self.deleted | self.matched.keys()
         rest = (index for index in range(begin, len(entries)) if index not in settled)

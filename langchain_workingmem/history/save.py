@@ -275,7 +275,7 @@ def save_turn(
     else:
         raise ThreadConflictError(thread_id)
     pairs = zip(changed, reply["seqs"], strict=False)
-    # nobody asks for `total_tokens`, vectors or text of what was just written
+    # `follow` reads neither total_tokens, vectors nor text: they stay empty
     facts = [Facts(seq, new.words, new.weight, 0, new.writer, "", new.id, "") for new, seq in pairs if seq >= 0]
     known = (known or Known()).with_written(facts, followed, reply)
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP_SIZE], title_model)

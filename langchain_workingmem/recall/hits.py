@@ -60,7 +60,7 @@ def read_hits(
 
 
 def picked(candidates: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
-    """Take the best candidates that give enough hits within the budget; and possible copies: same vector and length."""
+    """Take the best candidates until hits or budget suffice; copies (same similarity and length) count once."""
     taken, fingerprints = list[Ranked](), set[object]()
     budget = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
     limit = LEAST_TOKENS if query.turn else query.most_of_a_hit
@@ -84,7 +84,7 @@ def hits_of(candidates: Sequence[Ranked], windows: Windows) -> list[Ranked]:
     hits: dict[object, Ranked] = {}
     for candidate in candidates:
         row = windows.rows.get(candidate.position)
-        # a vector may be of another text: it outlives a thread that expires, and its deletion comes a step behind
+        # a vector outlives its message (deletion is a step later, expiry a ttl later): compare the lengths
         if row is None or count_tokens(text := row_text(row, searched=True)) != candidate.tokens:
             continue
         key = row.record["type"], text.strip()

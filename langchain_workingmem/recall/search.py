@@ -110,7 +110,7 @@ def search(
         if (terms.text, terms.words) != (before.text, before.words):
             vector = yield from state.embedder.embed([terms.text], query=True)
             candidates, _ = yield from _candidates(state, query, terms, vector, depth)
-    names_authors = 0 < len(terms.authors) < len(known)  # a name that all messages bear tells nothing
+    names_authors = 0 < len(terms.authors) < len(known)  # if all authors are named, it tells nothing
     make_ranking = partial(
         rank,
         weights=options.weights,
@@ -221,7 +221,7 @@ def recall_for_turn(
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
         bar = max(floor.alone, ALONE * gates[0].bar)
         near = [hit for hit in islice(ranking, query.sought) if hit.similarity >= bar]
-        has_near = any(hit.similarity <= _SAME or hit.tokens != tokens for hit in near)  # more than the text itself
+        has_near = any(hit.similarity <= _SAME or hit.tokens != tokens for hit in near)  # not only a copy of the text
         if not has_near and (earlier := followed_up()):
             try:
                 joint, _ = yield from search(state, replace(query, before=earlier), extra=extra)
@@ -234,7 +234,7 @@ def recall_for_turn(
     rankings = [gate.narrowed() for gate in gates]
     picks, windows = yield from read_hits(state, query, *rankings, at_least=LOOKED_THROUGH if gates[0].numbers else 0)
     direct, *followed = (gate.passing(pick, windows) for gate, pick in zip(gates, picks, strict=True))
-    # half of the hits, then those of the question with what it follows up, then the others
+    # half of the direct hits, then those of the follow-up, then the rest of the direct ones
     half = (query.sought + 1) // 2 if followed else query.sought
     passed = {hit.position: hit for hit in chain(direct[:half], *followed, direct[half:])}
     hits = hits_of([*passed.values()], windows)[: query.sought] if followed else direct[: query.sought]

@@ -156,7 +156,7 @@ class Turn:
         reply = read_reply(history_reply, *ids)
         _follow_list(core, turn, storable, entries, reply)
         rows = _stored_messages(turn, entries, reply, history_reply[1])
-        # a window that was limited has to reach further back, and behind an edited question others may have written
+        # dropped messages leave room in a limited window, and others may have written behind an edited question
         reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
 
         if scope_key is not None:
@@ -272,7 +272,7 @@ def _stored_messages(
     repeated: set[str] = set()
     if turn.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
         words = [entries[index].words for index in range(last_question(entries)) if index not in followed.seqs]
-        repeated = {*words} if followed.seqs else {*words} - {""}  # "": tool traffic, which a known list has whole
+        repeated = {*words} if followed.seqs else {*words} - {""}  # "" is tool traffic: a known list sends it all
     turn.tokens = 0
     for text in reversed(reply.get("shown") or ()):
         facts = Facts.read(text)

@@ -227,6 +227,8 @@ class JsonFormat:
         """Describe what an update has changed."""
         old, new = (dict(named(parse_document(document))) for document in (before, after))
         changed = [name for name in {**new, **old} if not is_same(old.get(name), new.get(name))]
+        emptied = {name for name in changed if new.get(name) == {} and any(key.startswith(f"{name}.") for key in old)}
+        changed = [name for name in changed if name not in emptied]  # what went out of it says so
         return [f"{name}: {_as_text(new.get(name))} (was {_as_text(old.get(name))})" for name in changed]
 
     def joined(self, user: str, guest: str) -> str:

@@ -169,3 +169,8 @@ def test_fields_are_deleted_by_their_dotted_names(person: JsonFormat) -> None:
 def test_what_another_format_wrote_is_not_merged_but_can_be_replaced(person: JsonFormat, stored: str) -> None:
     assert "another format" in refusal(person, stored, {"name": "Ann"})
     assert json.loads(person.apply(stored, {"name": "Ann"}, "replace")) == {"name": "Ann"}
+
+
+def test_an_object_that_is_emptied_is_told_by_what_went_out_of_it() -> None:
+    form = JsonFormat(schema_of({"type": "object"}))
+    assert form.changes('{"facts":{"x":"1"}}', '{"facts":{}}') == ['facts.x: nothing (was "1")']

@@ -79,6 +79,13 @@ def test_what_is_sent_again_into_a_channel_without_ids_is_shown_once(plain: Memo
         assert texts(shown) == ["hello", "yes", "new"]
 
 
+def test_a_channel_may_hold_messages_as_dicts(plain: Memory, invoke: Invoke) -> None:
+    state: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
+    shown = invoke(plain.load_node(into="context"), state, who())["context"].messages
+    invoke(plain.save_node(), state, who())
+    assert (texts(shown), stored(plain)) == (["hello"], ["hello"])
+
+
 # ---------------------------------------------------------------------- what memory adds
 
 

@@ -135,7 +135,7 @@ for at, message in ipairs(head.messages) do
     local prefix = is_current and (string.sub(words, -1) == '!' and '!' or '') or '-'
     bodies[#bodies + 1], bodies[#bodies + 2] = seq, body_of(prefix, time, whole(next_number), body)
     if older then older = is_current and seq .. ' ' .. older or older .. ' ' .. seq end -- the one that counts first
-    -- one long value: Redis keeps no packed list of ids, of which it would read all to find one
+    -- over 64 bytes: Redis makes a hash table; in a packed list it would read from the first id on
     if count == 0 and #names == 0 then names = {'', string.rep(' ', 65)} end
     names[#names + 1], names[#names + 2] = id, older or seq
     next_number, count = next_number + 1, count + (is_current and 1 or 0)
