@@ -31,7 +31,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from langchain_workingmem._redis.keys import IN_FRONT, LIST
 
@@ -52,6 +52,11 @@ class Entry(NamedTuple):
     words: str  # q or a and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
     is_structured: bool = False
 
+    @property
+    def is_answer(self) -> bool:
+        """Tell whether the message is an answer, also a structured one."""
+        return self.is_structured or self.words.startswith("a")
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -63,7 +68,6 @@ class Known:
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
-    expires: int | None = None  # milliseconds; -1: never
     is_all: bool = True  # `facts` hold all that was said, not only the newest
     next_seq_when_read: int = 0  # by the caller
     next_seq_when_saved: float = inf  # its turn; inf: it is not saved
@@ -85,15 +89,14 @@ class Known:
             previous = seq
         return ranges
 
-    def with_written(self, written: Iterable[Facts], followed: Followed, reply: Mapping[str, Any]) -> Known:
+    def with_written(self, written: Iterable[Facts], followed: Followed, version: int) -> Known:
         """Return what is known after a write of this process."""
         changed = dict.fromkeys(followed.drop, False) | dict.fromkeys(followed.bring_back, True)
         before = {fact.seq: fact._replace(is_current=changed.get(fact.seq, fact.is_current)) for fact in self.facts}
         new = {fact.seq: fact for fact in written}
         next_seq = max(self.next_seq, max(new, default=0) + 1)
         facts = [*(before | new).values()]
-        thread: Any = {"version": reply["version"], "expires": reply.get("expires")}
-        return replace(self, facts=facts, **thread, next_seq=next_seq, written=self.written | new.keys())
+        return replace(self, facts=facts, version=version, next_seq=next_seq, written=self.written | new.keys())
 
 
 @dataclass(slots=True)
@@ -133,12 +136,11 @@ def follow(
     stored = compared.by_id | matched
     followed.aliases = {index: fact.id for index, fact in stored.items() if fact.id != entries[index].id}
     followed.new = compared.new(keeps_all=keeps_all)
-    if followed.new and entries[followed.new[-1]].words.startswith("a"):
+    refused = {index for index, fact in matched.items() if fact.is_refused}
+    for end in (index for index in followed.new if entries[index].is_answer):
         # a model has answered what a provider had refused before: it is shown again
-        turn = range(compared.question_at, followed.new[-1])
-        followed.edited |= {
-            index: matched[index].seq for index in turn if index in matched and matched[index].is_refused
-        }
+        turn = refused.intersection(range(turn_start(entries[:end], refused), end))
+        followed.edited |= {index: matched[index].seq for index in turn}
     if kind != "part":
         followed.bring_back = sorted({fact.seq for fact in held.values() if not fact.is_current})
         followed.drop = compared.left_behind(left_out)
@@ -278,7 +280,7 @@ class _Comparison:
         best = dict[int, "Facts"]()
         seen = (fact for fact in reversed(self.current) if not fact.is_from_program and self.known.could_see(fact))
         newest = next((fact.seq for fact in seen), inf)
-        has_answer = any(entry.words.startswith("a") for entry in self.entries[start:])
+        has_answer = any(entry.is_answer for entry in self.entries[start:])
         for first in (*reversed(self.current), *reversed(self.superseded)):
             if first.spoken == self.entries[start].words:
                 agreed = self._agreement(start, first)
@@ -399,3 +401,11 @@ def is_one_turn(entries: Iterable[Entry]) -> bool:
 def last_question(entries: Sequence[Entry]) -> int:
     """Return the index of the last question, -1 if there is none."""
     return max((index for index, entry in enumerate(entries) if entry.words.startswith("q")), default=-1)
+
+
+def turn_start(entries: Sequence[Entry], refused: Collection[int]) -> int:
+    """Return the index of the last question, or of the first of those that a provider has refused with it."""
+    start = last_question(entries)
+    while {start, start - 1} <= {*refused} and entries[start - 1].words.startswith("q"):
+        start -= 1
+    return start

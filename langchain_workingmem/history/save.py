@@ -203,7 +203,6 @@ def known_in(reply: Mapping[str, Any], before: Known | None = None) -> Known:
         next_seq=next_seq,
         version=reply.get("version"),
         created_at=reply.get("created_at"),
-        expires=max(reply.get("expires", 0), 0) or None,
         is_all=bool(reply.get("is_all")),
     )
 
@@ -234,8 +233,7 @@ def save_turn(
     batch = [*{draft.id: draft for draft in batch}.values()]  # of an id that comes twice, the last one counts
     entries = [entry_of(draft.message, None if draft.has_new_id else draft.id, draft.words) for draft in batch]
     followed = Followed(new=[*range(len(batch))])
-    guard: dict[str, Any] = {"question": question}  # the thread that was read
-    guard |= {"created_at": known.created_at, "expires": known.expires} if known else {}
+    created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
     is_new_turn = known is None and kind != "state" and is_one_turn(entries)
     is_fresh = known is not None and known.next_seq_when_saved == inf
@@ -256,7 +254,7 @@ def save_turn(
             draft.seq, draft.writer = followed.edited.get(index), IN_FRONT if index < turn_start else followed.writer
         stored = [batch[index].message for index in sorted({*followed.new, *followed.seqs})]
         changed = [batch[index] for index in sorted({*followed.new, *followed.edited})]
-        head = _branch_head(followed, known, entries, kind) | guard
+        head = _branch_head(followed, known, entries, kind) | {"question": question, "created_at": created_at}
         if not (changed or head["aliases"] or followed.changes_branch):
             return stored, known
         # one that was compared meets no surprise where its question is superseded
@@ -265,7 +263,6 @@ def save_turn(
         if reply.get("is_deleted"):
             _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", thread_id)
             return [], known
-        guard = {} if reply.get("has_expired") else guard  # while the turn was made: the thread begins anew
         if any(changed[index].has_new_id for index in reply.get("known") or ()):  # written, but the reply was lost
             reply, failure = yield from write(state, changed[:STEP_SIZE], thread_id, user_id, upsert=True, exists=True)
         if "seqs" in reply:  # it is written; else others have stored some of it, or changed the thread
@@ -277,7 +274,7 @@ def save_turn(
     pairs = zip(changed, reply["seqs"], strict=False)
     # `follow` reads neither total_tokens, vectors nor text: they stay empty
     facts = [Facts(seq, new.words, new.weight, 0, new.writer, "", new.id, "") for new, seq in pairs if seq >= 0]
-    known = (known or Known()).with_written(facts, followed, reply)
+    known = (known or Known()).with_written(facts, followed, reply["version"])
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP_SIZE], title_model)
     for start in range(STEP_SIZE, len(changed), STEP_SIZE):
         step = changed[start : start + STEP_SIZE]

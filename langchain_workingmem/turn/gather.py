@@ -23,7 +23,7 @@ from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
 from langchain_workingmem._text.sending import Marks, provider_valid
-from langchain_workingmem.history.follow import Entry, Known, follow, last_question
+from langchain_workingmem.history.follow import Entry, Known, follow, last_question, turn_start
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head, unmarked
 from langchain_workingmem.recall.question import Query
@@ -254,8 +254,9 @@ def _follow_list(
     question_at = last_question(entries)
     turn.question_seq = followed.seqs.get(question_at, inf)
     # what a provider has refused; but the present turn is sent again whole, as its tools have run
-    earlier = [index for index in followed.seqs if index < question_at or question_at < 0]
-    refused = {ids[index] for index in earlier if stored[followed.seqs[index]].is_refused}
+    marked = {index for index, seq in followed.seqs.items() if stored[seq].is_refused}
+    start = turn_start(entries, marked)
+    refused = {ids[index] for index in marked if index < start or start < 0}
     stays = {*followed.seqs, *followed.new}
     deleted = {ids[index] for index in range(question_at) if ids[index] in known.deleted and index not in stays}
     turn.hidden_ids = frozenset(refused | deleted | {ids[index] for index in followed.hidden})

@@ -197,6 +197,19 @@ def test_what_was_refused_is_sent_again_whole_in_its_own_turn_and_shown_once_it_
     assert [row.message.text for row in memory.history.page("t") if row.refused] == []
 
 
+def test_of_questions_that_were_refused_together_all_are_sent_again_and_none_with_another_one(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says(RefusedError("no credit"), "other", "fine", "well")
+    agent, both = agent_of(model, memory), [HumanMessage("one", id="1"), HumanMessage("two", id="2")]
+    with pytest.raises(RefusedError):
+        bench.run(agent, {"messages": both})
+    bench.run(agent, ask("three"))
+    bench.run(agent, {"messages": both})
+    bench.run(agent, ask("four"))
+    sent = [[message.text for message in seen if message.type == "human"] for seen in model.seen]
+    assert sent == [["one", "two"], ["three"], ["one", "two"], ["one", "two", "four"]]
+
+
 @pytest.mark.parametrize("checkpointer", [False, True])
 def test_a_context_that_is_the_input_of_an_agent_shows_memory_once(bench: Bench, checkpointer: bool) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions())

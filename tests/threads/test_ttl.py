@@ -12,7 +12,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
-from langchain_workingmem import Memory, OptionError, RecallOptions, ThreadIds, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import renew_vectors
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -214,25 +214,6 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
     assert ttl or sorted(ends(raw, prefix)[1])[:3] == [-1, -1, -1]
     assert old.users.delete("u").verified
     assert ends(raw, prefix) == ({}, [])
-
-
-def test_a_turn_whose_thread_expires_meanwhile_begins_it_anew_and_one_that_was_deleted_does_not(
-    keep: Keep, raw: redis.Redis, prefix: str
-) -> None:
-    memory, ids = keep(DAY), ThreadIds(thread_id="t", user_id="u")
-    messages: Any = [HumanMessage("one", id="1"), AIMessage("two", id="2"), HumanMessage("three", id="3")]
-    memory.save_turn(messages, **ids)
-    raw.pexpireat(f"{prefix}:thread:{{t}}", int(time.time() * 1000) + 200)
-    memory.context(messages, **ids)
-    expire(raw, prefix)
-    assert memory.save_turn([*messages, AIMessage("four")], **ids) == []  # before its time: somebody has deleted it
-    memory.save_turn(messages, **ids)
-    raw.pexpireat(f"{prefix}:thread:{{t}}", int(time.time() * 1000) + 50)
-    memory.context(messages, **ids)
-    time.sleep(0.1)
-    expire(raw, prefix)
-    memory.save_turn([*messages, AIMessage("four")], **ids)
-    assert [message.text for message in memory.history.messages("t")] == ["one", "two", "three", "four"]
 
 
 def test_vectors_that_are_renewed_bring_no_deleted_thread_back(keep: Keep, raw: redis.Redis, prefix: str) -> None:

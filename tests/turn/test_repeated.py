@@ -103,11 +103,13 @@ def test_a_question_that_is_saved_again_without_an_id_is_a_new_one(plain: Memory
     assert stored(plain) == ["hi", "hello", "hi", "hello again"]
 
 
-def test_lists_without_ids_that_hold_structured_answers_are_stored_once(plain: Memory) -> None:
-    def trip(city: str) -> list[BaseMessage]:
-        call = {"name": "Trip", "args": {"city": city}, "id": city}
-        return [AIMessage("", tool_calls=[call]), ToolMessage("ok", tool_call_id=city)]
+def trip(city: str) -> list[BaseMessage]:
+    """A structured answer."""
+    call = {"name": "Trip", "args": {"city": city}, "id": city}
+    return [AIMessage("", tool_calls=[call]), ToolMessage(f"to {city}", tool_call_id=city)]
 
+
+def test_lists_without_ids_that_hold_structured_answers_are_stored_once(plain: Memory) -> None:
     for turns in range(1, 4):
         talk = [
             [HumanMessage("q1"), *trip("Linz")],
@@ -115,9 +117,16 @@ def test_lists_without_ids_that_hold_structured_answers_are_stored_once(plain: M
             [HumanMessage("q3"), *trip("Graz")],
         ]
         plain.save_turn([message for turn in talk[:turns] for message in turn], **IDS)
-    assert stored(plain) == ["q1", "", "ok", "q2", "a2", "q3", "", "ok"]
+    assert stored(plain) == ["q1", "", "to Linz", "q2", "a2", "q3", "", "to Graz"]
     plain.history.append(plain.history.messages("t"), **IDS)  # an equal answer stays an answer
     assert [row.record["kind"] for row in plain.history.page("t") if row.role == "ai"] == ["a", "a", "a"]
+
+
+def test_an_edit_in_a_list_without_ids_of_structured_answers_begins_a_branch(plain: Memory) -> None:
+    first = [HumanMessage("q1"), *trip("Linz")]
+    for more in ([], [HumanMessage("q2"), *trip("Graz")], [HumanMessage("q2 edited"), *trip("Wels")]):
+        plain.save_turn([message.model_copy() for message in (*first, *more)], **IDS)
+    assert stored(plain) == ["q1", "", "to Linz", "q2 edited", "", "to Wels"]
 
 
 def test_another_id_of_a_stored_question_begins_no_race(plain: Memory) -> None:

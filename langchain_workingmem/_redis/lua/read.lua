@@ -7,13 +7,12 @@
 --   kinds   reads a history: at least `last` of q, a or both, fewer than `step` more, and the tool traffic between;
 --           fewer beyond `tokens` (`cut`); nothing from `question` on, nothing in the ranges `without` (pairs of seqs)
 --   uncovered  leaves out what derived rows of this kind cover, too; `rows_revision` says by which rows
--- Reply {next_seq, version, created_at, expires (ms), located, deleted, rows, others, is_all, shown, begins, cut, newest,
+-- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, newest,
 --       rows_revision}, and bodies of those `shown` (facts, the newest first) that the caller's list does not have
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at')
 local reason = refusal(head.user, thread[1])
 if reason or not thread[1] then return {cjson.encode({refused = reason}), {}} end
-local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4], cut = 0,
-  expires = redis.call('PEXPIRETIME', KEYS[1])}
+local found = {next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4], cut = 0}
 local question_seq, has = nil, {} -- of the message `question`; seqs that the caller has
 
 -- Adds the facts of the newest 200 questions and answers of a set; returns whether these are all.

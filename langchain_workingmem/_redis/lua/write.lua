@@ -3,7 +3,7 @@
 --   messages   {id, words, tokens, writer, role, labels, metadata, size, chunks, media, at, is_superseded}; with
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
---   version, created_at, expires  of the thread that was read: {stale} if it has changed, else {is_deleted, has_expired}
+--   version, created_at  of the thread that was read: {stale} if it has changed, {is_deleted} if it is another one
 --   question   id of a message that must be stored: {is_deleted}, or {stale} if it is superseded, unless the caller has
 --              `compared` its list with what is stored
 --   exists     the thread must exist
@@ -14,10 +14,9 @@
 --   upsert     messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
 -- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left, renew,
---        expires, is_titled}; or {known}: indexes of ids that are stored or deleted; or {is_same}: nothing was written
+--        is_titled}; or {known}: indexes of ids that are stored or deleted; or {is_same}: nothing was written
 local reason, is_new = refusal(head.user, owner), not owner
 if reason or is_new and head.exists then return {cjson.encode({refused = reason or 'thread'})} end
-if is_new and (head.expires or now) <= now / 1000 then return {cjson.encode({has_expired = true})} end
 if head.created_at and head.created_at ~= created_at then return {cjson.encode({is_deleted = true})} end
 if head.version and head.version ~= version then return {cjson.encode({stale = true})} end
 if head.question then
@@ -164,4 +163,4 @@ local renew = finish(fields)
 local _, is_left = sweep(superseded > 0 and 500 or 0)
 return {cjson.encode({new = new, count = count, version = version, seqs = seqs, is_new = is_new or nil,
   superseded = superseded > 0 and superseded or nil, without_vectors = without_vectors[1] and without_vectors or nil,
-  is_left = is_left or nil, renew = renew, expires = ttl and tonumber(expiry(ttl)), is_titled = title and true or nil})}
+  is_left = is_left or nil, renew = renew, is_titled = title and true or nil})}
