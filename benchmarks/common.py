@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     Pair: TypeAlias = "tuple[Callable[[], object], Callable[[], object]]"  # one call of ours, and its bare commands
 
 BATCH = 100  # messages a call while filling
-SEMANTIC = RecallOptions(top_k=5, message_range=2, search="semantic")
-HYBRID = RecallOptions(top_k=5, message_range=2, search="hybrid")
+# with vectors of a stub all is far: the floor of a turn would leave everything out
+SEMANTIC = RecallOptions(top_k=5, message_range=2, search="semantic", threshold=0.0, max_tokens=None)
+HYBRID = RecallOptions(top_k=5, message_range=2, search="hybrid", threshold=0.0, max_tokens=None)
 # Words that Search leaves out of its index, in about the order of English: the head of the distribution.
 STOP_WORDS = ("the", "of", "and", "to", "in", "a", "is", "that", "it", "for", "on", "are", "as", "with", "they", "be")
 
