@@ -77,10 +77,7 @@ class ThreadKeys(NamedTuple):
 
 
 class UserKeys(NamedTuple):
-    """The keys of one user beside its threads, wings' data too: deletion and export walk them.
-
-    The first three are those of its working memory, in the order in which `memory.lua` takes them.
-    """
+    """The keys of one user beside its threads, wings' data too: deletion and export walk them."""
 
     tombstone: str  # STRING
     memory: str  # HASH: working memory
@@ -92,6 +89,11 @@ class UserKeys(NamedTuple):
     texts: str  # HASH
     notes: str  # HASH
     done: str  # HASH: calls done
+
+    @property
+    def of_memory(self) -> tuple[str, str, str]:
+        """Return the tombstone, and the keys of its working memory."""
+        return self.tombstone, self.memory, self.revisions
 
     @property
     def files(self) -> tuple[str, ...]:

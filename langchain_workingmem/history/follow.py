@@ -53,9 +53,9 @@ class Entry(NamedTuple):
     is_structured: bool = False
 
     @property
-    def is_answer(self) -> bool:
-        """Tell whether the message is an answer, also a structured one."""
-        return self.is_structured or self.words.startswith("a")
+    def letter(self) -> str:
+        """Return q for a question, a for an answer, also a structured one; empty for tool traffic."""
+        return self.words[:1] or "a" * self.is_structured
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def follow(
     followed.aliases = {index: fact.id for index, fact in stored.items() if fact.id != entries[index].id}
     followed.new = compared.new(keeps_all=keeps_all)
     refused = {index for index, fact in matched.items() if fact.is_refused}
-    for end in (index for index in followed.new if entries[index].is_answer):
+    for end in (index for index in followed.new if entries[index].letter == "a"):
         # a model has answered what a provider had refused before: it is shown again
         turn = refused.intersection(range(turn_start(entries[:end], refused), end))
         followed.edited |= {index: matched[index].seq for index in turn}
@@ -204,7 +204,7 @@ class _Comparison:
         """The index at which the last turn begins: of its first question, behind the answer before."""
         before = range(max(self.question_at, 0))
         structured = {index for index, fact in self.by_id.items() if fact.is_structured}
-        answers = (index for index in before if self.entries[index].words[:1] == "a" or index in structured)
+        answers = (index for index in before if self.entries[index].letter == "a" or index in structured)
         answered = max(answers, default=-1)
         return next((index for index in before[answered + 1 :] if self.entries[index].words), len(before))
 
@@ -254,10 +254,8 @@ class _Comparison:
         begin = len(entries) if self.by_id and self.kind == "list" else last + 1
         settled = self.deleted | matched.keys()
         rest = [index for index in range(begin, len(entries)) if entries[index].words and index not in settled]
-        behind = (
-            entries[index] for index in range(rest[0] if rest else len(entries), len(entries)) if index not in settled
-        )
-        if not edit and not is_one_turn(behind):
+        behind = (entries[index] for index in range(min(rest, default=0), len(entries)) if index not in settled)
+        if rest and not edit and not is_one_turn(behind):
             matched |= self._match_turns(rest)
         return matched
 
@@ -270,9 +268,8 @@ class _Comparison:
         behind = [index for index in rest if index not in best]
         is_in_front = bool(best) and all(fact.writer == IN_FRONT for fact in best.values())
         if is_in_front and not is_one_turn(self.entries[index] for index in behind):
-            best |= self._longest_agreement(
-                behind[0], is_window=True
-            )  # fixed examples of a program, then a window of the thread
+            # fixed examples of a program, then a window of the thread
+            best |= self._longest_agreement(behind[0], is_window=True)
         return best
 
     def _longest_agreement(self, start: int, *, is_window: bool = False) -> dict[int, Facts]:
@@ -280,7 +277,7 @@ class _Comparison:
         best = dict[int, "Facts"]()
         seen = (fact for fact in reversed(self.current) if not fact.is_from_program and self.known.could_see(fact))
         newest = next((fact.seq for fact in seen), inf)
-        has_answer = any(entry.is_answer for entry in self.entries[start:])
+        has_answer = any(entry.letter == "a" for entry in self.entries[start:])
         for first in (*reversed(self.current), *reversed(self.superseded)):
             if first.spoken == self.entries[start].words:
                 agreed = self._agreement(start, first)
@@ -394,8 +391,7 @@ class _Comparison:
 
 def is_one_turn(entries: Iterable[Entry]) -> bool:
     """Tell whether one thing was said, or questions, then answers: a new turn, even with words of an older one."""
-    kinds = (entry.words[:1] or "a" * entry.is_structured for entry in entries)
-    return re.fullmatch("q+a+|[qa]?", "".join(kinds)) is not None
+    return re.fullmatch("q+a+|[qa]?", "".join(entry.letter for entry in entries)) is not None
 
 
 def last_question(entries: Sequence[Entry]) -> int:

@@ -249,9 +249,9 @@ def save_turn(
         if followed.aliases or followed.need_ids:
             _give_ids(core, batch, entries, followed)
         # what a list has in front of a thread's first question may be examples
-        turn_start = last_question(entries) if kind == "list" and known is not None and not known.facts else 0
+        question_at = last_question(entries) if kind == "list" and known is not None and not known.facts else 0
         for index, draft in enumerate(batch):
-            draft.seq, draft.writer = followed.edited.get(index), IN_FRONT if index < turn_start else followed.writer
+            draft.seq, draft.writer = followed.edited.get(index), IN_FRONT if index < question_at else followed.writer
         stored = [batch[index].message for index in sorted({*followed.new, *followed.seqs})]
         changed = [batch[index] for index in sorted({*followed.new, *followed.edited})]
         head = _branch_head(followed, known, entries, kind) | {"question": question, "created_at": created_at}

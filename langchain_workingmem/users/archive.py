@@ -424,7 +424,7 @@ class _Memory(_Revision):
                 raise OptionError(f"revision {number} follows {last} before {self.revision}", remedy=KEEP_ORDER)
 
     def write(self, context: Import) -> Plan[None]:
-        keys: tuple[str, ...] = context.state.keys.of_user(context.owner)[:3]
+        keys: tuple[str, ...] = context.state.keys.of_user(context.owner).of_memory
         if self.thread_id is not None:
             keys = context.state.keys.of(self.thread_id)
         revisions = [[str(revision.revision), revision.fields()] for revision in self.revisions]

@@ -66,7 +66,7 @@ class ScopeKey(NamedTuple):
             raise errors.IdError(f"working memory of a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         if scope == "thread":
             return cls(state.keys.of(id), id, user_id)
-        return cls(state.keys.of_user(id)[:3], None, id)
+        return cls(state.keys.of_user(id).of_memory, None, id)
 
 
 def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ScopeKey]:
