@@ -123,7 +123,7 @@ class Export:
         record |= {"created_at": thread.created_at.isoformat(), "updated_at": thread.updated_at.isoformat()}
         if source := as_dict(fields).get(b"title_source"):  # the seq of the message that a model has made it from
             record["title_source"] = next((fact.id for fact in facts if fact.seq == int(source)), None)
-        if deleted := [id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")]:
+        if deleted := sorted(id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")):
             record["deleted"] = deleted
         return [record, *_memory_records(id, memory, revisions)]
 
