@@ -120,9 +120,14 @@ class StoredMessage:
         except orjson.JSONDecodeError:  # an escaped lone surrogate
             record = json.loads(text)
         record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
-        signs = {"superseded": sign == b"-", "refused": sign == b"!"}
         return cls(
-            thread_id=thread_id, seq=record["number"], total_tokens=total_tokens, record=record, place=place, **signs
+            thread_id=thread_id,
+            seq=record["number"],
+            superseded=sign == b"-",
+            refused=sign == b"!",
+            total_tokens=total_tokens,
+            record=record,
+            place=place,
         )
 
     @cached_property

@@ -104,7 +104,8 @@ class Draft:
     role: str
     labels: str
     metadata: str  # JSON of the keys that recall filters on; empty where it filters on none
-    size: str  # tokens, and the author if there is one: part of the keys of its vectors
+    length: int  # tokens of its text: with the author, a part of the keys of its vectors
+    author: str  # see `author_tag`
     words: str  # see `words_digest`; empty for tool traffic
     weight: int  # its tokens, those of tool calls included
     chunks: list[str]  # the texts to embed
@@ -153,9 +154,8 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
     text = to_utf8(structured_text(message) if structured else words_in(message))
     name = to_utf8(str(message.name)) if message.name else ""
-    author = author_tag(name, message.type)
     labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
-    tokens, words = count_tokens(text), words_digest(message, structured=structured)
+    words = words_digest(message, structured=structured)
     is_from_memory = message.type == "tool" and is_memory_tool(message.name)
     chunks = spans(text, recall.chunk_tokens) if recall and message.type in recall.roles and not is_from_memory else ()
     body, media = body_of(message, words[:1])
@@ -166,7 +166,8 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
         role=message.type,
         labels=labels,
         metadata=metadata,
-        size=f"{tokens}~{author}" if author else str(tokens),
+        length=count_tokens(text),
+        author=author_tag(name, message.type),
         words=words,
         weight=weight_of([message]),
         chunks=[text[start:end] for start, end in chunks],

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 T = TypeVar("T")
 
-LAYOUT = "17"  # the version of the storage layout
+LAYOUT = "18"  # the version of the storage layout
 WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
 LISTED = 10_000  # threads in a round trip
 _INT8 = 80_000  # the first version of Search that has vectors of int8

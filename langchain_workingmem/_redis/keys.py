@@ -70,7 +70,7 @@ class ThreadKeys(NamedTuple):
     ids: str  # HASH: message id -> seqs
     media: str  # HASH: <seq>:<n> -> a long string of a message
     dropped: str  # ZSET: facts of messages whose vectors have still to be deleted
-    vector: str  # prefix of the vectors: seq, chunk and size of the message follow
+    vector: str  # prefix of the vectors: seq, chunk, length and author follow
     rows: str  # HASH: derived rows
     memory: str  # HASH: working memory of the thread
     revisions: str  # STREAM: its last revisions
@@ -181,7 +181,7 @@ class Facts(NamedTuple):
     tokens: int  # of the message, with its tool calls
     total_tokens: int  # of all that was said in the thread up to it
     writer: str  # PROGRAM, LIST, IN_FRONT, or s<seq>: a checkpointer, whose state began at that seq
-    vectors: str  # <settings>/<size>/<chunks>, empty without
+    vectors: str  # <settings>/<chunks>/<length>/<author>, empty without
     id: str
     text: str  # as it stands in the set
     is_current: bool = True

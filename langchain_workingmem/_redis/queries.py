@@ -107,6 +107,7 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
         return [row.tobytes() for row in vectors]
     if distance == "cosine":  # only the direction counts: the largest number becomes 1, which fits into every type
         vectors = vectors / np.maximum.reduce(np.abs(vectors), axis=1, keepdims=True, initial=1e-37)
+        return [row.tobytes() for row in (np.rint(vectors * 127) if dtype == "int8" else vectors).astype(dtype)]
     with np.errstate(over="ignore", invalid="ignore"):
         packed = (np.rint(vectors * 127) if dtype == "int8" else vectors).astype(dtype)
     if distance != "cosine" and not np.isfinite(vectors if dtype == "int8" else packed).all():

@@ -224,5 +224,5 @@ def vector_names(prefix: str, facts: Facts) -> list[str]:
     """Return the keys of the vectors of a message."""
     if not facts.vectors:
         return []
-    _, size, chunks = facts.vectors.split("/")
-    return [f"{prefix}{facts.seq}:{chunk}:{size}" for chunk in range(int(chunks))]
+    _, chunks, length, author = facts.vectors.split("/")
+    return [f"{prefix}{facts.seq}:{chunk}:{length}:{author}" for chunk in range(int(chunks))]

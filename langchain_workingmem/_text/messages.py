@@ -162,7 +162,7 @@ def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
     if kind == "q" and not isinstance(content, str):
         blocks = [block for block in content if isinstance(block, dict) and block.get("type") != "text"]
         text = f"{text}\0{(canonical(blocks) or b'').decode()}" if blocks else text
-    return (kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest())[: _DIGITS + 1]
+    return kind + hashlib.blake2b(text.encode(errors="replace"), digest_size=_DIGITS // 2).hexdigest()
 
 
 def talk_kind(message: BaseMessage) -> str:

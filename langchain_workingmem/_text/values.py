@@ -116,9 +116,9 @@ def in_zone(moment: datetime, zone: ZoneInfo | None) -> datetime:
 
 
 def to_minute(moment: datetime, zone: ZoneInfo | None = None) -> str:
-    """Write a time, in UTC as in `2026-11-20 17:47`; in half the time of `isoformat`, as a turn writes dozens."""
+    """Write a time, in UTC as in `2026-11-20 17:47`."""
     moment = moment if moment.tzinfo is (zone or UTC) else in_zone(moment, zone)
-    return f"{moment.year:04}-{moment.month:02}-{moment.day:02} {moment.hour:02}:{moment.minute:02}"
+    return moment.isoformat(" ", "minutes")[:16]
 
 
 def zone_name(zone: ZoneInfo | None) -> str:

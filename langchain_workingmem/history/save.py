@@ -101,7 +101,8 @@ def _command(keys: ThreadKeys, batch: Sequence[Draft], vectors: Sequence[bytes],
             "tokens": draft.weight,
             "writer": draft.writer,
             "role": draft.role,
-            "size": draft.size,
+            "length": draft.length,
+            "author": draft.author,
             "chunks": len(chunks),
         }
         rare: dict[str, Any] = {"seq": draft.seq, "facts": draft.facts, "at": draft.at}

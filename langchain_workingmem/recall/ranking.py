@@ -7,9 +7,10 @@ docs/recall-measured.md has what each brings on public conversations, and what w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from math import inf, log
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+
+import orjson
 
 from langchain_workingmem._redis.keys import THE_USER
 from langchain_workingmem._text.messages import STRIDE
@@ -50,7 +51,8 @@ class Candidates:
     threads: Sequence[bytes]  # encoded, in braces
     seqs: Places  # of the messages
     chunks: Sequence[bytes]  # their numbers in the messages
-    sizes: Sequence[bytes]  # tokens of the whole messages, and ~author where it has a name
+    lengths: Sequence[int]  # tokens of the whole messages
+    authors: Sequence[bytes]  # who said it, as in `author_tag`
     values: Numbers  # similarities, then BM25 scores
     times: Sequence[int] = ()  # when the messages were stored (microseconds), where the question names a time
     has_more: bool = False  # a deeper search by vectors may find others
@@ -59,16 +61,14 @@ class Candidates:
     def read(
         cls, keys: Sequence[bytes], values: Numbers, near: int, times: Sequence[int] = (), *, has_more: bool = False
     ) -> Self:
-        """Read the keys of vectors, <prefix>:{thread}:seq:chunk:tokens~author; behind the prefix is no other colon."""
+        """Read the keys of vectors, <prefix>:{thread}:seq:chunk:length:author; behind the prefix is no other colon."""
         import numpy as np
 
-        if not keys:
-            return cls(0, (), np.zeros(0, np.int64), (), (), values, has_more=has_more)
-        parts = b":".join(keys).split(b":")  # all at once: in a third of the time of one after the other
-        step = len(parts) // len(keys)
-        threads, seqs, chunks, sizes = (parts[index::step] for index in range(step - 4, step))
-        seq_numbers = np.fromstring(b" ".join(seqs), np.int64, sep=" ")
-        return cls(near, threads, seq_numbers, chunks, sizes, values, times, has_more)
+        parts = b":".join(keys).split(b":") if keys else []  # all at once: in a third of the time of one by one
+        step = len(parts) // len(keys) if keys else 5
+        threads, seqs, chunks, lengths, authors = (parts[index::step] for index in range(step - 5, step))
+        seq_numbers = np.array(orjson.loads(b"[%b]" % b",".join(seqs)), np.int64)
+        return cls(near, threads, seq_numbers, chunks, [*map(int, lengths)], authors, values, times, has_more)
 
 
 class Ranked(NamedTuple):
@@ -102,7 +102,7 @@ class Ranking:
             place, chunk = self.places[index].item(), self.best[index].item()
             yield Ranked(
                 (self.names[place >> _BITS][1:-1], place & _SEQS),
-                int(self.candidates.sizes[chunk].partition(b"~")[0]),
+                self.candidates.lengths[chunk],
                 self.scores[index].item(),
                 self.similarities[index].item(),
                 self.words[index].item(),
@@ -160,17 +160,16 @@ def rank(
         score += weights.neighbours * neighbours(places, meaning, wording, dense)
         best_score += 2 * weights.neighbours
     scale = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
-    lifts = dict[bytes, float]()
-    for size in {*candidates.sizes}:
-        author, length = _author_and_length(size)
-        lifts[size] = bonus * (author in authors) - weights.length * length
-    lift = np.fromiter(map(lifts.__getitem__, candidates.sizes), np.float64, len(values))[first]
-    score = score + scale * lift  # not in place: it may be `similarity`
+    is_theirs = np.array([author in authors for author in candidates.authors], bool)
+    # long answers match everything a little
+    excess = np.log(np.maximum(np.array(candidates.lengths, np.float64) / SHORT, 1))
+    lift = bonus * is_theirs - weights.length * excess
+    score = score + scale * lift[first]  # not in place: it may be `similarity`
     timely = np.zeros(len(places))
     if times:
         timely = nearness(np.array(candidates.times, np.int64)[first], times, now)
         score, best_score = score + scale * weights.time * timely, best_score + weights.time
-    order = np.lexsort((places >> _BITS, places & _SEQS, score))[::-1]  # of equals the newer first
+    order = np.argsort(score, kind="stable")[::-1]  # of equals in a thread the newer first
     if threshold > 0:
         order = order[similarity[order] >= threshold]
     scores = (score / (best_score + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
@@ -179,13 +178,6 @@ def rank(
     if numbered:  # that with the number of the question
         best[message_of[near:][::-1]] = np.arange(len(values) - 1, near - 1, -1)
     return Ranking(candidates, names, places, best, scores, similarity, wording, timely, order)
-
-
-@lru_cache(4096)  # most messages have one of some hundred
-def _author_and_length(size: bytes) -> tuple[bytes, float]:
-    """Return the author of messages, and what their length costs: long answers match everything a little."""
-    tokens, _, author = size.partition(b"~")
-    return author, log(max(int(tokens), SHORT) / SHORT)
 
 
 def neighbours(places: Places, meaning: Numbers, wording: Numbers, dense: float) -> Numbers:

@@ -85,8 +85,6 @@ def search(
     One round trip. One more where it shows an author whom the question names and who was unknown, and where the chunks
     of a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
-    import numpy as np
-
     if query.threads is not None:
         if query.scope == "user":
             ids = yield from find_threads(state, query.user_id or "", query.threads)
@@ -103,8 +101,7 @@ def search(
     terms = Terms.of(options, query, known)
     vector = yield from state.embedder.embed([terms.text], query=True)
     candidates, replies = yield from _candidates(state, query, terms, vector, depth, others)
-    authors_found = {size.partition(b"~")[2] for size in {*candidates.sizes}}
-    seen_authors = {"" if author in USERS else author.decode() for author in authors_found}
+    seen_authors = {"" if author in USERS else author.decode() for author in {*candidates.authors}}
     if seen_authors - known:  # authors whom this process did not know
         before, terms = terms, Terms.of(options, query, known := authors.note(owner, seen_authors))
         if (terms.text, terms.words) != (before.text, before.words):
@@ -123,7 +120,7 @@ def search(
         threshold=query.threshold or 0.0,
     )
     ranking = make_ranking(candidates)
-    distinct = min(len(ranking.order), np.unique(ranking.similarities).size)  # copies of a text have the same
+    distinct = min(len(ranking.order), len({*ranking.similarities.tolist()}))  # copies of a text have the same
     is_crowded = len(ranking.order) < query.sought + extra or distinct < max(LEAST_RANKED, query.sought)
     if candidates.has_more and is_crowded and depth < DEEPEST:
         depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)

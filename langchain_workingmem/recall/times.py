@@ -50,6 +50,7 @@ _PHRASE = re.compile(
     r")\b",
     re.IGNORECASE,
 )
+_HINTS = ("19", "20", "ago", "day", "last", "past", "this", *(name[:3] for name in _NAMES))  # each phrase has one
 _BEFORE_MONTH = re.compile(
     r"\b(?:in|since|till|until|by|during|around|early|late|mid|last|past|this|from|of)[\s-]+$", re.IGNORECASE
 )
@@ -66,7 +67,7 @@ def named_times(question: str, now: datetime, when: When | None = None) -> list[
             periods.append(_date(now, third, second, first))
             if match[4] != ".":  # an American and a European read 3/4/2023 differently, so both days count
                 periods.append(_date(now, third, first, second))
-    for match in _PHRASE.finditer(question):
+    for match in _PHRASE.finditer(question) if any(map(question.lower().__contains__, _HINTS)) else ():  # saves 15 us
         with suppress(OverflowError, ValueError, KeyError):  # no year of ours; a letter that `re` takes for another one
             if not match["next"]:
                 periods.append(_read(match, now))

@@ -113,7 +113,7 @@ def test_the_pieces_of_one_message_do_not_push_others_out(chunky: Memory) -> Non
 def test_a_vector_of_another_text_is_no_hit(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     say(memory, "cherry cake")
     (key,) = raw.scan_iter(f"{prefix}:vector:*")
-    raw.rename(key, key.rpartition(b":")[0] + b":99")  # tokens
+    raw.rename(key, key.rsplit(b":", 2)[0] + b":99:!")  # another length
     assert memory.recall.search("cherry cake", user_id="ann").hits == []
 
 

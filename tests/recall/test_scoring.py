@@ -50,7 +50,7 @@ def one(
 def columns(dense: Sequence[Candidate], words: Sequence[Candidate] = ()) -> Candidates:
     found = [*dense, *words]
     keys = [
-        b"wm:vector:{%s}:%d:%s:%d~%s" % (thread, seq, chunk, tokens, author)
+        b"wm:vector:{%s}:%d:%s:%d:%s" % (thread, seq, chunk, tokens, author)
         for thread, seq, tokens, author, _, chunk, _ in found
     ]
     values, times = np.array([row[4] for row in found], np.float64), [row[-1] for row in found]
@@ -137,13 +137,13 @@ KEYS = st.tuples(
 @given(st.lists(KEYS, max_size=12))
 def test_keys_are_read_as_they_were_written(parts: list[tuple[str, int, str, int, str]]) -> None:
     written = [
-        f"wm:vector:{{{encode(thread)}}}:{seq}:{chunk}:{tokens}{'~' * bool(author)}{author}".encode()
+        f"wm:vector:{{{encode(thread)}}}:{seq}:{chunk}:{tokens}:{author}".encode()
         for thread, seq, chunk, tokens, author in parts
     ]
     found = Candidates.read(written, np.arange(len(parts), dtype=np.float64), 0)
-    rows = zip(found.threads, found.seqs.tolist(), found.chunks, found.sizes, strict=True)
+    rows = zip(found.threads, found.seqs.tolist(), found.chunks, found.lengths, found.authors, strict=True)
     assert [*rows] == [
-        (f"{{{encode(thread)}}}".encode(), seq, chunk.encode(), f"{tokens}{'~' * bool(author)}{author}".encode())
+        (f"{{{encode(thread)}}}".encode(), seq, chunk.encode(), tokens, author.encode())
         for thread, seq, chunk, tokens, author in parts
     ]
 

@@ -109,7 +109,7 @@ def test_what_no_index_knows_is_found(make_memory: Make, raw: redis.Redis, prefi
     for place in range(1500):
         raw.set(f"{prefix}:else:{{{place}}}", 1)  # more than one step of SCAN
     memory.history.append([HumanMessage("x")], thread_id="t", user_id="u")
-    raw.hset(f"{prefix}:vector:{{gone}}:0:0:3", mapping={"user": "u", "thread": "gone", "text": "lost"})
+    raw.hset(f"{prefix}:vector:{{gone}}:0:0:3:!", mapping={"user": "u", "thread": "gone", "text": "lost"})
     raw.set(f"{prefix}:thread:{{foreign}}", "no hash at all")
     report = memory.users.delete("u")
     assert (report.threads, report.messages, report.vectors, report.verified) == (1, 1, 1, True)

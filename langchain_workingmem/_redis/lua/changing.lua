@@ -1,5 +1,5 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages.
-local LAYOUT = '17' -- as in indexes.py
+local LAYOUT = '18' -- as in indexes.py
 local owner, own_ttl, count, version, title, title_source, created_at, next_seq, last_at, total_tokens, next_number =
   unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at',
     'next_seq', 'last_at', 'total_tokens', 'next_number'))

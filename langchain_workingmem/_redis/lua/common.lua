@@ -4,7 +4,7 @@
 --       7 dropped (ZSET: facts whose vectors have still to be deleted)  8 prefix of the vectors  9 derived rows (HASH)
 --       10 working memory (HASH)  11 its revisions (STREAM)
 -- ARGV  1 a JSON object, `head`; what else there is, the script says
--- Facts of a message: <seq>:<words>:<tokens>:<total_tokens>:<writer>:<settings>/<size>/<chunks>:<id>
+-- Facts of a message: <seq>:<words>:<tokens>:<total_tokens>:<writer>:<settings>/<chunks>/<length>/<author>:<id>
 -- `ids` has the seqs of an id, the one that counts first; "=<id>" for an alias; "x<words>" for a deleted message.
 -- A body is JSON; a superseded one has a - in front, and one that a provider has refused a !.
 -- A reply is a JSON object, and values behind it. {refused = ...} means that nothing was done.
@@ -48,8 +48,9 @@ end
 
 -- Returns the keys of the vectors that facts name.
 local function vector_keys(facts)
-  local keys, seq, size, chunks = {}, string.match(facts, '^(%d+):[^:]*:%d+:%d+:[^:]*:%x*/([^/:]*)/(%d+):')
-  for chunk = 0, (chunks or 0) - 1 do keys[#keys + 1] = KEYS[8] .. seq .. ':' .. chunk .. ':' .. size end
+  local keys, seq, chunks, length, author =
+    {}, string.match(facts, '^(%d+):[^:]*:%d+:%d+:[^:]*:%x*/(%d+)/(%d+)/([^:]*):')
+  for chunk = 0, (chunks or 0) - 1 do keys[#keys + 1] = KEYS[8] .. table.concat({seq, chunk, length, author}, ':') end
   return keys
 end
 

@@ -1,6 +1,6 @@
 -- Writes messages in one atomic step.
 -- ARGV  1 {user, thread, ttl, ...}; then of each message body (JSON without first brace), chunks (text, vector), media.
---   messages   {id, words, tokens, writer, role, labels, metadata, size, chunks, media, at, is_superseded}; with
+--   messages   {id, words, tokens, writer, role, labels, metadata, length, author, chunks, media, at, is_superseded}; with
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
 --   version, created_at  of the thread that was read: {stale} if it has changed, {is_deleted} if it is another one
@@ -67,7 +67,7 @@ local argument, seqs, new = 2, {}, {}
 -- Writes the vectors and media of a message, which stand behind its body; returns what facts say of the vectors.
 local function write_parts(message, seq, id, at, is_current)
   for chunk = 0, (is_current and message.chunks or 0) - 1 do
-    local key, text = KEYS[8] .. seq .. ':' .. chunk .. ':' .. message.size, argument + 1 + 2 * chunk
+    local key, text = KEYS[8] .. table.concat({seq, chunk, message.length, message.author}, ':'), argument + 1 + 2 * chunk
     local fields = {'user', owner, 'thread', head.thread, 'message', id, 'role', message.role, 'created_at', at,
       'text', ARGV[text], 'vector', ARGV[text + 1]}
     if message.metadata then add(fields, {'labels', message.labels, 'metadata', message.metadata}) end
@@ -79,7 +79,8 @@ local function write_parts(message, seq, id, at, is_current)
   end
   local first = argument + 2 * message.chunks
   for number = 1, message.media or 0 do redis.call('HSET', KEYS[6], seq .. ':' .. number - 1, ARGV[first + number]) end
-  return is_current and head.settings ~= '' and head.settings .. '/' .. message.size .. '/' .. message.chunks or ''
+  if not is_current or head.settings == '' then return '' end
+  return table.concat({head.settings, message.chunks, message.length, message.author}, '/')
 end
 
 local function body_of(prefix, at, index, body) return prefix .. '{"at":' .. at .. ',"number":' .. index .. ',' .. body end
