@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property, partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
-from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
 
@@ -164,7 +164,7 @@ class Memory(SetUpOnEntry):
             create=create_index,
         )
         runs: Any = {"runner": runner, "async_runner": async_runner}
-        self._core = core = Core(state=state, new_id=lambda: str(uuid4()), on_error=on_error, **runs)
+        self._core = core = Core(state=state, new_id=lambda: token_hex(16), on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
         self.threads = Threads(core)

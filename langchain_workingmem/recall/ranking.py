@@ -51,7 +51,7 @@ class Candidates:
     threads: Sequence[bytes]  # encoded, in braces
     seqs: Places  # of the messages
     chunks: Sequence[bytes]  # their numbers in the messages
-    lengths: Sequence[int]  # tokens of the whole messages
+    lengths: Places  # tokens of the whole messages
     authors: Sequence[bytes]  # who said it, as in `author_tag`
     values: Numbers  # similarities, then BM25 scores
     times: Sequence[int] = ()  # when the messages were stored (microseconds), where the question names a time
@@ -67,8 +67,8 @@ class Candidates:
         parts = b":".join(keys).split(b":") if keys else []  # all at once: in a third of the time of one by one
         step = len(parts) // len(keys) if keys else 5
         threads, seqs, chunks, lengths, authors = (parts[index::step] for index in range(step - 5, step))
-        seq_numbers = np.array(orjson.loads(b"[%b]" % b",".join(seqs)), np.int64)
-        return cls(near, threads, seq_numbers, chunks, [*map(int, lengths)], authors, values, times, has_more)
+        integers = np.array(orjson.loads(b"[%b]" % b",".join(seqs + lengths)), np.int64).reshape(2, len(keys))
+        return cls(near, threads, integers[0], chunks, integers[1], authors, values, times, has_more)
 
 
 class Ranked(NamedTuple):
@@ -102,7 +102,7 @@ class Ranking:
             place, chunk = self.places[index].item(), self.best[index].item()
             yield Ranked(
                 (self.names[place >> _BITS][1:-1], place & _SEQS),
-                self.candidates.lengths[chunk],
+                self.candidates.lengths[chunk].item(),
                 self.scores[index].item(),
                 self.similarities[index].item(),
                 self.words[index].item(),
@@ -142,14 +142,17 @@ def rank(
     import numpy as np
 
     names = sorted({*candidates.threads})
-    numbers = {name: number for number, name in enumerate(names)}
-    threads = np.fromiter(map(numbers.__getitem__, candidates.threads), np.int64, len(candidates.threads))
-    # of each message its place (thread and seq in one number) and its first chunk; of each chunk the message's index
-    places, first, message_of = np.unique((threads << _BITS) + candidates.seqs, return_index=True, return_inverse=True)
-    near, values = candidates.near_count, candidates.values
-    similarity, words = np.zeros(len(places)), np.zeros(len(places))
-    similarity[message_of[:near][::-1]] = values[:near][::-1]  # the best is written last
-    words[message_of[near:][::-1]] = values[near:][::-1]
+    numbers, count = {name: number for number, name in enumerate(names)}, len(candidates.threads)
+    threads = np.fromiter(map(numbers.__getitem__, candidates.threads), np.int64, count)
+    chunk_places, indexes = (threads << _BITS) + candidates.seqs, np.arange(count)
+    # the chunks of a message stand together then, in the order of the search; `first` is the first one of each message
+    by_place = chunk_places.argsort(kind="stable")
+    places, is_first = chunk_places[by_place], np.ones(count, bool)
+    is_first[1:] = places[1:] != places[:-1]
+    places, first, (starts,) = places[is_first], by_place[is_first], is_first.nonzero()
+    values, is_near = candidates.values, indexes < candidates.near_count
+    similarity = np.maximum.reduceat(np.where(is_near, values, 0)[by_place], starts)
+    words = np.maximum.reduceat(np.where(is_near, 0, values)[by_place], starts)
     score, best_score = similarity, 1.0
     wording = words / (words.max(initial=0) or 1)
     if hybrid and len(places):
@@ -160,11 +163,10 @@ def rank(
         score += weights.neighbours * neighbours(places, meaning, wording, dense)
         best_score += 2 * weights.neighbours
     scale = 1.0 if hybrid else similarity.max(initial=0)  # else the score stays on the scale of similarities
-    is_theirs = np.array([author in authors for author in candidates.authors], bool)
+    is_theirs = np.fromiter(map(authors.__contains__, candidates.authors), bool, count)[first]
     # long answers match everything a little
-    excess = np.log(np.maximum(np.array(candidates.lengths, np.float64) / SHORT, 1))
-    lift = bonus * is_theirs - weights.length * excess
-    score = score + scale * lift[first]  # not in place: it may be `similarity`
+    lift = bonus * is_theirs - weights.length * np.log(np.maximum(candidates.lengths[first] / SHORT, 1))
+    score = score + scale * lift  # not in place: it may be `similarity`
     timely = np.zeros(len(places))
     if times:
         timely = nearness(np.array(candidates.times, np.int64)[first], times, now)
@@ -174,9 +176,10 @@ def rank(
         order = order[similarity[order] >= threshold]
     scores = (score / (best_score + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
 
-    best = first.copy()  # the chunk that an excerpt shows
+    best = first  # the chunk that an excerpt shows
     if numbered:  # that with the number of the question
-        best[message_of[near:][::-1]] = np.arange(len(values) - 1, near - 1, -1)
+        first_by_words = np.minimum.reduceat(np.where(is_near, count, indexes)[by_place], starts)
+        best = np.where(words > 0, first_by_words, first)
     return Ranking(candidates, names, places, best, scores, similarity, wording, timely, order)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import lru_cache, partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, get_args
-from uuid import uuid4
 
 import orjson
 
@@ -150,7 +150,7 @@ def change_document(
     returned or after a pause; `WorkingMemoryConflictError` after `ATTEMPTS`, or at once with `expected`.
     """
     before = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    seen_revision, call = before.revision, str(uuid4())
+    seen_revision, call = before.revision, token_hex(16)
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
             raise errors.WorkingMemoryConflictError(expected=expected, actual=before.revision)

@@ -141,7 +141,7 @@ def test_keys_are_read_as_they_were_written(parts: list[tuple[str, int, str, int
         for thread, seq, chunk, tokens, author in parts
     ]
     found = Candidates.read(written, np.arange(len(parts), dtype=np.float64), 0)
-    rows = zip(found.threads, found.seqs.tolist(), found.chunks, found.lengths, found.authors, strict=True)
+    rows = zip(found.threads, found.seqs.tolist(), found.chunks, found.lengths.tolist(), found.authors, strict=True)
     assert [*rows] == [
         (f"{{{encode(thread)}}}".encode(), seq, chunk.encode(), tokens, author.encode())
         for thread, seq, chunk, tokens, author in parts
