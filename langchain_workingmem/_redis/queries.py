@@ -238,28 +238,32 @@ def total_of(reply: Any) -> int:
     return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
 
 
-def columns(reply: Any, rank: str, *, content: bool = True) -> tuple[list[bytes], list[Any], list[Any]]:
-    """Return keys, ranks ("score" or "sortkey"), and fields; those of a document that was deleted meanwhile are None."""
-    if isinstance(reply, dict):
-        rows, name = reply[b"results"], rank.encode()
-        fields = [row.get(b"extra_attributes") for row in rows] if content else []
-        return [row[b"id"] for row in rows], [row.get(name) for row in rows], fields
-    step = 2 + content
-    return reply[1::step], reply[2::step], reply[3::step] if content else []
+def columns(reply: Any, metric: str | None, *, content: bool) -> tuple[list[bytes], Floats, list[Any]]:
+    """Return keys, similarities (without a `metric` BM25 scores) and fields of what was found, a column for each.
 
-
-def numbers(ranks: list[Any]) -> Floats:
-    """Read scores, or sort keys ("#" and a number; None for a document that was deleted: not a number)."""
+    Similarities go from 0 to 1, with "ip" above it for long vectors. A document that was deleted meanwhile has 0 and None.
+    """
     import numpy as np
 
-    values = [rank or b"nan" for rank in ranks] if None in ranks else ranks
-    if not values or isinstance(values[-1], float):
-        return np.array(values, np.float64)
-    text = b",".join(values).replace(b"#", b"")
+    if isinstance(reply, dict):
+        rows, rank_name = reply[b"results"], b"sortkey" if metric else b"score"
+        keys, ranks = [row[b"id"] for row in rows], [row.get(rank_name) for row in rows]
+        fields = [row.get(b"extra_attributes") for row in rows] if content else []
+    else:
+        step = 2 + content
+        keys, ranks, fields = reply[1::step], reply[2::step], reply[3::step] if content else []
+    ranks = [rank or b"nan" for rank in ranks] if None in ranks else ranks
+    if ranks and isinstance(ranks[-1], float):
+        return keys, np.array(ranks, np.float64), fields
+    text = b",".join(ranks).replace(b"#", b"")  # which stands in front of sort keys
     try:
-        return np.array(orjson.loads(b"[%b]" % text), np.float64)  # in a fifth of the time of `float` for each
+        values = np.array(orjson.loads(b"[%b]" % text), np.float64)  # in a fifth of the time of `float` for each
     except orjson.JSONDecodeError:  # infinity, or not a number
-        return np.fromstring(text, sep=",")
+        values = np.fromstring(text, sep=",")
+    if metric:  # l2: Redis returns the square; cosine and ip: 1 - product, and float16 lets a cosine exceed 1
+        values = 1 / (1 + values) if metric == "l2" else 1 - values
+        values = np.fmax(0.0, np.minimum(values, 1.0) if metric == "cosine" else values)  # 0 for what is not a number
+    return keys, values, fields
 
 
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
@@ -267,15 +271,6 @@ def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
     if isinstance(reply, dict):
         return [as_dict(row[b"extra_attributes"] or {}) for row in reply[b"results"]]
     return [as_dict(row or []) for row in reply[1:]]
-
-
-def similarities(distances: Floats, metric: str) -> Floats:
-    """Convert Redis's distances to similarities from 0 to 1, or above 1 with `ip` for long vectors."""
-    # l2: Redis returns the square; cosine and ip: 1 - product, and float16 lets a cosine exceed 1
-    import numpy as np
-
-    values = 1 / (1 + distances) if metric == "l2" else 1 - distances
-    return np.fmax(0.0, np.minimum(values, 1.0) if metric == "cosine" else values)  # 0 for what is not a number
 
 
 def built_as(info: Any) -> dict[str, Any]:

@@ -110,9 +110,14 @@ def read_windows(
     """Read messages and what stands around them. One round trip, none without any."""
     windows, talk, commands = Windows(), set[Position](), list["Command"]()
     owner = None if user_id is None else encode(user_id).encode()
-    sides = {candidate.position: _sides(candidate.position[1], window) for candidate in candidates}
-    wanted: dict[bytes, set[int]] = {}
-    for (thread, seq), (front, back) in sides.items():
+    before, after = window
+    sides, wanted = dict[Position, tuple[range, range]](), dict[bytes, set[int]]()
+    for thread, seq in (candidate.position for candidate in candidates):
+        # the seqs of what was said before and after it, the nearest first
+        base, end = seq - seq % STRIDE, -(-seq // STRIDE) * STRIDE
+        front = range(end - STRIDE, max(end - (before + 1) * STRIDE, -1), -STRIDE)
+        back = range(base + STRIDE, base + (after + 1) * STRIDE, STRIDE)
+        sides[thread, seq] = front, back
         wanted.setdefault(thread, set()).update((seq,), front, back)
     for thread, seqs in wanted.items():
         keys = state.keys.of(decode(thread))
@@ -133,15 +138,6 @@ def read_windows(
         if (thread, middle) in windows.rows:
             windows.around[thread, middle] = [[(thread, seq) for seq in side if (thread, seq) in talk] for side in pair]
     return windows
-
-
-def _sides(seq: int, window: tuple[int, int]) -> tuple[range, range]:
-    """Return the seqs of what was said before and after a message, the nearest first."""
-    before, after = window
-    base = seq - seq % STRIDE
-    previous = base - STRIDE if base == seq else base
-    front = range(previous, max(previous - before * STRIDE, -1), -STRIDE)
-    return front, range(base + STRIDE, base + STRIDE * (after + 1), STRIDE)
 
 
 def _reranked(

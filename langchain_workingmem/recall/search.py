@@ -164,11 +164,10 @@ def _candidates(
     keys, values, rows, near_count = list[bytes](), list[Any](), list[Any](), 0
     search_count = len(conditions) + bool(terms.words)
     for index, reply in enumerate(replies[:search_count]):
-        by_vectors = index < len(conditions)
-        new_keys, ranks, new_rows = queries.columns(reply, "sortkey" if by_vectors else "score", content=bool(fields))
-        new_values = queries.numbers(ranks)
-        values.append(queries.similarities(new_values, state.recalling.index.distance) if by_vectors else new_values)
-        keys, rows, near_count = keys + new_keys, rows + new_rows, near_count + len(new_keys) * by_vectors
+        metric = state.recalling.index.distance if index < len(conditions) else None
+        new_keys, new_values, new_rows = queries.columns(reply, metric, content=bool(fields))
+        keys, rows, near_count = keys + new_keys, rows + new_rows, near_count + len(new_keys) * bool(metric)
+        values.append(new_values)
     has_more = bool(len(values[0]) >= depth and values[0][-1] >= (query.threshold or 0))
     scores, times = np.concatenate(values), list[int]()
     if fields:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.queries import numbers
+from langchain_workingmem._redis.queries import columns as columns_of
 from langchain_workingmem._text.messages import STRIDE
 from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.ranking import Candidates, Ranked, Span, rank
@@ -154,8 +154,11 @@ def test_keys_are_read_as_they_were_written(parts: list[tuple[str, int, str, int
     )
 )
 def test_numbers_are_read_to_eleven_digits_and_small_ones_whole(values: list[float | None]) -> None:
+    def read(ranks: list[bytes | None]) -> Any:
+        return columns_of([0, *(part for rank in ranks for part in (b"key", rank))], None, content=False)[1].tolist()
+
     keys = [None if one is None else b"#%.17g" % one for one in values]
     expected = [float("nan") if one is None else one for one in values]
-    assert numbers(keys).tolist() == pytest.approx(expected, abs=1e-10, rel=1e-10, nan_ok=True)
-    scores = [b"%.17g" % (50 + one) for one in values if one is not None]
-    assert numbers(scores).tolist() == pytest.approx([50 + one for one in values if one is not None], abs=1e-9)
+    assert read(keys) == pytest.approx(expected, abs=1e-10, rel=1e-10, nan_ok=True)
+    scores: list[bytes | None] = [b"%.17g" % (50 + one) for one in values if one is not None]
+    assert read(scores) == pytest.approx([50 + one for one in values if one is not None], abs=1e-9)
