@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.asyncio
 
-from langchain_workingmem._engine.clients import at_once, check_url, client_of, perform
+from langchain_workingmem._engine.clients import at_once, check_url, client_of, no_connection, perform
 from langchain_workingmem._engine.exchange import aexchange, exchange
 from langchain_workingmem._engine.plan import Call, Send, Sleep, with_each
 from langchain_workingmem.checks import check_time
@@ -278,7 +278,16 @@ class AsyncRunner:
         if client is self.borrowed:
             replies = await perform(client, effect)
         else:
-            replies = await aexchange(client, effect, self.link.revive)
+            pool = client.connection_pool
+            try:
+                async with asyncio.timeout(pool.timeout):
+                    await pool.turns.acquire()
+            except TimeoutError as error:
+                raise no_connection() from error
+            try:
+                replies = await aexchange(client, effect, self.link.revive)
+            finally:
+                pool.turns.release()
             if effect.node:
                 replies = {"": replies}
         if self.link.until is not None:

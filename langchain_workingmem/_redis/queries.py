@@ -250,8 +250,7 @@ def columns(reply: Any, metric: str | None, *, content: bool) -> tuple[list[byte
         keys, ranks = [row[b"id"] for row in rows], [row.get(rank_name) for row in rows]
         fields = [row.get(b"extra_attributes") for row in rows] if content else []
     else:
-        step = 2 + content
-        keys, ranks, fields = reply[1::step], reply[2::step], reply[3::step] if content else []
+        keys, ranks, fields = reply[1 :: 2 + content], reply[2 :: 2 + content], reply[3::3] if content else []
     ranks = [rank or b"nan" for rank in ranks] if None in ranks else ranks
     if ranks and isinstance(ranks[-1], float):
         return keys, np.array(ranks, np.float64), fields

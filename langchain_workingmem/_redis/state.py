@@ -53,11 +53,7 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set an entry."""
-        with self._lock:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
-            if len(self._entries) > self._most:
-                self._entries.popitem(last=False)
+        self.change(key, lambda _: value)
 
     def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
         """Replace an entry by what `make` returns for it, and return that; None removes the entry. Atomic."""
@@ -84,7 +80,7 @@ def wing(name: str) -> Any:
 
 
 class Part:
-    """What takes part in turns beside history, recall and working memory; it appends itself to `MemoryState.parts`."""
+    """What takes part in a turn (`Gathered`) beside history, recall and working memory; it adds itself to `parts`."""
 
     follows = False  # works on the messages of a running agent: they are saved before each call of the model
 
@@ -95,16 +91,8 @@ class Part:
         """Return what is read beside the history, in the same round trip."""
         return []
 
-    def gathered(
-        self,
-        state: MemoryState,
-        turn: Any,
-        head: dict[str, Any],
-        reply: dict[str, Any],
-        asked: Sequence[Command],
-        replies: list[Any],
-    ) -> Plan[bool]:
-        """Add the replies to the turn (`Gathered`); return True if `head` was changed, and must be read again."""
+    def gathered(self, state: MemoryState, turn: Any, asked: Sequence[Command], replies: list[Any]) -> Plan[bool]:
+        """Add the replies to the turn; return True if `turn.head` was changed, so that the history is read again."""
         yield from ()
         return False
 

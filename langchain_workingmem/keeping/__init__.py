@@ -40,15 +40,7 @@ class Keeping(Part):
         """Read whether the rows of the document have changed."""
         return source_commands(state, ScopeKey.of(state, thread_id, user_id))
 
-    def gathered(
-        self,
-        state: MemoryState,
-        turn: Gathered,
-        head: dict[str, Any],  # noqa: ARG002
-        reply: dict[str, Any],  # noqa: ARG002
-        asked: Sequence[Command],
-        replies: list[Any],
-    ) -> Plan[bool]:
+    def gathered(self, state: MemoryState, turn: Gathered, asked: Sequence[Command], replies: list[Any]) -> Plan[bool]:
         """Take values whose messages are gone out of what the model is shown."""
         scope_key = ScopeKey.of(state, turn.thread_id, turn.user_id)
         if turn.working_memory is not None and (turn.working_memory.kept or any(replies)):

@@ -83,23 +83,15 @@ class Observing(Part):
         other_rows = yield from read_threads(state, user_id, KIND, commands[1:], replies[1:], choose)
         return {thread_id: own_rows, **other_rows}
 
-    def gathered(
-        self,
-        state: MemoryState,
-        turn: Gathered,
-        head: dict[str, Any],
-        reply: dict[str, Any],
-        asked: Sequence[Command],
-        replies: list[Any],
-    ) -> Plan[bool]:
+    def gathered(self, state: MemoryState, turn: Gathered, asked: Sequence[Command], replies: list[Any]) -> Plan[bool]:
         """Take the log into the turn. Two more round trips where a list has left messages of it, one in a user's first turn of a process."""
         by_thread = yield from self._read(state, turn, asked, replies)
         own_rows = yield from _on_branch(state, turn, by_thread[turn.thread_id])
-        is_other: bool = own_rows.revision != reply.get("rows_revision", own_rows.revision)
+        is_other: bool = own_rows.revision != turn.reply.get("rows_revision", own_rows.revision)
         if is_other:  # the history has to fit to these rows
-            head.pop("uncovered")
-            head["without"] = [[*pair] for pair in own_rows.covered.pairs]
-        tokens = sum(int(facts.split(":", 3)[2]) for facts in reply.get("shown") or ())  # as `Facts.read` has them
+            turn.head.pop("uncovered")
+            turn.head["without"] = [[*pair] for pair in own_rows.covered.pairs]
+        tokens = sum(int(facts.split(":", 3)[2]) for facts in turn.reply.get("shown") or ())  # as `Facts.read` has them
         self._show(state, turn, {**by_thread, turn.thread_id: own_rows}, tokens)
         return is_other
 

@@ -60,6 +60,9 @@ class Gathered:
     messages: Sequence[BaseMessage] = ()  # as they were before memory changed them
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
     is_private: bool = False  # nothing of other threads is shown
+    # what `read.lua` was told, and has replied
+    head: dict[str, Any] = field(default_factory=dict)
+    reply: dict[str, Any] = field(default_factory=dict)
     # what the list is
     known: Known | None = None  # what the thread knows of it
     followed: Followed = field(default_factory=Followed)

@@ -127,12 +127,11 @@ class Turn:
         structured = structured_answers(storable, is_over=False)
         digests = [words_digest(message, structured=id(message) in structured) for message in storable]
         entries = [entry_of(message, message.id, words) for message, words in zip(storable, digests, strict=True)]
-        head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
+        turn.head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
         for part in state.parts:
-            part.narrow(head)
-        history_calls = [READ.on(state.keys.of(turn.thread_id), **head)]
-        has_document = state.working_memory is not None and limits.working_memory
-        scope_key = ScopeKey.of(state, *ids) if has_document else None
+            part.narrow(turn.head)
+        history_calls = [READ.on(state.keys.of(turn.thread_id), **turn.head)]
+        scope_key = ScopeKey.of(state, *ids) if state.working_memory and limits.working_memory else None
         memory_calls = read_commands(scope_key) if scope_key else []
         part_calls = [part.commands(state, *ids) for part in state.parts]
         calls = [*history_calls, *memory_calls, *chain(*part_calls)]
@@ -140,7 +139,7 @@ class Turn:
         # more hits than are wanted, as the history shows some of them anyway
         last, ranking = options.last_messages or 0, None
         extra = min(last + (options.step or last) + len(messages), MOST_EXTRA)
-        query = _query_of(state, turn, options, limits, is_covered="uncovered" in head)
+        query = _query_of(state, turn, options, limits, is_covered="uncovered" in turn.head)
         if query is not None:
             try:
                 ranking, replies = yield from search(state, query, calls, extra=extra)
@@ -153,9 +152,9 @@ class Turn:
         waiting, call_groups = iter(replies), (history_calls, memory_calls, *part_calls)
         (history_reply,), memory_replies, *part_replies = ([*islice(waiting, len(group))] for group in call_groups)
 
-        reply = read_reply(history_reply, *ids)
-        _follow_list(core, turn, storable, entries, reply)
-        rows = _stored_messages(turn, entries, reply, history_reply[1])
+        turn.reply = read_reply(history_reply, *ids)
+        _follow_list(core, turn, storable, entries)
+        rows = _stored_messages(turn, entries, history_reply[1])
         # dropped messages leave room in a limited window, and others may have written behind an edited question
         reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
 
@@ -166,14 +165,15 @@ class Turn:
                     state, scope_key, turn.working_memory
                 )
         for part, commands, answers in zip(state.parts, part_calls, part_replies, strict=True):
-            reads_again |= yield from part.gathered(state, turn, head, reply, commands, answers)
+            reads_again |= yield from part.gathered(state, turn, commands, answers)
 
         if reads_again:  # without what the list has left behind, and without another look for its words
-            head |= {"without": [*turn.abandoned, *head.get("without", ())] or None, "said": 0, "spoken": None}
-            head |= {"question": None} if turn.followed.again else {}
-            (new_reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **head))
+            turn.head |= {"said": 0, "spoken": None} | ({"question": None} if turn.followed.again else {})
+            turn.head["without"] = [*turn.abandoned, *(turn.head.get("without") or ())] or None
+            (new_reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **turn.head))
             turn.seqs = {message.id: turn.seqs[message.id] for message in storable if message.id in turn.seqs}
-            rows = _stored_messages(turn, entries, read_reply(new_reply, *ids), new_reply[1])
+            turn.reply = read_reply(new_reply, *ids)
+            rows = _stored_messages(turn, entries, new_reply[1])
         turn.history = yield from _with_shown_media(state, turn, options, rows)
         if query is not None and ranking is not None and len(ranking.order):
             turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
@@ -233,11 +233,9 @@ def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) 
     return head
 
 
-def _follow_list(
-    core: Core, turn: Gathered, messages: Sequence[BaseMessage], entries: Sequence[Entry], reply: dict[str, Any]
-) -> None:
+def _follow_list(core: Core, turn: Gathered, messages: Sequence[BaseMessage], entries: Sequence[Entry]) -> None:
     """Note in the turn which messages of the thread the list is, and which of it no model is shown; give missing ids."""
-    known = turn.known = known_in(reply)
+    known = turn.known = known_in(turn.reply)
     turn.followed = followed = follow(entries, turn.kind, known, turn.left_out)
     taken_ids = {entry.id for entry in entries}
     for index, id in sorted(followed.aliases.items()):
@@ -262,12 +260,10 @@ def _follow_list(
     turn.hidden_ids = frozenset(refused | deleted | {ids[index] for index in followed.hidden})
 
 
-def _stored_messages(
-    turn: Gathered, entries: Sequence[Entry], reply: dict[str, Any], bodies: Sequence[bytes | None]
-) -> list[StoredMessage]:
+def _stored_messages(turn: Gathered, entries: Sequence[Entry], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
     """Return the messages of the history, and note what it is: without those that the list holds or has left behind."""
     followed, waiting, kept = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
-    listed = {seq for seqs in reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
+    listed = {seq for seqs in turn.reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
     in_list = {*turn.seqs.values()}
     own_writer = followed.writer if turn.kind == "state" else None
     repeated: set[str] = set()
@@ -275,7 +271,7 @@ def _stored_messages(
         words = [entries[index].words for index in range(last_question(entries)) if index not in followed.seqs]
         repeated = {*words} if followed.seqs else {*words} - {""}  # "" is tool traffic: a known list sends it all
     turn.tokens = 0
-    for text in reversed(reply.get("shown") or ()):
+    for text in reversed(turn.reply.get("shown") or ()):
         facts = Facts.read(text)
         if facts.seq in listed:
             continue
@@ -289,8 +285,8 @@ def _stored_messages(
         turn.seqs[facts.id], turn.tokens = facts.seq, turn.tokens + facts.tokens
         if facts.words:
             turn.totals[facts.id] = facts.total_tokens
-    turn.first_seq = reply.get("begins", -inf)
-    turn.cut = reply.get("cut", 0)
+    turn.first_seq = turn.reply.get("begins", -inf)
+    turn.cut = turn.reply.get("cut", 0)
     turn.size = sum([len(body or b"") for *_, body in kept])
     return read_rows(kept, turn.thread_id, make=turn.size <= LONG)
 
@@ -341,9 +337,10 @@ def read_history(
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
     turn = Gathered(check_id(thread_id, "thread_id"), user_id or "", "part")  # no list is compared
-    head = _history_head(options, (), owner_tag(user_id))
-    (reply,) = yield from send(READ.on(state.keys.of(thread_id), **head))
-    rows = _stored_messages(turn, (), read_reply(reply, thread_id, user_id), reply[1])
+    turn.head = _history_head(options, (), owner_tag(user_id))
+    (reply,) = yield from send(READ.on(state.keys.of(thread_id), **turn.head))
+    turn.reply = read_reply(reply, thread_id, user_id)
+    rows = _stored_messages(turn, (), reply[1])
     messages = yield from _with_shown_media(state, turn, options, rows)
     history = without_excluded(messages, options, (), turn.totals)
     return provider_valid(fit(history, (), turn.totals, options, turn.cut)[0])

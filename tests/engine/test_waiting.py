@@ -76,6 +76,23 @@ def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
     loop_runner.run(talk())
 
 
+async def test_tasks_that_want_more_connections_than_there_are_are_served_in_turn(
+    server: EmbeddedRedis, prefix: str
+) -> None:
+    served = list[int]()
+    async with Memory(f"{server.url}?max_connections=2", key_prefix=prefix) as memory:
+        await memory.asetup()
+
+        async def ask(caller: int) -> None:
+            for _ in range(10):
+                await memory.threads.aget("t")
+                served.append(caller)
+
+        await asyncio.gather(*(ask(caller) for caller in range(8)))
+    rounds = [served[start : start + 8] for start in range(0, 80, 8)]
+    assert [len({*callers}) >= 7 for callers in rounds] == [True] * 10, served
+
+
 async def test_a_hanging_model_is_an_error_that_names_the_option_or_costs_the_vectors_only(
     server: EmbeddedRedis, prefix: str, hanging: Hanging, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -28,7 +28,7 @@ def masked(text: str) -> str:
     text = re.sub(
         r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
     )
-    return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<id>", text)
+    return re.sub(r"\b[0-9a-f]{32}\b", "<id>", text)
 
 
 def _edit(caller: Caller) -> Any:
