@@ -12,7 +12,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import delete_from, find_seqs
 from langchain_workingmem._redis.state import Operations, operation, twin
-from langchain_workingmem.checks import at_least
+from langchain_workingmem.checks import as_tuple, at_least
 from langchain_workingmem.errors import IdError, MessageNotFoundError, OptionError
 from langchain_workingmem.history.read import complete_rows, read_page, read_pages, selection
 from langchain_workingmem.history.save import append, write
@@ -230,8 +230,8 @@ class History(Operations):
             raise OptionError(problem, remedy="pass one of them; `clear` deletes all messages of a thread")
         state, count = self._core.state, 0
         if until is None:
-            ids = [message_ids] if isinstance(message_ids, str) else [*(message_ids or ())]
-            ids = [check_id(id, "message id") for id in ids]
+            passed = (message_ids,) if isinstance(message_ids, str) else as_tuple(message_ids, "message_ids", "ids")
+            ids = [check_id(id, "message id") for id in passed]
             for start in range(0, max(len(ids), 1), _STEP):
                 batch = ids[start : start + _STEP]
                 reply = yield from delete_from(state, thread_id, user_id, what="messages", ids=batch)

@@ -19,6 +19,7 @@ from langchain_workingmem._text.messages import is_blank, structured_answers
 from langchain_workingmem._text.sending import MARK, Marks
 from langchain_workingmem._text.unicode import as_searched
 from langchain_workingmem._text.values import shown, to_micros
+from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn, last_question
 from langchain_workingmem.models import StoredMessage
@@ -165,7 +166,7 @@ def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[i
     """Return when messages were said, in microseconds, or None for each."""
     if said_at is None:
         return [None] * number
-    times: list[Any] = [said_at] * number if isinstance(said_at, str | datetime) else [*said_at]
+    times = [said_at] * number if isinstance(said_at, str | datetime) else as_tuple(said_at, "said_at", "times")
     if len(times) != number:
         raise OptionError(f"{len(times)} times for {number} messages", remedy="pass one time, or one for each message")
     micros = [to_micros(time) for time in times]

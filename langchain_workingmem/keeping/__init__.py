@@ -111,6 +111,8 @@ def _timeline(
 
 def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: str) -> Plan[WorkingMemoryState]:
     """Take back what was said last about a value; what was said before holds again."""
+    if not isinstance(path, str):
+        raise OptionError(f"path={path!r}", remedy="pass a JSON Pointer, such as '/city'")
     path = path if path.startswith("/") else f"/{path}"
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     for _ in range(_ATTEMPTS):

@@ -209,8 +209,7 @@ class Threads(Operations):
         the process dies, a part of the copy is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError`
         if a thread `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
         """
-        if isinstance(message_ids, str):
-            raise errors.OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
+        chosen = None if message_ids is None else as_tuple(message_ids, "message_ids", "ids")
         if new_thread_id is not None and new_thread_id == thread_id:
             raise errors.IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
         if last_messages is not None:
@@ -225,7 +224,7 @@ class Threads(Operations):
         origin = read_thread(thread_id, fields)
         if origin is None:
             raise errors.ThreadNotFoundError(thread_id)
-        selected = [facts for facts in page.facts if message_ids is None or facts.id in message_ids]
+        selected = [facts for facts in page.facts if chosen is None or facts.id in chosen]
         # the seq of the message that a model has made the title from
         made_from = as_dict(fields).get(b"title_source") if title is None else None
         owner, merged = origin.user_id, {**origin.metadata, **changes}

@@ -154,6 +154,7 @@ def test_what_is_appended_may_have_been_said_earlier(plain: Memory) -> None:
         (datetime(2200, 1, 1, tzinfo=UTC), "do not rise from 1970 to now"),
         ([datetime(2021, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)], "do not rise from 1970 to now"),
         ("2020", "pass a datetime"),
+        (5, "use a list of times"),
     ],
 )
 def test_impossible_times_are_refused(plain: Memory, said_at: Any, seen: str) -> None:

@@ -213,3 +213,16 @@ def test_a_value_that_cannot_work_is_refused_with_what_was_seen_and_the_remedy(
     assert isinstance(caught.value, WorkingMemError)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (lambda memory: memory.history.delete(5, thread_id="t"), "use a list of ids"),
+        (lambda memory: memory.history.delete(thread_id="t"), "pass one of them"),
+        (lambda memory: memory.working_memory.undo(5, user_id="u"), "pass a JSON Pointer"),
+    ],
+)
+def test_an_argument_that_cannot_be_read_is_refused(plain: Memory, call: Callable[[Any], Any], remedy: str) -> None:
+    with pytest.raises(OptionError, match=remedy):
+        call(plain)

@@ -106,7 +106,8 @@ def test_an_impossible_clone_is_refused(plain: Memory) -> None:
         ("t", {"new_thread_id": "t"}, IdError, "new_thread_id is the thread itself"),
         ("nowhere", {}, ThreadNotFoundError, "no thread 'nowhere'"),
         ("t", {"last_messages": -1}, OptionError, "use an int of at least 0"),
-        ("t", {"message_ids": "abc"}, OptionError, "pass a list of ids"),
+        ("t", {"message_ids": "abc"}, OptionError, "use a list of ids"),
+        ("t", {"message_ids": 5}, OptionError, "use a list of ids"),
     ]
     for source, choice, error, words in refusals:
         with pytest.raises(error, match=words):
