@@ -389,12 +389,7 @@ class Memory(SetUpOnEntry):
         """Return the ids that RunnableWithMessageHistory takes from `config["configurable"]` for `chat_history`."""
         from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-        thread = "The thread to remember; its thread_id elsewhere."
-        user = "The user who owns the thread; None: the authenticated user, else the thread's present owner."
-        return [
-            ConfigurableFieldSpec("session_id", str, "Session id", thread, is_shared=True),
-            ConfigurableFieldSpec("user_id", str, "User id", user, is_shared=True),
-        ]
+        return [ConfigurableFieldSpec(name, str, is_shared=True) for name in ("session_id", "user_id")]
 
     # ------------------------------------------------------------------ the life of a memory
 

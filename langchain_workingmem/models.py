@@ -120,15 +120,9 @@ class StoredMessage:
         except orjson.JSONDecodeError:  # an escaped lone surrogate
             record = json.loads(text)
         record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
-        return cls(
-            thread_id=thread_id,
-            seq=record["number"],
-            superseded=sign == b"-",
-            refused=sign == b"!",
-            total_tokens=total_tokens,
-            record=record,
-            place=place,
-        )
+        row = cls(thread_id=thread_id, seq=record["number"], total_tokens=total_tokens, record=record, place=place)
+        row.superseded, row.refused = sign == b"-", sign == b"!"
+        return row
 
     @cached_property
     def message(self) -> BaseMessage:
@@ -198,8 +192,6 @@ class RecallResult(Pictured):
 
     hits: list[RecallHit] = field(default_factory=list)
     rows: list[StoredMessage] = field(default_factory=list)  # the merged windows, each message once, by time
-    # why a turn shows nothing of what was found: none is near enough ("far"), or all are about as near ("ordinary")
-    silent: str | None = None
 
     @property
     def titles(self) -> dict[str, str | None]:

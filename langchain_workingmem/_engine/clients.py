@@ -77,9 +77,7 @@ def client_of(library: Any, url: str, timeout: timedelta, connect: timedelta) ->
         socket_timeout=timeout.total_seconds(),
         socket_connect_timeout=min(connect, timeout).total_seconds(),
     )
-    pool.turns = asyncio.Semaphore(
-        pool.max_connections
-    )  # in redis-py's queue new async callers overtake those that wait
+    pool.turns = asyncio.Semaphore(pool.max_connections)  # of async callers
     return library.Redis.from_pool(pool)
 
 

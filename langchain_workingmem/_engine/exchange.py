@@ -14,15 +14,13 @@ from redis import exceptions as redis_errors
 from langchain_workingmem._engine.clients import ERRORS, lost, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_workingmem._engine.plan import Send
 
 _JOINED = 2**16  # bytes up to which commands are joined for one write: a copy costs less than a call
 
 
-def exchange(client: Any, effect: Send, revive: Callable[[], None] | None) -> list[Any]:
-    """Send commands in one write; return all replies, refusals as `RedisReplyError`. `revive` restarts a dead server.
+def exchange(client: Any, effect: Send) -> list[Any]:
+    """Send commands in one write; return all replies, refusals as `RedisReplyError`.
 
     A connection with unread replies is closed, also when a signal handler raises: its next user would read them.
     """
@@ -47,14 +45,12 @@ def exchange(client: Any, effect: Send, revive: Callable[[], None] | None) -> li
             if connection is None:  # a signal handler raised in a handshake: the pool keeps the connection, half made
                 pool.disconnect(inuse_connections=False)
             raise
-        if revive is not None and isinstance(error, redis_errors.ConnectionError):
-            revive()
         raise refused(error, own=True, unsure=effect.at_most_once and connection is not None) from None
     pool.release(connection)
     return replies
 
 
-async def aexchange(client: Any, effect: Send, revive: Callable[[], None] | None) -> list[Any]:
+async def aexchange(client: Any, effect: Send) -> list[Any]:
     """Async twin of `exchange`. One timer serves all replies: redis-py's own ones cost 20 of 85 us."""
     pool, connection, replies = client.connection_pool, None, list[Any]()
     clock = asyncio.get_running_loop().time
@@ -89,9 +85,6 @@ async def aexchange(client: Any, effect: Send, revive: Callable[[], None] | None
             error = redis_errors.TimeoutError("Timeout reading from socket")
         if not isinstance(error, Exception):
             raise
-        error = lost(error)
-        if revive is not None and isinstance(error, redis_errors.ConnectionError):
-            await asyncio.to_thread(revive)
-        raise refused(error, own=True, unsure=effect.at_most_once and connection is not None) from None
+        raise refused(lost(error), own=True, unsure=effect.at_most_once and connection is not None) from None
     await pool.release(connection)
     return replies

@@ -165,7 +165,12 @@ class Runner:
         if client is self.borrowed:
             replies = at_once(perform(client, effect))
         else:
-            replies = exchange(client, effect, self.link.revive)
+            try:
+                replies = exchange(client, effect)
+            except RedisConnectionError as error:
+                if self.link.revive is not None and not error.timed_out:
+                    self.link.revive()
+                raise
             if effect.node:
                 replies = {"": replies}
         if self.link.until is not None:
@@ -278,16 +283,12 @@ class AsyncRunner:
         if client is self.borrowed:
             replies = await perform(client, effect)
         else:
-            pool = client.connection_pool
             try:
-                async with asyncio.timeout(pool.timeout):
-                    await pool.turns.acquire()
-            except TimeoutError as error:
-                raise no_connection() from error
-            try:
-                replies = await aexchange(client, effect, self.link.revive)
-            finally:
-                pool.turns.release()
+                replies = await _in_turn(client, effect)
+            except RedisConnectionError as error:
+                if self.link.revive is not None and not error.timed_out:
+                    await asyncio.to_thread(self.link.revive)
+                raise
             if effect.node:
                 replies = {"": replies}
         if self.link.until is not None:
@@ -306,6 +307,20 @@ class AsyncRunner:
         if (entry := self._own.pop(asyncio.get_running_loop(), None)) is not None:
             await entry[1].aclose()
         await asyncio.to_thread(then)
+
+
+async def _in_turn(client: Any, effect: Send) -> list[Any]:
+    """Perform a `Send` after the callers that wait for a connection: redis-py's own queue lets new ones overtake."""
+    pool = client.connection_pool
+    try:
+        async with asyncio.timeout(pool.timeout):
+            await pool.turns.acquire()
+    except TimeoutError as error:
+        raise no_connection() from error
+    try:
+        return await aexchange(client, effect)
+    finally:
+        pool.turns.release()
 
 
 def runners(

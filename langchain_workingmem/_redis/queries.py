@@ -109,8 +109,8 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
         vectors = vectors / np.maximum.reduce(np.abs(vectors), axis=1, keepdims=True, initial=1e-37)
         return [row.tobytes() for row in (np.rint(vectors * 127) if dtype == "int8" else vectors).astype(dtype)]
     with np.errstate(over="ignore", invalid="ignore"):
-        packed = (np.rint(vectors * 127) if dtype == "int8" else vectors).astype(dtype)
-    if distance != "cosine" and not np.isfinite(vectors if dtype == "int8" else packed).all():
+        packed = vectors.astype(dtype)
+    if not np.isfinite(packed).all():
         problem = f"the embedding model gave numbers that {dtype} cannot hold"
         raise EmbeddingError(problem, remedy="use IndexOptions(dtype='float32')")
     return [row.tobytes() for row in packed]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.documents import Document  # noqa: TC002 - `as_tool` reads the annotations
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
 from pydantic import ConfigDict, Field
 
@@ -99,13 +99,6 @@ class SemanticRecallRetriever(BaseRetriever):
         arguments |= {"thread_id": ids.thread_id, "user_id": ids.user_id, "thread_filters": state.thread_filters}
         search_query = Query.of(state.recalling, query, **arguments)
         return search_messages(state, replace(search_query, timezone=limits_of(run).timezone))
-
-    def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
-        return LangSmithRetrieverParams(
-            ls_retriever_name="semantic_recall",
-            ls_vector_store_provider="redis",
-            ls_embedding_model=self.memory._core.state.indexes.model,
-        )
 
 
 class RedisChatMessageHistory(BaseChatMessageHistory):

@@ -30,7 +30,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -173,6 +173,7 @@ class _Comparison:
         self.edited: list[int] = []  # indexes of those that say something else now
         self.deleted: set[int] = set()  # indexes of what was deleted
         self.need_ids: list[int] = []  # indexes of answers whose ids others have
+        self.last_answer = len(entries) - 1 if entries and entries[-1].letter == "a" else -1  # index, if it is the end
         self._match_ids(entries)
 
     def _match_ids(self, entries: Sequence[Entry]) -> None:
@@ -247,14 +248,17 @@ class _Comparison:
             return {0: self.current[-1]}  # asked again, as nobody has answered
         if placed := matched.keys() - self.reminders:
             matched |= self._agreement(min(placed), matched[min(placed)])
-        # a list with a stored id sends older turns before it: from there back, these are matched by their words alone
-        end = self.by_id[last].seq if self.by_id else 0
+        # in front of a stored id, but behind what the thread began with, older turns are matched by their words alone
+        began = zip(entries, (fact.spoken for fact in self.current if fact.writer == IN_FRONT), strict=False)
+        begin = sum(1 for _ in takewhile(lambda pair: pair[0].words == pair[1], began))
+        end = self.by_id[last].seq if self.by_id and self.kind == "list" else inf
         earlier = [fact for fact in (*self.current[::-1], *self.superseded[::-1]) if fact.writer != IN_FRONT]
-        for index in reversed(range(last)):
+        for index in reversed(range(begin, last)):
             if index not in matched:
                 alike = (fact for fact in earlier if fact.seq < end and fact.spoken == entries[index].words)
-                matched |= {index: fact for fact in islice(alike, 1)}
-            end = matched[index].seq if index in matched and index not in self.reminders else end
+                matched |= zip((index,), alike, strict=False)
+            if index in matched and index not in self.reminders and self.kind == "list":  # a state may hold copies
+                end = matched[index].seq
         # a list with one stored id needs no words; behind a state, a client may add a list without ids
         begin = len(entries) if self.by_id and self.kind == "list" else last + 1
         settled = self.deleted | matched.keys()
@@ -267,30 +271,26 @@ class _Comparison:
     def _match_turns(self, rest: Sequence[int]) -> dict[int, Facts]:
         """Match by words several turns without ids: they agree with the thread from their beginning on, or are new."""
         best = self._longest_agreement(rest[0])
-        if not best and self.kind == "list" and self.current:
-            # or unknown examples stand in front of a window, or older turns in front of the thread, which are refused
-            ends = {self.first, self.current[-1]} - {None}
-            places = (self._longest_agreement(index, is_window=True) for index in rest[1:])
-            return next((agreed for agreed in places if len(agreed) > 1 and not ends.isdisjoint(agreed.values())), {})
         front = {index: fact for index, fact in best.items() if fact.writer == IN_FRONT}
         behind = [index for index in rest if index not in (front or best)]
-        if behind and not self._holds_last(best):
-            newest = max((fact.seq for fact in best.values()), default=inf)
-            if not is_one_turn(self.entries[index] for index in behind):  # fixed examples, then a window of the thread
-                window = self._longest_agreement(behind[0], is_window=True)
-                if front:
-                    best = front | (window or best)
-                elif len(window) > 1 and self.current[-1] in window.values():
-                    best = window  # what lies between the beginning and the window was trimmed, and stays
-            elif front and any(fact.spoken.startswith("q") and fact.seq > newest for fact in self.current):
-                best = front  # fixed examples, then a new turn, even with words of an older one
-        return best
+        if not behind or not self.current or self.last_answer in best:
+            return best
+        if not is_one_turn(self.entries[index] for index in behind):
+            # examples, or the thread's beginning, then a window; or older turns in front of the thread: these are refused
+            for index in behind:
+                window = self._longest_agreement(index)
+                is_at_end = not {self.first, self.current[-1]}.isdisjoint(window.values())
+                goes_back = (
+                    bool(front) and index == behind[0] and is_one_turn(self.entries[max(window, default=0) + 1 :])
+                )
+                if len(window) > (not front) and (is_at_end or goes_back):
+                    return front | window
+            return best
+        newest = max((fact.seq for fact in best.values()), default=inf)
+        is_older = any(fact.spoken.startswith("q") and fact.seq > newest for fact in self.current)
+        return front if front and is_older else best  # examples, then a new turn, even with words of an older one
 
-    def _holds_last(self, agreed: Mapping[int, Facts]) -> bool:
-        """Tell whether an agreement goes to the end of the list, which is an answer: its last turn is stored."""
-        return self.entries[-1].letter == "a" and len(self.entries) - 1 in agreed
-
-    def _longest_agreement(self, start: int, *, is_window: bool = False) -> dict[int, Facts]:
+    def _longest_agreement(self, start: int) -> dict[int, Facts]:
         """Return how the list agrees with the thread from `start` on: far enough, and of equal places the last."""
         best, longest = dict[int, "Facts"](), -1
         seen = (fact for fact in reversed(self.current) if not fact.is_from_program and self.known.could_see(fact))
@@ -301,10 +301,8 @@ class _Comparison:
                 agreed = self._agreement(start, first)
                 reaches_newest = first.is_current and any(fact.seq >= newest for fact in agreed.values())
                 is_long = has_answer and (len(agreed) > 1 or first is self.first)
-                if is_window:  # in front of one new turn
-                    is_long = is_long and is_one_turn(self.entries[max(agreed) + 1 :])
                 # a last turn that is not stored to its end is new, even with words of an older one
-                length = sum(index < self.turn_at or self._holds_last(agreed) for index in agreed)
+                length = sum(index < self.turn_at or self.last_answer in agreed for index in agreed)
                 if (reaches_newest or is_long) and length > longest:
                     best, longest = agreed, length
         return best

@@ -65,11 +65,11 @@ def picked(candidates: Iterable[Ranked], query: Query, at_least: int = 0) -> lis
     budget = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
     limit = LEAST_TOKENS if query.turn else query.most_of_a_hit
     for candidate in candidates:
-        if len(fingerprints) >= max(query.sought, at_least):
-            break
         # Redis 8 rounds what it computes in float16, so that half of the candidates have the similarity of another text
         fingerprint = (candidate.similarity, candidate.tokens) if candidate.similarity else candidate.position
         if fingerprint not in fingerprints:
+            if len(fingerprints) >= max(query.sought, at_least):
+                break  # here, so that copies of the last one are taken, too
             size = min(candidate.tokens, limit)
             if size > budget:
                 continue

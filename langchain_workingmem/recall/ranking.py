@@ -119,11 +119,7 @@ class Ranking:
             if hidden := [index for index, seq in thread_seqs if seq >= end or seq in seqs]:
                 kept = self.places >= 0  # every one
                 kept[hidden] = False
-                self.keep(kept)
-
-    def keep(self, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
-        """Leave out all messages but those that are `kept`."""
-        self.order = self.order[kept[self.order]]
+                self.order = self.order[kept[self.order]]
 
 
 def rank(
@@ -171,16 +167,15 @@ def rank(
     if times:
         timely = nearness(np.array(candidates.times, np.int64)[first], times, now)
         score, best_score = score + scale * weights.time * timely, best_score + weights.time
-    order = np.argsort(score, kind="stable")[::-1]  # of equals in a thread the newer first
+    order = np.lexsort((places >> _BITS, places & _SEQS, score))[::-1]  # of equals the newer first
     if threshold > 0:
         order = order[similarity[order] >= threshold]
     scores = (score / (best_score + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
 
-    best = first  # the chunk that an excerpt shows
-    if numbered:  # that with the number of the question
+    if numbered:  # an excerpt shows the chunk with the number of the question
         first_by_words = np.minimum.reduceat(np.where(is_near, count, indexes)[by_place], starts)
-        best = np.where(words > 0, first_by_words, first)
-    return Ranking(candidates, names, places, best, scores, similarity, wording, timely, order)
+        first = np.where(words > 0, first_by_words, first)
+    return Ranking(candidates, names, places, first, scores, similarity, wording, timely, order)
 
 
 def neighbours(places: Places, meaning: Numbers, wording: Numbers, dense: float) -> Numbers:

@@ -30,13 +30,12 @@ from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, U
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
     from langchain_workingmem._engine.plan import Command
-    from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.options import OnError
+    from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.recall.hits import Windows
     from langchain_workingmem.recall.question import Query
     from langchain_workingmem.recall.ranking import Numbers, Ranked, Ranking
@@ -194,27 +193,24 @@ def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[
 
 
 def recall_for_turn(
-    state: MemoryState,
+    core: Core,
     query: Query,
     ranking: Ranking,
-    *,
-    hidden: tuple[bytes, Collection[int], float],  # a thread; seqs of it, and the one from which on all are
+    hide: Callable[[Ranking], None],
     followed_up: Callable[[], str],
     extra: int,
-    on_error: OnError,
 ) -> Plan[RecallResult]:
-    """Choose the hits of a turn among those that are not `hidden`, and fetch their windows. One round trip, two for a
+    """Choose the hits of a turn, but for what it has to `hide`, and fetch their windows. One round trip, two for a
     follow-up: a short text with no near hit may have `followed_up` what the user said before; both are searched, too.
     """
-    floor = None
+    state, floor = core.state, None
     if query.threshold is None and state.recalling.index.distance != "l2":  # l2 has another scale, so no floor
         learned = state.indexes.scale
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
         if floor is None and len(ranking.order) >= FEWEST and state.claim("floor"):
             # slow: nobody waits for a paid model at the end of a process
             yield Spawn(learn_scale(state, anew=False), slow=True, task="scale")
-    ranking.hide(*hidden)
-    nearest = ranking.similarities[ranking.order[: query.sought]]
+    hide(ranking)
     gates = [Gate(query, ranking, floor)]
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
         bar = max(floor.alone, ALONE * gates[0].bar)
@@ -223,10 +219,10 @@ def recall_for_turn(
         if not has_near and (earlier := followed_up()):
             try:
                 joint, _ = yield from search(state, replace(query, before=earlier), extra=extra)
-                joint.hide(*hidden)
+                hide(joint)
                 gates.append(Gate(query, joint, floor))
             except EMBEDDING_ERRORS as error:
-                if on_error == "raise":
+                if core.on_error == "raise":
                     raise
                 _log.warning("%s; this turn goes without what its question follows up", error)
     rankings = [gate.narrowed() for gate in gates]
@@ -236,11 +232,7 @@ def recall_for_turn(
     half = (query.sought + 1) // 2 if followed else query.sought
     passed = {hit.position: hit for hit in chain(direct[:half], *followed, direct[half:])}
     hits = hits_of([*passed.values()], windows)[: query.sought] if followed else direct[: query.sought]
-    silent = None
-    if floor and len(nearest) and not hits:
-        silent = "far" if nearest.max() < floor.shown else "ordinary"
-    result = yield from result_of(state.recalling, query, hits, windows, forgives=on_error == "log")
-    return replace(result, silent=silent) if silent else result
+    return (yield from result_of(state.recalling, query, hits, windows, forgives=core.on_error == "log"))
 
 
 class Gate:
@@ -259,8 +251,8 @@ class Gate:
     def narrowed(self) -> Ranking:
         """Return the ranking with only those that may pass."""
         ranking, bar = self.ranking, 0.0 if self.guaranteed else self.bar
-        kept = (ranking.similarities >= bar) | (ranking.timely == 1)
-        ranking.keep(kept | (ranking.words > 0) if self.numbers else kept)
+        kept = (ranking.similarities >= bar) | (ranking.timely == 1) | ((ranking.words > 0) & bool(self.numbers))
+        ranking.order = ranking.order[kept[ranking.order]]
         return ranking
 
     def passing(self, hits: Sequence[Ranked], windows: Windows) -> list[Ranked]:

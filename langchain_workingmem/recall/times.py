@@ -99,9 +99,9 @@ def _read(match: re.Match[str], now: datetime) -> _Period | None:
         period = _date(now, int(groups["alone"]))
     else:
         day, year, start = groups["day"] or groups["after"], groups["year"], match.start("month")
-        is_named = day or year or _BEFORE_MONTH.search(match.string, max(0, start - 12), start)
-        is_verb = groups["month"] in ("may", "mar", "march") and not (day or year) and match["month"].islower()
-        if is_named and not is_verb:
+        before = _BEFORE_MONTH.search(match.string, max(0, start - 12), start)
+        is_verb = match["month"] in ("may", "march") and before and before[0].lower().startswith("this")
+        if day or year or (before and not is_verb):
             period = _date(now, int(year) if year else None, _MONTHS[groups["month"]], int(day) if day else None)
     return period and (period[0], max(period[1], now) if groups["since"] else period[1])
 

@@ -121,8 +121,7 @@ class Turn:
         core, state, options = self.core, self.core.state, self.history
         if limits.last_messages is not None:  # exactly that many, for this call
             options = replace(options, last_messages=limits.last_messages, step=1)
-        zone, is_private = state.zone(*ids, limits.timezone), limits.recall is False
-        turn = Gathered(*ids, kind, zone, messages, left_out, is_private=is_private)
+        turn = Gathered(*ids, kind, state.zone(*ids, limits.timezone), messages, left_out, limits.recall is False)
         storable = [message for message in messages if is_storable(message)]
         structured = structured_answers(storable, is_over=False)
         digests = [words_digest(message, structured=id(message) in structured) for message in storable]
@@ -159,11 +158,10 @@ class Turn:
         reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
 
         if scope_key is not None:
-            turn.working_memory = read_state(state, scope_key, memory_replies)
-            if turn.working_memory.kept and state.remembering.keeper is None:
-                turn.working_memory = yield from wing("keeping").with_living_sources(
-                    state, scope_key, turn.working_memory
-                )
+            memory = read_state(state, scope_key, memory_replies)
+            if memory.kept and state.remembering.keeper is None:
+                memory = yield from wing("keeping").with_living_sources(state, scope_key, memory)
+            turn.working_memory = memory
         for part, commands, answers in zip(state.parts, part_calls, part_replies, strict=True):
             reads_again |= yield from part.gathered(state, turn, commands, answers)
 
@@ -323,10 +321,10 @@ def _recalled(
         texts = [str(message.text) for message in (*turn.history, *turn.messages) if is_users(message)]
         return next((text for text in reversed(texts) if text.strip() and text != query.text), "")
 
-    hidden = encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq
-    arguments: Any = {"hidden": hidden, "followed_up": followed_up, "extra": extra, "on_error": core.on_error}
-    plan = recall_for_turn(core.state, query, ranking, **arguments)
-    result = yield from traced(plan, query.text)
+    def hide(found: Ranking) -> None:
+        found.hide(encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
+
+    result = yield from traced(recall_for_turn(core, query, ranking, hide, followed_up, extra), query.text)
     repeated = {row.place for row in result.rows if row.place in hidden_seqs or row.place >= turn.question_seq}
     rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in repeated]
     return replace(result, rows=rows)

@@ -6,6 +6,7 @@ import json
 import re
 from difflib import SequenceMatcher, unified_diff
 from functools import cached_property, reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_workingmem._text.unicode import is_utf8
@@ -137,18 +138,28 @@ class TextFormat:
         return [f"{line[0]} {line[1:]}" for line in diff if line[0] in signs and line[1:].strip()]
 
     def joined(self, user: str, guest: str) -> str:
-        """Return the user's document, with lines that only the guest's has; a label without value takes the guest's."""
+        """Return the user's document, with lines that only the guest's has; a field without value takes the guest's."""
         if self.name == "text":
             return self.apply(user, guest, "append")
         labels = {_labelled(line)[0] for line in self.template.splitlines()}  # of fields; "- 10:30 tea" has none
         labels |= {label for label, value in map(_labelled, (*user.splitlines(), *guest.splitlines())) if not value}
-        theirs = {label if (label := _labelled(line)[0]) in labels else line: line for line in guest.splitlines()}
-        lines = []
-        for line in user.splitlines():
-            label, value = _labelled(line)
-            guest_line = theirs.pop(label if label in labels else line, line)
-            lines.append(line if value else guest_line)
-        return check_size("\n".join([*lines, *theirs.values()]), self._max_bytes)
+
+        def fields(text: str) -> Iterator[tuple[str, str, str]]:
+            heading = ""
+            for line in text.splitlines():
+                label, value = _labelled(line)
+                heading = line if line.startswith("#") else heading
+                yield f"{heading}\n{label}" if label in labels else line, value, line
+
+        theirs, own, lines = dict[str, dict[str, None]](), {*user.splitlines()}, list[str]()
+        for key, _, line in fields(guest):
+            theirs.setdefault(key, {})[line] = None
+        for key, value, line in fields(user):
+            same = theirs.pop(key, {})
+            # of a field that comes several times, all are kept
+            others = [other for other in same if other not in own] if len(same) > 1 else []
+            lines += [line, *others] if value else same or [line]
+        return check_size("\n".join([*lines, *chain(*theirs.values())]), self._max_bytes)
 
 
 class JsonFormat:

@@ -223,8 +223,6 @@ def test_a_value_that_cannot_work_is_refused_with_what_was_seen_and_the_remedy(
         (lambda memory: memory.working_memory.undo(5, user_id="u"), "pass a JSON Pointer"),
     ],
 )
-def test_an_argument_that_cannot_be_read_is_refused(
-    make_memory: Make, call: Callable[[Any], Any], remedy: str
-) -> None:
+def test_an_argument_that_cannot_be_read_is_refused(make_memory: Make, call: Callable[[Any], Any], remedy: str) -> None:
     with pytest.raises(OptionError, match=remedy):
         call(make_memory(working_memory=WorkingMemoryOptions()))

@@ -71,6 +71,18 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], Any, Any, Any]] = {  # options, the g
         {"name": "M.", "home": {"city": "Bonn"}, "age": 7},
     ),
     "a template": ({"template": TEMPLATE}, FULL, "# You\n- Name: Maya\n- City:\n", FULL.strip().replace("M.", "Maya")),
+    "a label under two headings": (
+        {"template": "# Work\n- City:\n# Home\n- City:"},
+        "# Work\n- City: Rome\n# Home\n- City:",
+        "# Work\n- City:\n# Home\n- City: Oslo",
+        "# Work\n- City: Rome\n# Home\n- City: Oslo",
+    ),
+    "a label that comes several times": (
+        {"template": "- Fact:"},
+        "- Fact: likes tea\n- Fact: plays chess",
+        "- Fact: has a dog\n- Fact: likes tea",
+        "- Fact: has a dog\n- Fact: plays chess\n- Fact: likes tea",
+    ),
     "free text": ({"template": ""}, "likes tea", "has a dog", "has a dog\n\nlikes tea"),
     "another format": ({"template": TEMPLATE}, '{"name": "M."}', "# You\n- Name: Maya", "# You\n- Name: Maya"),
 }

@@ -7,9 +7,11 @@ local ttl = head.ttl or tonumber(own_ttl)
 count, version = tonumber(count or 0), tonumber(version or 0)
 local moved, changed = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
 
--- Returns the first seq of a new thread: above what is dropped of an older one, whose vectors have the same keys.
+-- Returns the first seq of a new thread: above what is dropped of an older one, whose vectors have the same keys. One
+-- that has expired may have left vectors, of which nothing tells: so those that expire begin anywhere.
 local function first_seq()
-  return (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
+  local dropped = redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1
+  return math.max(dropped + 1, ttl and now % 2 ^ 15 * 2 ^ 12 * STRIDE or 0)
 end
 
 -- Returns the stored message of a seq as a table, with the set that it is in, and its facts there.

@@ -71,10 +71,7 @@ local function write_parts(message, seq, id, at, is_current)
     local fields = {'user', owner, 'thread', head.thread, 'message', id, 'role', message.role, 'created_at', at,
       'text', ARGV[text], 'vector', ARGV[text + 1]}
     if message.metadata then add(fields, {'labels', message.labels, 'metadata', message.metadata}) end
-    if redis.call('HSET', key, unpack(fields)) < #fields / 2 then -- a thread that has expired has left another one
-      redis.call('UNLINK', key)
-      redis.call('HSET', key, unpack(fields))
-    end
+    redis.call('HSET', key, unpack(fields))
     if ttl then redis.call('PEXPIREAT', key, vectors_until) end
   end
   local first = argument + 2 * message.chunks
