@@ -148,3 +148,15 @@ async def test_a_cancellation_that_was_swallowed_on_the_way_is_honoured(
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await memory.history.amessages("t") == []
+
+
+async def test_others_have_their_turn_while_a_dead_server_is_restarted(prefix: str) -> None:
+    memory, waiting = Memory("redis://127.0.0.1:1?max_connections=1", key_prefix=prefix), list[bool]()
+    link, pool = memory._core.async_runner.link, (await memory._core.async_runner.client()).connection_pool
+    link.revive = lambda: waiting.append(pool.turns.locked())
+    with pytest.raises(RedisConnectionError):
+        await memory.threads.aget("t")
+    assert waiting
+    assert not any(waiting)
+    link.revive = None
+    await memory.aclose()

@@ -272,3 +272,15 @@ def test_no_message_beside_a_hit_repeats_another_hit(memory: Memory) -> None:
     say(memory, "plum tart", "cherry cake", thread="b")
     found = memory.recall.search("cherry", user_id="ann", top_k=3, message_range=1)
     assert sum(message.text == "cherry cake" for message in found.messages) == 1
+
+
+@pytest.mark.parametrize("search", ["semantic", "hybrid"])
+@pytest.mark.parametrize("newer", ["a", "z"])
+def test_of_equal_texts_in_two_threads_the_newest_is_the_hit(
+    make_memory: Make, embeddings: WordEmbeddings, search: Any, newer: str
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(search=search))
+    for thread in ("z" if newer == "a" else "a", newer):
+        memory.history.append([HumanMessage("cherry cake", id=thread)], thread_id=thread, user_id="ann")
+    (hit,) = memory.recall.search("cherry cake", user_id="ann", top_k=1)
+    assert hit.message.id == newer

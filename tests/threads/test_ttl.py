@@ -223,3 +223,14 @@ def test_vectors_that_are_renewed_bring_no_deleted_thread_back(keep: Keep, raw: 
     memory._core.run(meanwhile(plan, lambda _: next(steps) == 1 and memory.threads.delete("t")))
     assert not raw.exists(Keys(prefix).of("t").thread)
     assert memory.users.list().items == []
+
+
+def test_a_vector_of_an_expired_thread_hides_no_message_of_the_new_one(
+    keep: Keep, raw: redis.Redis, prefix: str
+) -> None:
+    append(keep(DAY), "dog cat")
+    expire(raw, prefix)
+    new = keep(DAY)
+    append(new, "a cat is here")
+    found = new.recall.search("dog cat", user_id="u", message_range=0)
+    assert [hit.message.content for hit in found] == ["a cat is here"]
