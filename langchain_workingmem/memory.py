@@ -33,7 +33,7 @@ from langchain_workingmem.recall import Recall
 from langchain_workingmem.recall.question import check_argument_names
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.turn.assemble import Audience, assemble, question
-from langchain_workingmem.turn.gather import Notes, Turn
+from langchain_workingmem.turn.gather import Notes, TurnPlans
 from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
@@ -179,7 +179,7 @@ class Memory(SetUpOnEntry):
             self.__dict__["observations"] = install(core, observations)
             # the log decides what is shown; `last_messages=0` shows it alone
             history = replace(history, last_messages=0 if history.last_messages == 0 else None)
-        self._turn = Turn(core, history)
+        self._plans = TurnPlans(core, history)
         self._server: Any = None  # an embedded one
 
     @cached_property
@@ -245,19 +245,19 @@ class Memory(SetUpOnEntry):
         Cost: two round trips, one without recall, a third (and a second call of the embedding model) for a short
         question that follows up (docs/recall.md), and for the first one that names one of several authors.
         """
-        core, turn = self._core, self._turn
+        core, plans = self._core, self._plans
         check_argument_names(arguments)
         if recall is not None and (names := sorted({name for name, value in arguments.items() if value} - {"now"})):
             raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
         recalling: Any = arguments if recall is None else recall
         limits = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
         sent = [HumanMessage(messages)] if isinstance(messages, str) else messages
-        listed = yield from turn.read_unmarked(sent, thread_id, user_id)
-        gathered = yield from turn.gather(listed, (thread_id, user_id), limits)
-        if not read_only and gathered.known is not None:
-            branch = gathered.followed if gathered.followed.changes_branch else None
-            core.state.local(Notes).note(thread_id, question(listed), replace(gathered.known, branch=branch))
-        return assemble(core.state, turn.history, gathered, listed, Audience(read_only=read_only))
+        listed = yield from plans.read_unmarked(sent, thread_id, user_id)
+        turn = yield from plans.gather(listed, (thread_id, user_id), limits)
+        if not read_only and turn.known is not None:
+            branch = turn.followed if turn.followed.changes_branch else None
+            core.state.local(Notes).note(thread_id, question(listed), replace(turn.known, branch=branch))
+        return assemble(core.state, plans.history, turn, listed, Audience(read_only=read_only))
 
     acontext = twin(context)
 
@@ -275,7 +275,7 @@ class Memory(SetUpOnEntry):
 
         One round trip; one more for several turns that `context` has not read, two more where ids are stored already.
         """
-        listed = yield from self._turn.read_unmarked(messages, thread_id, user_id)
+        listed = yield from self._plans.read_unmarked(messages, thread_id, user_id)
         core, user_message = self._core, question(listed)
         known = (notes := core.state.local(Notes)).take(thread_id, user_message)
         # if the context has found the question stored, an answer is stored only as long as that is there
@@ -338,7 +338,7 @@ class Memory(SetUpOnEntry):
         from langchain_workingmem.faces.runnables import load_node
 
         find_ids = finder(user_id, trust_client_ids=trust_client_ids)
-        return load_node(self._turn, find_ids, into=into, read_only=read_only, now=now)
+        return load_node(self._plans, find_ids, into=into, read_only=read_only, now=now)
 
     def save_node(
         self, *, user_id: str | Callable[[Ids], str] | None = None, trust_client_ids: bool = False
@@ -351,7 +351,7 @@ class Memory(SetUpOnEntry):
         from langchain_workingmem.faces import finder
         from langchain_workingmem.faces.runnables import save_node
 
-        return save_node(self._turn, finder(user_id, trust_client_ids=trust_client_ids))
+        return save_node(self._plans, finder(user_id, trust_client_ids=trust_client_ids))
 
     def as_retriever(
         self,

@@ -32,8 +32,8 @@ from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.faces.tools import memory_tools
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.turn.assemble import Audience, Gathered, assemble, question, turn_of
-from langchain_workingmem.turn.gather import Turn
+from langchain_workingmem.turn.assemble import Audience, Turn, assemble, question, turn_of
+from langchain_workingmem.turn.gather import TurnPlans
 from langchain_workingmem.working_memory.store import read_working_memory
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Run:
     first_messages: Sequence[BaseMessage]  # the messages with which it began
     all_messages: Sequence[BaseMessage] = ()  # and those that appeared, also what a summary has replaced meanwhile
     question: str | None = None  # id of the message that it answers
-    gathered: Gathered | None = None  # None: nothing was read yet
+    turn: Turn | None = None  # None: nothing was read yet
     known: Known | None = None  # of the thread, with what this run has saved
     saved: bool = False  # the question is stored
     model: BaseChatModel | None = None  # which answers, and may make the thread's title
@@ -137,9 +137,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        turn = check_type(memory, Memory, "memory")._turn
-        core = replace(turn.core, on_error=one_of(on_error or turn.core.on_error, ("raise", "log"), "on_error"))
-        self._core, self._turn = core, Turn(core, turn.history)
+        plans = check_type(memory, Memory, "memory")._plans
+        core = replace(plans.core, on_error=one_of(on_error or plans.core.on_error, ("raise", "log"), "on_error"))
+        self._core, self._plans = core, TurnPlans(core, plans.history)
         self._read_only, self._persist = read_only, persist and not read_only
         self._find_ids, self._trust = faces.finder(user_id, trust_client_ids=trust_client_ids), trust_client_ids
         names = None if tools is None else as_tuple(tools, "tools", "tool names")
@@ -172,17 +172,17 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(request.state, request.runtime)
         run = self._run_of(call)
         run.model = request.model
-        gathered = yield from self._core.ready(self._prepare(call, run), "prepare")
+        turn = yield from self._core.ready(self._prepare(call, run), "prepare")
 
         def ask() -> Plan[Any]:
-            model_call = partial(handler, self._with_memory(request, call, gathered))
+            model_call = partial(handler, self._with_memory(request, call, turn))
             return (yield from Call(model_call, model_call))
 
         try:
             try:
                 answer = yield from ask()
             except Exception as error:
-                if not is_overflow(error) or not (yield from self._make_room(call, run, gathered)):
+                if not is_overflow(error) or not (yield from self._make_room(call, run, turn)):
                     raise
                 answer = yield from ask()
         except Exception as error:
@@ -198,7 +198,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Tell agents inside the tool whose run this is; keep calls that write in order; save a run that one ends."""
         config, tool_call, call = get_config(), partial(handler, request), self._call(request.state, request.runtime)
         # behind an interrupt, nobody has looked yet whose thread it is
-        if (run := self._runs.get((call.key, None))) is None or run.gathered is None:
+        if (run := self._runs.get((call.key, None))) is None or run.turn is None:
             yield from self._core.with_fallback(check_thread(self._core.state, *call.ids), None, "no known owner")
         thread_id = config.get("configurable", {}).get("thread_id")
         call_name, *earlier_names = (f"{thread_id}\0{id}" for id in _call_names(request))
@@ -272,7 +272,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if user_message is not None and (run := self._runs.get((call.key, user_message.id))) is not None:
             return run
         run = self._runs.get((call.key, None))
-        return run if run is not None and (user_message is None or run.gathered is None) else self._begin(call)
+        return run if run is not None and (user_message is None or run.turn is None) else self._begin(call)
 
     def _take(self, call: HookCall) -> Run:
         run = self._run_of(call)
@@ -283,47 +283,47 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------------ before the model
 
-    def _prepare(self, call: HookCall, run: Run) -> Plan[Gathered]:
+    def _prepare(self, call: HookCall, run: Run) -> Plan[Turn]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
         run.all_messages, core = _all_messages(call, run), self._core
-        gathered = yield from core.with_fallback(self._read(call, run), None, "the agent answers without memory")
-        run.is_failed, run.gathered = gathered is None, gathered or run.gathered or Gathered(*call.ids)
+        turn = yield from core.with_fallback(self._read(call, run), None, "the agent answers without memory")
+        run.is_failed, run.turn = turn is None, turn or run.turn or Turn(*call.ids)
         if not run.saved and call.saves and not run.is_failed:  # now, as the run may be abandoned
             saving = self._save(call, run, only_question=True)
             yield from core.with_fallback(saving, None, "the question is saved after the answer")
-        return run.gathered
+        return run.turn
 
-    def _read(self, call: HookCall, run: Run) -> Plan[Gathered | None]:
-        state, turn, ids, gathered = self._core.state, self._turn, call.ids, run.gathered
-        if gathered is None or run.is_failed:
+    def _read(self, call: HookCall, run: Run) -> Plan[Turn | None]:
+        state, plans, ids, turn = self._core.state, self._plans, call.ids, run.turn
+        if turn is None or run.is_failed:
             # as other middleware has redacted them by now; those that it has trimmed away count, too
             present_messages = {message.id: message for message in call.messages}
             messages = [present_messages.get(message.id, message) for message in run.first_messages]
-            messages = yield from turn.read_unmarked(messages, *ids, call.kind)
+            messages = yield from plans.read_unmarked(messages, *ids, call.kind)
             user_message = question(messages)
             run.question = user_message.id if user_message else None
-            gathered = yield from turn.gather(messages, ids, faces.check_limits(call.limits, turn), kind=call.kind)
-            run.gathered, run.known = gathered, gathered.known
+            turn = yield from plans.gather(messages, ids, faces.check_limits(call.limits, plans), kind=call.kind)
+            run.turn, run.known = turn, turn.known
             if call.is_nested:
-                gathered.history, gathered.first_seq, gathered.covered, gathered.limit = [], -inf, (), None
-                gathered.parts.clear()
-            if gathered.limit is None:
-                return gathered
+                turn.history, turn.first_seq, turn.covered, turn.limit = [], -inf, (), None
+                turn.parts.clear()
+            if turn.limit is None:
+                return turn
         # what takes part in turns may work on the messages of the run, so these are saved first
-        yield from self._save_for_parts(call, run, gathered)
+        yield from self._save_for_parts(call, run, turn)
         if not call.is_nested:
             for part in state.parts:
-                yield from part.renewed(state, gathered, waits=call.saves)
-        if gathered.working_memory is not None:
-            gathered.working_memory = yield from read_working_memory(state, *ids)
-        return gathered
+                yield from part.renewed(state, turn, waits=call.saves)
+        if turn.working_memory is not None:
+            turn.working_memory = yield from read_working_memory(state, *ids)
+        return turn
 
-    def _save_for_parts(self, call: HookCall, run: Run, gathered: Gathered) -> Plan[None]:
+    def _save_for_parts(self, call: HookCall, run: Run, turn: Turn) -> Plan[None]:
         if run.saved and any(part.follows for part in self._core.state.parts) and call.saves:
             yield from self._save(call, run)
-            gathered.seqs |= run.stored
+            turn.seqs |= run.stored
 
-    def _with_memory(self, request: ModelRequest[Any], call: HookCall, gathered: Gathered) -> ModelRequest[Any]:
+    def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: Turn) -> ModelRequest[Any]:
         own_tools = {tool.name: tool for tool in self.tools}
         named_tools = [(str(tool.get("name") if isinstance(tool, dict) else tool.name), tool) for tool in request.tools]
         for name, tool in named_tools:
@@ -343,7 +343,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             tools=[name for name, _ in named_tools if name in own_tools and name not in hidden],
             name=self._memory_name,
         )
-        context = assemble(self._core.state, self._turn.history, gathered, messages, audience)
+        context = assemble(self._core.state, self._plans.history, turn, messages, audience)
         prompt = request.system_message
         if context.system:  # behind the unchanged blocks of the agent's own prompt
             before: Any = prompt.content if prompt else []
@@ -367,15 +367,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 result[index] = message.model_copy(update={"id": self._core.new_id()}) if message.id in ids else message
                 run.answers.append((result[index], result[index].model_copy(deep=True)))
 
-    def _make_room(self, call: HookCall, run: Run, gathered: Gathered) -> Plan[bool]:
+    def _make_room(self, call: HookCall, run: Run, turn: Turn) -> Plan[bool]:
         """Let those who take part in turns shorten a prompt that is too long; tell whether another try makes sense."""
         if run.is_failed or not call.saves:
             return False
         is_shorter = False
         try:
-            yield from self._core.with_breaker(self._save_for_parts(call, run, gathered))
+            yield from self._core.with_breaker(self._save_for_parts(call, run, turn))
             for part in self._core.state.parts:
-                is_shorter |= yield from self._core.with_breaker(part.overflowed(self._core.state, gathered))
+                is_shorter |= yield from self._core.with_breaker(part.overflowed(self._core.state, turn))
         except WorkingMemError as error:
             _log.warning("no room is made in a prompt that is too long: %s", error)
             return False
@@ -401,7 +401,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
         initial_ids = {message.id for message in run.first_messages}
         appeared = [message.id for message in call.messages if message.id not in initial_ids]
-        messages = yield from self._turn.read_unmarked(_all_messages(call, run), *call.ids, call.kind, appeared)
+        messages = yield from self._plans.read_unmarked(_all_messages(call, run), *call.ids, call.kind, appeared)
         storable = [message for message in messages if is_storable(message)]
         structured = structured_answers(storable, is_over=is_over)
         if only_question:  # with what stands in front of it

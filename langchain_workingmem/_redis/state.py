@@ -80,7 +80,7 @@ def wing(name: str) -> Any:
 
 
 class Part:
-    """What takes part in a turn (`Gathered`) beside history, recall and working memory; it adds itself to `parts`."""
+    """What takes part in a turn (`Turn`) beside history, recall and working memory; it adds itself to `parts`."""
 
     follows = False  # works on the messages of a running agent: they are saved before each call of the model
 

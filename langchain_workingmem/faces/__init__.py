@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.options import Scope
-    from langchain_workingmem.turn.gather import Turn
+    from langchain_workingmem.turn.gather import TurnPlans
 
 Owner: TypeAlias = Callable[[Ids], str]  # returns the owner of the memory, given the ids that the run names
 WRITING = ("update_working_memory", "clear_working_memory")  # tools; with the name of a memory they begin like this
@@ -57,9 +57,9 @@ def _check_keys(settings: Any, names: Collection[str], path: str) -> None:
         raise OptionError(f"{path} has unknown keys {unknown}", remedy=f"use some of {', '.join(names)}")
 
 
-def check_limits(limits: PerCall, turn: Turn) -> PerCall:
+def check_limits(limits: PerCall, plans: TurnPlans) -> PerCall:
     """Return the same, or raise `OptionError` where it asks for more than the options give."""
-    limit, options, recall = turn.history.last_messages, turn.core.state.recall, limits.recall or {}
+    limit, options, recall = plans.history.last_messages, plans.core.state.recall, limits.recall or {}
     if limits.last_messages is not None:
         at_least(limits.last_messages, 0, f"{_PATH}['last_messages']", LARGEST if limit is None else limit)
     if options is not None and recall.get("top_k") is not None:  # a recall that is off is refused in `Turn.gather`

@@ -28,7 +28,7 @@ from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.recall.question import Query, check_argument_names
 from langchain_workingmem.recall.search import search_messages
-from langchain_workingmem.turn.assemble import Audience, Gathered, assemble, question
+from langchain_workingmem.turn.assemble import Audience, Turn, assemble, question
 from langchain_workingmem.turn.gather import Notes, read_history
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import MemoryContext, RecallResult
     from langchain_workingmem.options import Ids
-    from langchain_workingmem.turn.gather import Turn
+    from langchain_workingmem.turn.gather import TurnPlans
 
 
 class SemanticRecallRetriever(BaseRetriever):
@@ -139,50 +139,50 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
     aclear = twin(clear)
 
     def _read(self) -> Plan[list[BaseMessage]]:
-        return read_history(self._core.state, self.session_id, self.user_id, self._memory._turn.history)
+        return read_history(self._core.state, self.session_id, self.user_id, self._memory._plans.history)
 
 
 def load_node(
-    turn: Turn, find_ids: Callable[..., Ids], *, into: str, read_only: bool, now: datetime | None
+    plans: TurnPlans, find_ids: Callable[..., Ids], *, into: str, read_only: bool, now: datetime | None
 ) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` describes it."""
     from langgraph.types import Overwrite  # slow, and chains have no use for it
 
-    core = turn.core
+    core = plans.core
     if now is not None:
         check_now(now)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        state_messages, limits = _messages_of(state), check_limits(limits_of(config), turn)
+        state_messages, limits = _messages_of(state), check_limits(limits_of(config), plans)
         ids, kind = required_ids(find_ids(config)), kind_of(config)
         if now is not None and limits.recall is not False:
             limits = replace(limits, recall={**(limits.recall or {}), "now": now})
-        messages = yield from turn.read_unmarked(state_messages, *ids, kind)
+        messages = yield from plans.read_unmarked(state_messages, *ids, kind)
         left_out = Marks(core.state.secret, *ids).left_out(state_messages)
-        reading = turn.gather(messages, ids, limits, kind=kind, left_out=left_out)
-        gathered = yield from core.with_fallback(reading, Gathered(*ids, kind=kind), "the graph goes on without memory")
-        if not read_only and limits.saves and gathered.known is not None:
-            core.state.local(Notes).note(ids[0], question(messages), gathered.known)
+        reading = plans.gather(messages, ids, limits, kind=kind, left_out=left_out)
+        turn = yield from core.with_fallback(reading, Turn(*ids, kind=kind), "the graph goes on without memory")
+        if not read_only and limits.saves and turn.known is not None:
+            core.state.local(Notes).note(ids[0], question(messages), turn.known)
         audience = Audience(read_only=read_only or limits.read_only, for_model=True)
-        context = assemble(core.state, turn.history, gathered, messages, audience)
+        context = assemble(core.state, plans.history, turn, messages, audience)
         if into != "messages":
             return {into: context}
         # not through the reducer: what a node gives to it is streamed to clients as if it were said now
-        return {"messages": Overwrite(_in_channel(core, context, messages, gathered, left_out))}
+        return {"messages": Overwrite(_in_channel(core, context, messages, turn, left_out))}
 
     return _node(core, plan, "load_memory")
 
 
 def _in_channel(
-    core: Core, context: MemoryContext, messages: Sequence[BaseMessage], gathered: Gathered, left_out: frozenset[int]
+    core: Core, context: MemoryContext, messages: Sequence[BaseMessage], turn: Turn, left_out: frozenset[int]
 ) -> list[BaseMessage]:
     """Return the messages of a context, those of memory marked, and with a note of those that it leaves out."""
-    marks = Marks(core.state.secret, gathered.thread_id, gathered.user_id)
+    marks = Marks(core.state.secret, turn.thread_id, turn.user_id)
     listed, kept = {message.id for message in messages}, list[BaseMessage]()
     for message in context.messages:
         if message.id not in listed:
             kept.append(marks.inserted(message))
-        elif message.id not in gathered.seqs and message.additional_kwargs.get("lc_source") == SOURCE:
+        elif message.id not in turn.seqs and message.additional_kwargs.get("lc_source") == SOURCE:
             # not stored yet: the lean copy is what will be stored
             extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
             kept.append(message.model_copy(update={"additional_kwargs": extras}))
@@ -190,7 +190,7 @@ def _in_channel(
             kept.append(message)
     # the state loses what is not shown: the next turn must not take that for a deletion
     kept_ids = {message.id for message in kept if is_storable(message)}
-    if removed := sorted({seq for id, seq in gathered.seqs.items() if id in listed and id not in kept_ids} | left_out):
+    if removed := sorted({seq for id, seq in turn.seqs.items() if id in listed and id not in kept_ids} | left_out):
         for index, message in enumerate(kept):
             if message.id in listed and message.type != "system":
                 kept[index] = marks.put(message, {}, content=message.content, left_out=removed)
@@ -199,12 +199,12 @@ def _in_channel(
     return [*prompts, *blocks, *kept[len(prompts) :]]
 
 
-def save_node(turn: Turn, find_ids: Callable[..., Ids]) -> RunnableLambda[Any, dict[str, Any]]:
+def save_node(plans: TurnPlans, find_ids: Callable[..., Ids]) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` describes it."""
-    core = turn.core
+    core = plans.core
 
     def save(state_messages: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind) -> Plan[None]:
-        messages = [*filter(is_storable, (yield from turn.read_unmarked(state_messages, *ids, kind)))]
+        messages = [*filter(is_storable, (yield from plans.read_unmarked(state_messages, *ids, kind)))]
         notes, user_message = core.state.local(Notes), question(messages)
         yield from save_turn(
             core,

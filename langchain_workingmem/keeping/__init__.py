@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.turn.assemble import Gathered
+    from langchain_workingmem.turn.assemble import Turn
 
 _ATTEMPTS = 5  # of a change that meets deletions in the thread
 
@@ -40,7 +40,7 @@ class Keeping(Part):
         """Read whether the rows of the document have changed."""
         return source_commands(state, ScopeKey.of(state, thread_id, user_id))
 
-    def gathered(self, state: MemoryState, turn: Gathered, asked: Sequence[Command], replies: list[Any]) -> Plan[bool]:
+    def gathered(self, state: MemoryState, turn: Turn, asked: Sequence[Command], replies: list[Any]) -> Plan[bool]:
         """Take values whose messages are gone out of what the model is shown."""
         scope_key = ScopeKey.of(state, turn.thread_id, turn.user_id)
         if turn.working_memory is not None and (turn.working_memory.kept or any(replies)):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.observations.options import ObservationOptions
-    from langchain_workingmem.turn.assemble import Gathered
+    from langchain_workingmem.turn.assemble import Turn
 
 
 _log = logging.getLogger("langchain_workingmem")
@@ -63,11 +63,11 @@ class Observing(Part):
         other_ids = [id for id in state.local(_Logs).threads.get(user_id) or () if id != thread_id]
         return [command, *thread_commands(state, user_id, KIND, other_ids)]
 
-    def _is_of_user(self, turn: Gathered) -> bool:
+    def _is_of_user(self, turn: Turn) -> bool:
         return self.options.scope == "user" and not turn.is_private
 
     def _read(
-        self, state: MemoryState, turn: Gathered, commands: Sequence[Any], replies: list[Any]
+        self, state: MemoryState, turn: Turn, commands: Sequence[Any], replies: list[Any]
     ) -> Plan[dict[str, Rows]]:
         """Return the rows by thread, that of the turn first."""
         thread_id, user_id = turn.thread_id, turn.user_id
@@ -83,7 +83,7 @@ class Observing(Part):
         other_rows = yield from read_threads(state, user_id, KIND, commands[1:], replies[1:], choose)
         return {thread_id: own_rows, **other_rows}
 
-    def gathered(self, state: MemoryState, turn: Gathered, asked: Sequence[Command], replies: list[Any]) -> Plan[bool]:
+    def gathered(self, state: MemoryState, turn: Turn, asked: Sequence[Command], replies: list[Any]) -> Plan[bool]:
         """Take the log into the turn. Two more round trips where a list has left messages of it, one in a user's first turn of a process."""
         by_thread = yield from self._read(state, turn, asked, replies)
         own_rows = yield from _on_branch(state, turn, by_thread[turn.thread_id])
@@ -95,12 +95,12 @@ class Observing(Part):
         self._show(state, turn, {**by_thread, turn.thread_id: own_rows}, tokens)
         return is_other
 
-    def _show(self, state: MemoryState, turn: Gathered, by_thread: Mapping[str, Rows], tokens: int) -> None:
+    def _show(self, state: MemoryState, turn: Turn, by_thread: Mapping[str, Rows], tokens: int) -> None:
         turn.covered = by_thread[turn.thread_id].covered
         turn.limit = self.options.limit if tokens > self.options.limit else None
         turn.parts["observations"] = log_of(state, turn.user_id, by_thread, tokens, of_user=self._is_of_user(turn))
 
-    def renewed(self, state: MemoryState, turn: Gathered, *, waits: bool) -> Plan[None]:
+    def renewed(self, state: MemoryState, turn: Turn, *, waits: bool) -> Plan[None]:
         """Read the log again in the run of an agent; wait for the observer, where the prompt would be too long.
 
         One round trip; in a process that does not observe, two more once a thread.
@@ -119,7 +119,7 @@ class Observing(Part):
         own_rows = yield from _on_branch(state, turn, by_thread[thread_id])
         self._show(state, turn, {**by_thread, thread_id: own_rows}, tokens)
 
-    def overflowed(self, state: MemoryState, turn: Gathered) -> Plan[bool]:
+    def overflowed(self, state: MemoryState, turn: Turn) -> Plan[bool]:
         """Observe all that can be, for at most `timeout`; tell whether the log has changed."""
         before = turn.parts["observations"].revision  # of the prompt that was too long
         observer = Observer(state, self.options, turn.thread_id, turn.user_id)
@@ -128,7 +128,7 @@ class Observing(Part):
         yield from self.renewed(state, turn, waits=False)
         return bool(turn.parts["observations"].revision != before)
 
-    def blocks(self, state: MemoryState, turn: Gathered, name: str | None) -> list[tuple[str, str]]:
+    def blocks(self, state: MemoryState, turn: Turn, name: str | None) -> list[tuple[str, str]]:
         """Return the block of the log."""
         log: ObservationLog | None = turn.parts.get("observations")
         if turn.limit is not None and not state.local(_Logs).told.get(turn.thread_id):
@@ -170,7 +170,7 @@ def log_of(
     return replace(cached[1], pending_tokens=pending)
 
 
-def _on_branch(state: MemoryState, turn: Gathered, rows: Rows) -> Plan[Rows]:
+def _on_branch(state: MemoryState, turn: Turn, rows: Rows) -> Plan[Rows]:
     """Return the rows that cite nothing that a list has left behind, but for what is saved already. One round trip, none without that."""
     if not turn.abandoned or not rows.rows or not turn.followed.changes_branch:
         return rows

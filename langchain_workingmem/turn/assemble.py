@@ -49,7 +49,7 @@ _collecting: ContextVar[tuple[list[MemoryContext], ...]] = ContextVar("langchain
 
 
 @dataclass(slots=True)
-class Gathered:
+class Turn:
     """A turn: the caller's list, and what the store holds for it."""
 
     # what is asked
@@ -106,17 +106,17 @@ _FOR_PROGRAM = Audience()
 def assemble(
     state: MemoryState,
     options: HistoryOptions,
-    gathered: Gathered,
+    turn: Turn,
     messages: Sequence[BaseMessage],
     audience: Audience = _FOR_PROGRAM,
 ) -> MemoryContext:
     """Put a context together, and note what the model is shown. Memory goes into a copy of the user's message."""
     prompts = [message for message in messages if isinstance(message, SystemMessage)]
-    past, present, omitted = choose_shown(gathered, options, messages)
+    past, present, omitted = choose_shown(turn, options, messages)
     speech: list[str] = []
     if audience.for_model:
-        past, speech = _begun_by_user(past, messages, gathered)
-    marks = Marks(state.secret, gathered.thread_id, gathered.user_id)
+        past, speech = _begun_by_user(past, messages, turn)
+    marks = Marks(state.secret, turn.thread_id, turn.user_id)
     present = [
         marks.put(message, {"content": BLANK}, content=message.content) if is_blank(message) else message
         for message in present
@@ -124,21 +124,21 @@ def assemble(
     conversation = provider_valid([*past, *present])
     question_at = next((index for index in reversed(range(len(conversation))) if is_users(conversation[index])), None)
     # its tools are told what the model has seen, by the ids under which messages are stored
-    stored = {facts.seq: facts.id for facts in (gathered.known.facts if gathered.known else ())}
-    ids = {stored.get(gathered.seqs.get(message.id or "", -1), message.id) for message in conversation}
+    stored = {facts.seq: facts.id for facts in (turn.known.facts if turn.known else ())}
+    ids = {stored.get(turn.seqs.get(message.id or "", -1), message.id) for message in conversation}
     seen_ids = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
     text = "" if question_at is None else str(conversation[question_at].text).strip()
-    state.shown_messages.put(gathered.thread_id, ShownMessages(seen_ids, text))
-    if gathered.working_memory is not None:
-        state.shown_documents.note(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
+    state.shown_messages.put(turn.thread_id, ShownMessages(seen_ids, text))
+    if turn.working_memory is not None:
+        state.shown_documents.note(turn.thread_id, turn.working_memory.key, turn.working_memory.text)
     # copies are marked, so that whoever saves them saves what they stand for
-    originals = [*gathered.history, *messages, *present]
+    originals = [*turn.history, *messages, *present]
     unchanged, by_id = {*map(id, originals)}, {message.id: message for message in originals if message.id}
     for index, message in enumerate(conversation):
         original = None if id(message) in unchanged else by_id.get(message.id or "")
         if original is not None and is_storable(message):
             conversation[index] = marks.put(message, {}, content=original.content, name=original.name)
-    first_blocks, question_blocks, system_blocks = _blocks(state, gathered, audience)
+    first_blocks, question_blocks, system_blocks = _blocks(state, turn, audience)
     if question_at is None:
         system_blocks = [*first_blocks, *question_blocks, *speech, *system_blocks]
     else:
@@ -154,10 +154,10 @@ def assemble(
     context = MemoryContext(
         messages=[*prompts, *conversation],
         system=system_blocks,
-        recalled=gathered.recalled,
-        working_memory=gathered.working_memory,
+        recalled=turn.recalled,
+        working_memory=turn.working_memory,
         omitted=omitted,
-        observations=gathered.parts.get("observations"),
+        observations=turn.parts.get("observations"),
     )
     object.__setattr__(context, "counting", Counting(options.token_counter, present))
     for contexts in _collecting.get():
@@ -166,33 +166,33 @@ def assemble(
 
 
 def choose_shown(
-    gathered: Gathered, options: HistoryOptions, messages: Sequence[BaseMessage]
+    turn: Turn, options: HistoryOptions, messages: Sequence[BaseMessage]
 ) -> tuple[list[BaseMessage], list[BaseMessage], int]:
     """Return what is shown of the past and of the present turn, and how many messages are left out."""
-    hidden = gathered.hidden_ids
+    hidden = turn.hidden_ids
     candidates = [message for message in messages if not (isinstance(message, SystemMessage) or message.id in hidden)]
     present = turn_of(candidates)
     earlier = candidates[: len(candidates) - len(present)]
-    first_seq = gathered.first_seq if gathered.kind == "state" else -inf  # what lies before it is stored
-    recent = [message for message in earlier if gathered.seqs.get(message.id or "", inf) >= first_seq]
-    too_old, stored = len(earlier) - len(recent), gathered.history
-    if gathered.covered:
-        recent, stored = gathered.uncovered(recent), gathered.uncovered(stored)
-        kept_ids = {id(question(present)), *map(id, gathered.uncovered(present))}
+    first_seq = turn.first_seq if turn.kind == "state" else -inf  # what lies before it is stored
+    recent = [message for message in earlier if turn.seqs.get(message.id or "", inf) >= first_seq]
+    too_old, stored = len(earlier) - len(recent), turn.history
+    if turn.covered:
+        recent, stored = turn.uncovered(recent), turn.uncovered(stored)
+        kept_ids = {id(question(present)), *map(id, turn.uncovered(present))}
         present = [message for message in present if id(message) in kept_ids]
-    if gathered.limit is not None:
-        options = replace(options, max_tokens=min(options.max_tokens or gathered.limit, gathered.limit))
-    past = in_order(stored, gathered.seqs, recent)
+    if turn.limit is not None:
+        options = replace(options, max_tokens=min(options.max_tokens or turn.limit, turn.limit))
+    past = in_order(stored, turn.seqs, recent)
     if options.roles is not None or options.exclude_tools is True or any(_excluded(past, options)):
-        past = without_excluded(past, options, present, gathered.totals, {message.id for message in recent})
+        past = without_excluded(past, options, present, turn.totals, {message.id for message in recent})
     if options.media != "all":
         end = media_begin([*past, *present], options.media)
         past = [*(media_named(message) if attachments(message) else message for message in past[:end]), *past[end:]]
     omitted = 0
     # the store has weighed it: nothing would be cut
-    fits = not recent and not gathered.cut and gathered.tokens <= (options.max_tokens or 0)
+    fits = not recent and not turn.cut and turn.tokens <= (options.max_tokens or 0)
     if not fits or options.token_counter != "approximate":
-        past, omitted = fit(past, present, gathered.totals, options, gathered.cut)
+        past, omitted = fit(past, present, turn.totals, options, turn.cut)
     if options.max_tokens not in (None, DEFAULT_LIMIT):  # only a limit that somebody chose cuts the running turn
         present, more_omitted = _fit_present(present, options)
         omitted += more_omitted
@@ -200,7 +200,7 @@ def choose_shown(
 
 
 def _begun_by_user(
-    past: Sequence[BaseMessage], messages: Sequence[BaseMessage], gathered: Gathered
+    past: Sequence[BaseMessage], messages: Sequence[BaseMessage], turn: Turn
 ) -> tuple[list[BaseMessage], list[str]]:
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
     # a list of the caller's that begins otherwise stays as it is
@@ -210,27 +210,27 @@ def _begun_by_user(
     while 0 < start < len(past) and past[start].type in ("tool", "function"):  # with the call that it answers
         start -= 1
     texts = [str(message.text) for message in past[:start] if isinstance(message, AIMessage) and not message.tool_calls]
-    if gathered.first_seq > -inf:  # the thread begins earlier
+    if turn.first_seq > -inf:  # the thread begins earlier
         texts = []
     return list(past[start:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in texts if text.strip()]
 
 
-def _blocks(state: MemoryState, gathered: Gathered, audience: Audience) -> tuple[list[str], list[str], list[str]]:
+def _blocks(state: MemoryState, turn: Turn, audience: Audience) -> tuple[list[str], list[str], list[str]]:
     """Return the blocks in front of the conversation, in front of the question, and behind the system prompt."""
     blocks: dict[str, list[str]] = {"first": [], "question": [], "system": []}
     for part in state.parts:
-        for placement, text in part.blocks(state, gathered, audience.name):
+        for placement, text in part.blocks(state, turn, audience.name):
             blocks[placement].append(text)
-    if recalled := recalled_block(gathered.recalled, gathered.thread_id, audience.name, gathered.zone):
+    if recalled := recalled_block(turn.recalled, turn.thread_id, audience.name, turn.zone):
         blocks[state.recalling.placement].append(recalled)
-    if gathered.working_memory is not None:
+    if turn.working_memory is not None:
         document = working_memory_block(
             state.remembering,
-            gathered.working_memory,
+            turn.working_memory,
             read_only=audience.read_only,
             tools=audience.tools,
             name=audience.name,
-            zone=gathered.zone,
+            zone=turn.zone,
         )
         blocks[state.remembering.placement].append(document)
     return blocks["first"], blocks["question"], blocks["system"]

@@ -1,6 +1,6 @@
 """What the store holds for a turn: history, working memory, recalled messages, and what the caller's list is.
 
-`Memory.context`, `Memory.save_turn`, nodes and middleware share the plans of `Turn`.
+`Memory.context`, `Memory.save_turn`, nodes and middleware share `TurnPlans`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from langchain_workingmem.history.save import entry_of, known_in, list_head, unm
 from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.search import recall_for_turn, search
 from langchain_workingmem.turn.assemble import (
-    Gathered,
+    Turn,
     choose_shown,
     fit,
     in_order,
@@ -82,7 +82,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnPlans:
     """Plans of one turn."""
 
     core: Core
@@ -113,7 +113,7 @@ class Turn:
         *,
         kind: Kind = "list",
         left_out: frozenset[int] = frozenset(),
-    ) -> Plan[Gathered]:
+    ) -> Plan[Turn]:
         """Read and search in one round trip; one for windows, one more on another branch, one for media.
 
         Messages without an id get one, if they are stored the stored one.
@@ -121,7 +121,7 @@ class Turn:
         core, state, options = self.core, self.core.state, self.history
         if limits.last_messages is not None:  # exactly that many, for this call
             options = replace(options, last_messages=limits.last_messages, step=1)
-        turn = Gathered(*ids, kind, state.zone(*ids, limits.timezone), messages, left_out, limits.recall is False)
+        turn = Turn(*ids, kind, state.zone(*ids, limits.timezone), messages, left_out, limits.recall is False)
         storable = [message for message in messages if is_storable(message)]
         structured = structured_answers(storable, is_over=False)
         digests = [words_digest(message, structured=id(message) in structured) for message in storable]
@@ -199,7 +199,7 @@ def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str 
 
 
 def _query_of(
-    state: MemoryState, turn: Gathered, options: HistoryOptions, limits: PerCall, *, is_covered: bool
+    state: MemoryState, turn: Turn, options: HistoryOptions, limits: PerCall, *, is_covered: bool
 ) -> Query | None:
     """Return what recall searches for: the user's last words, if any. `is_covered`: by a log, a part of the history."""
     arguments = limits.recall or {}
@@ -231,7 +231,7 @@ def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) 
     return head
 
 
-def _follow_list(core: Core, turn: Gathered, messages: Sequence[BaseMessage], entries: Sequence[Entry]) -> None:
+def _follow_list(core: Core, turn: Turn, messages: Sequence[BaseMessage], entries: Sequence[Entry]) -> None:
     """Note in the turn which messages of the thread the list is, and which of it no model is shown; give missing ids."""
     known = turn.known = known_in(turn.reply)
     turn.followed = followed = follow(entries, turn.kind, known, turn.left_out)
@@ -258,7 +258,7 @@ def _follow_list(core: Core, turn: Gathered, messages: Sequence[BaseMessage], en
     turn.hidden_ids = frozenset(refused | deleted | {ids[index] for index in followed.hidden})
 
 
-def _stored_messages(turn: Gathered, entries: Sequence[Entry], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
+def _stored_messages(turn: Turn, entries: Sequence[Entry], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
     """Return the messages of the history, and note what it is: without those that the list holds or has left behind."""
     followed, waiting, kept = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
     listed = {seq for seqs in turn.reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
@@ -290,7 +290,7 @@ def _stored_messages(turn: Gathered, entries: Sequence[Entry], bodies: Sequence[
 
 
 def _with_shown_media(
-    state: MemoryState, turn: Gathered, options: HistoryOptions, rows: Sequence[StoredMessage]
+    state: MemoryState, turn: Turn, options: HistoryOptions, rows: Sequence[StoredMessage]
 ) -> Plan[list[BaseMessage]]:
     """Return the messages, older media only named. One round trip where media that are shown lie beside the bodies."""
     media_rows = [row for row in rows if "media" in row.record]
@@ -309,7 +309,7 @@ def _with_shown_media(
 
 
 def _recalled(
-    core: Core, turn: Gathered, options: HistoryOptions, query: Query, ranking: Ranking, extra: int
+    core: Core, turn: Turn, options: HistoryOptions, query: Query, ranking: Ranking, extra: int
 ) -> Plan[RecallResult]:
     """Fetch the best hits and their windows, without what the model is shown anyway. Messages are compared by seq."""
     past, present, _ = choose_shown(turn, options, turn.messages)
@@ -334,7 +334,7 @@ def read_history(
     state: MemoryState, thread_id: str, user_id: str | None, options: HistoryOptions
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
-    turn = Gathered(check_id(thread_id, "thread_id"), user_id or "", "part")  # no list is compared
+    turn = Turn(check_id(thread_id, "thread_id"), user_id or "", "part")  # no list is compared
     turn.head = _history_head(options, (), owner_tag(user_id))
     (reply,) = yield from send(READ.on(state.keys.of(thread_id), **turn.head))
     turn.reply = read_reply(reply, thread_id, user_id)

@@ -14,7 +14,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_workingmem._text.messages import weight_of, words_digest
 from langchain_workingmem._text.sending import provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.assemble import Gathered, choose_shown, fit, without_excluded
+from langchain_workingmem.turn.assemble import Turn, choose_shown, fit, without_excluded
 from tests.helpers.conversations import accept, ai, any_message, conversations, order_kept, result, stored
 from tests.helpers.examples import examples
 
@@ -45,17 +45,17 @@ def ids(messages: Sequence[BaseMessage]) -> list[str]:
 
 def test_of_two_limits_the_lower_counts_and_only_a_chosen_one_cuts_the_running_turn() -> None:
     history = [message for at in range(9) for message in turn(at, size=400)]
-    turn_of_it = Gathered("t", history=history, tokens=weight_of(history), limit=500)
+    turn_of_it = Turn("t", history=history, tokens=weight_of(history), limit=500)
     past, _, omitted = choose_shown(turn_of_it, HistoryOptions(), [])
     assert 0 < len(past) == len(history) - omitted < len(history)
     question, *traffic, _ = turn(0, "x", "y", "z", size=200_000)
     for options, left in ((HistoryOptions(), 0), (HistoryOptions(max_tokens=100), 4)):
-        _, present, omitted = choose_shown(Gathered("t"), options, [question, *traffic])
+        _, present, omitted = choose_shown(Turn("t"), options, [question, *traffic])
         assert (omitted, len(present)) == (left, 7 - left)
 
 
 def test_a_covered_question_an_open_call_and_an_answer_of_the_list_stay() -> None:
-    covered = Gathered("t", covered={0}, seqs={"q0": 0})
+    covered = Turn("t", covered={0}, seqs={"q0": 0})
     assert ids(choose_shown(covered, HistoryOptions(), turn(0)[:1])[1]) == ["q0"]
     assert ids(shown(turn(0, "x")[:2], 1, [result("x", "rx")])) == ["q0", "cx"]
     assert ids(without_excluded(turn(0), HistoryOptions(roles=["human"]), listed_ids={"a0"})) == ["q0", "a0"]

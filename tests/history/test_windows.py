@@ -14,7 +14,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.sending import headed_groups, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.assemble import Audience, Gathered, assemble, without_excluded
+from langchain_workingmem.turn.assemble import Audience, Turn, assemble, without_excluded
 from tests.helpers.conversations import (
     accept,
     ai,
@@ -28,7 +28,7 @@ from tests.helpers.conversations import (
 )
 from tests.helpers.examples import examples
 
-TURN = Memory("redis://localhost:1")._turn  # never connects
+PLANS = Memory("redis://localhost:1")._plans  # never connects
 
 
 # ---------------------------------------------------------------------- properties
@@ -135,8 +135,8 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
     for place, message in enumerate(new):  # no result of a tool has the id of a question
         message.id = f"new {place}" if isinstance(message, ToolMessage) or not message.id else message.id
     stored = list({message.id: message for message in past}.values())
-    gathered = Gathered("t", history=stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
-    shown = assemble(TURN.core.state, TURN.history, gathered, new, Audience(read_only=True, for_model=True)).messages
+    turn = Turn("t", history=stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
+    shown = assemble(PLANS.core.state, PLANS.history, turn, new, Audience(read_only=True, for_model=True)).messages
     accept(shown)
     list_of = (message for message in new if message.type != "system")
     given = {message.id for message in takewhile(lambda one: one.type != "human", list_of)}  # it begins so itself
@@ -147,19 +147,19 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
 
 
 def test_a_prompt_that_begins_with_a_result_begins_with_its_stored_call() -> None:
-    gathered = Gathered("t", history=[ai("", "a", id="call")], seqs={"call": 0, "r": 1})
+    turn = Turn("t", history=[ai("", "a", id="call")], seqs={"call": 0, "r": 1})
     new: list[BaseMessage] = [result("a", "r"), HumanMessage("go on", id="q")]
-    shown = assemble(TURN.core.state, TURN.history, gathered, new, Audience(read_only=True, for_model=True)).messages
+    shown = assemble(PLANS.core.state, PLANS.history, turn, new, Audience(read_only=True, for_model=True)).messages
     assert [message.id for message in shown] == ["call", "r", "q"]
 
 
 def test_what_lies_before_the_window_is_counted_and_no_answer_of_it_is_quoted() -> None:
     past: list[BaseMessage] = [HumanMessage("old", id="q"), AIMessage("late", id="a")]
-    gathered = Gathered("t", kind="state", seqs={"q": 0, "a": 1}, first_seq=1)
-    found = assemble(TURN.core.state, TURN.history, gathered, [*past, HumanMessage("new", id="n")])
+    turn = Turn("t", kind="state", seqs={"q": 0, "a": 1}, first_seq=1)
+    found = assemble(PLANS.core.state, PLANS.history, turn, [*past, HumanMessage("new", id="n")])
     assert ([one.id for one in found.messages], found.omitted) == (["a", "n"], 1)
-    gathered = Gathered("t", history=past[1:], seqs={"a": 1}, first_seq=1)
-    shown = assemble(TURN.core.state, TURN.history, gathered, [HumanMessage("new")], Audience(for_model=True)).messages
+    turn = Turn("t", history=past[1:], seqs={"a": 1}, first_seq=1)
+    shown = assemble(PLANS.core.state, PLANS.history, turn, [HumanMessage("new")], Audience(for_model=True)).messages
     assert [one.text for one in shown] == ["new"]
 
 

@@ -93,6 +93,6 @@ def test_a_prompt_that_is_too_long_is_refused_as_it_was_where_memory_cannot_be_r
     bench: Bench, raw: redis.Redis
 ) -> None:
     memory = bench.memory(observations=observing(Observer()), on_error="log")
-    raw.set(memory._turn.core.state.keys.of("t").rows, "no hash")
+    raw.set(memory._core.state.keys.of("t").rows, "no hash")
     with pytest.raises(WindowError):
         bench.run(agent_of(Windowed(window=1, script=["x"]), memory), ask(words(0)), CONFIGURED)
