@@ -281,7 +281,8 @@ class Memory(SetUpOnEntry):
         # if the context has found the question stored, an answer is stored only as long as that is there
         stored_ids = {facts.id for facts in known.facts} if known is not None else set[str]()
         id = user_message.id if user_message is not None and user_message.id in stored_ids else None
-        stored, saved = yield from save_turn(core, listed, thread_id, user_id, known=known, question=id, keeps_all=True)
+        saving = save_turn(core, listed, thread_id, user_id, known=known, question_id=id, keeps_all=True)
+        stored, saved = yield from saving
         if known is not None and saved is not None:
             notes.note(thread_id, user_message, replace(saved, next_seq_when_saved=saved.next_seq, branch=None))
         return stored

@@ -73,7 +73,7 @@ class Run:
 
     first_messages: Sequence[BaseMessage]  # the messages with which it began
     all_messages: Sequence[BaseMessage] = ()  # and those that appeared, also what a summary has replaced meanwhile
-    question: str | None = None  # id of the message that it answers
+    question_id: str | None = None  # of the message that it answers
     turn: Turn | None = None  # None: nothing was read yet
     known: Known | None = None  # of the thread, with what this run has saved
     saved: bool = False  # the question is stored
@@ -261,8 +261,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _begin(self, call: HookCall) -> Run:
         user_message = question(call.messages)
-        run = Run([*call.messages], question=user_message.id if user_message else None)
-        for id in (run.question, None):
+        run = Run([*call.messages], question_id=user_message.id if user_message else None)
+        for id in (run.question_id, None):
             self._runs.put((call.key, id), run)
         return run
 
@@ -276,7 +276,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _take(self, call: HookCall) -> Run:
         run = self._run_of(call)
-        self._runs.pop((call.key, run.question))
+        self._runs.pop((call.key, run.question_id))
         if self._runs.get((call.key, None)) is run:
             self._runs.pop((call.key, None))
         return run
@@ -301,7 +301,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             messages = [present_messages.get(message.id, message) for message in run.first_messages]
             messages = yield from plans.read_unmarked(messages, *ids, call.kind)
             user_message = question(messages)
-            run.question = user_message.id if user_message else None
+            run.question_id = user_message.id if user_message else None
             turn = yield from plans.gather(messages, ids, faces.check_limits(call.limits, plans), kind=call.kind)
             run.turn, run.known = turn, turn.known
             if call.is_nested:
@@ -405,7 +405,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         storable = [message for message in messages if is_storable(message)]
         structured = structured_answers(storable, is_over=is_over)
         if only_question:  # with what stands in front of it
-            end = next((end for end, message in enumerate(storable, 1) if message.id == run.question), len(storable))
+            end = next((end for end, message in enumerate(storable, 1) if message.id == run.question_id), len(storable))
             storable = storable[:end]
         _, run.known = yield from save_turn(
             self._core,
@@ -413,7 +413,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             *call.ids,
             kind=call.kind,
             known=run.known,
-            question=run.question if run.saved and run.question in run.stored else None,
+            question_id=run.question_id if run.saved and run.question_id in run.stored else None,
             structured=structured,
             title_model=run.model,
         )

@@ -117,13 +117,6 @@ _COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
 _POOL_EMPTY = "No connection available"  # the message of redis-py's blocking pool
 
 
-def no_connection() -> errors.RedisConnectionError:
-    """Return the error of a caller who has waited in vain for a connection."""
-    problem = "every connection to Redis was in use, so nothing was sent"
-    remedy = "allow more by max_connections=... (in the URL or your client), or wait longer: Memory(timeout=...)"
-    return errors.RedisConnectionError(problem, remedy=remedy, timed_out=True)
-
-
 def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> errors.RedisReplyError:
     """Return a refusal of Redis with a remedy; raise other errors, with repeats if `own`. `unsure`: it may have run."""
     text, cause = _safe_text(error), _safe_cause(error)
@@ -131,7 +124,9 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> err
         remedy = "check the user and password in the URL"
         raise errors.RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
     if isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
-        raise no_connection() from cause
+        problem = "every connection to Redis was in use, so nothing was sent"
+        remedy = "allow more by max_connections=... (in the URL or your client), or wait longer: Memory(timeout=...)"
+        raise errors.RedisConnectionError(problem, remedy=remedy, timed_out=True) from cause
     if isinstance(error, _LOST):
         # one timeout may come from a dead connection; after a second one the caller has waited long enough
         timed_out = any(isinstance(raised, redis_errors.TimeoutError) for raised in (error, error.__cause__))

@@ -268,8 +268,8 @@ def _encoded(value: dict[str, Any]) -> bytes:
     try:
         text = orjson.dumps(value, default=_as_json)
     except TypeError:  # a lone surrogate, a large int, a key that is no str
-        # orjson would read a large int as a float; it refuses what holds NaN, so json reads that, and the int whole
-        text = json.dumps({**value, "wide": float("nan")}, default=_as_json, separators=(",", ":")).encode()
+        # orjson would read a large int as a float, but refuses NaN: so `StoredMessage.of` reads this by json, and whole
+        text = json.dumps({**value, "read_by_json": float("nan")}, default=_as_json, separators=(",", ":")).encode()
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         check_depth(text.decode())
     return text

@@ -217,7 +217,7 @@ def save_turn(
     *,
     kind: Kind = "list",
     known: Known | None = None,  # what was read of the thread for this turn
-    question: str | None = None,  # id of its question, where that is stored: if it was deleted meanwhile, nothing is
+    question_id: str | None = None,  # where its question is stored: if that was deleted meanwhile, nothing is saved
     left_out: Collection[int] = (),
     keeps_all: bool = False,
     structured: Collection[int] | None = None,
@@ -256,7 +256,7 @@ def save_turn(
             draft.seq, draft.writer = followed.edited.get(index), IN_FRONT if index < question_at else followed.writer
         stored = [batch[index].message for index in sorted({*followed.new, *followed.seqs})]
         changed = [batch[index] for index in sorted({*followed.new, *followed.edited})]
-        head = _branch_head(followed, known, entries, kind) | {"question": question, "created_at": created_at}
+        head = _branch_head(followed, known, entries, kind) | {"question": question_id, "created_at": created_at}
         if not (changed or head["aliases"] or followed.changes_branch):
             return stored, known
         # one that was compared meets no surprise where its question is superseded
@@ -274,7 +274,7 @@ def save_turn(
     else:
         raise ThreadConflictError(thread_id)
     pairs = zip(changed, reply["seqs"], strict=False)
-    # `follow` reads neither total_tokens, vectors nor text: they stay empty
+    # the tokens up to it are not known here: `has_lost_its_past` alone reads them, and of older messages
     facts = [Facts(seq, new.words, new.weight, 0, new.writer, "", new.id, "") for new, seq in pairs if seq >= 0]
     known = (known or Known()).with_written(facts, followed, reply["version"])
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP_SIZE], title_model)

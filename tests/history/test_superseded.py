@@ -182,5 +182,5 @@ def test_a_question_that_is_edited_back_and_forth_is_shown_once(plain: Memory) -
 def test_the_answer_of_a_subgraph_is_stored_although_its_question_was_superseded_meanwhile(plain: Memory) -> None:
     plain.history.append(said("q0", "a0", "q1"), **TURN)
     plain.history.truncate("t", after="a0")
-    plain._core.run(save_turn(plain._core, said("a1"), "t", "u", kind="part", question="q1"))
+    plain._core.run(save_turn(plain._core, said("a1"), "t", "u", kind="part", question_id="q1"))
     assert current(plain) == ["q0", "a0", "a1"]

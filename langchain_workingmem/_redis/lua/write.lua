@@ -59,8 +59,7 @@ for _, seq in ipairs(head.bring_back or {}) do -- with the tool traffic that led
 end
 local has_changed = superseded + #without_vectors > 0
 
-owner, next_seq = owner or head.user, is_new and first_seq() or tonumber(next_seq)
-last_at, total_tokens, next_number = tonumber(last_at or 0), tonumber(total_tokens or 0), tonumber(next_number or 0)
+if is_new then owner, next_seq = head.user, first_seq() end
 local vectors_until = ttl and expiry(2 * ttl)
 local argument, seqs, new = 2, {}, {}
 
