@@ -115,7 +115,7 @@ def assemble(
     past, present, omitted = choose_shown(turn, options, messages)
     speech: list[str] = []
     if audience.for_model:
-        past, speech = _begun_by_user(past, messages, turn)
+        past, speech = _begun_by_user(past, turn)
     marks = Marks(state.secret, turn.thread_id, turn.user_id)
     present = [
         marks.put(message, {"content": BLANK}, content=message.content) if is_blank(message) else message
@@ -199,16 +199,10 @@ def choose_shown(
     return past, present, too_old + omitted
 
 
-def _begun_by_user(
-    past: Sequence[BaseMessage], messages: Sequence[BaseMessage], turn: Turn
-) -> tuple[list[BaseMessage], list[str]]:
+def _begun_by_user(past: Sequence[BaseMessage], turn: Turn) -> tuple[list[BaseMessage], list[str]]:
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
-    # a list of the caller's that begins otherwise stays as it is
-    first_message = next((message for message in messages if not isinstance(message, SystemMessage)), None)
-    begins = (not is_blank(message) and (talk_kind(message) == "q" or message is first_message) for message in past)
+    begins = (not is_blank(message) and talk_kind(message) == "q" for message in past)
     start = next((index for index, is_begin in enumerate(begins) if is_begin), len(past))
-    while 0 < start < len(past) and past[start].type in ("tool", "function"):  # with the call that it answers
-        start -= 1
     texts = [str(message.text) for message in past[:start] if isinstance(message, AIMessage) and not message.tool_calls]
     if turn.first_seq > -inf:  # the thread begins earlier
         texts = []

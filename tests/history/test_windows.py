@@ -146,11 +146,11 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
         assert any(message.id in given for message in first)
 
 
-def test_a_prompt_that_begins_with_a_result_begins_with_its_stored_call() -> None:
+def test_a_prompt_that_would_begin_with_a_call_begins_with_the_user() -> None:
     turn = Turn("t", history=[ai("", "a", id="call")], seqs={"call": 0, "r": 1})
     new: list[BaseMessage] = [result("a", "r"), HumanMessage("go on", id="q")]
     shown = assemble(PLANS.core.state, PLANS.history, turn, new, Audience(read_only=True, for_model=True)).messages
-    assert [message.id for message in shown] == ["call", "r", "q"]
+    assert [message.id for message in shown] == ["q"]
 
 
 def test_what_lies_before_the_window_is_counted_and_no_answer_of_it_is_quoted() -> None:

@@ -90,6 +90,27 @@ def test_an_agent_never_calls_its_model_with_nothing(bench: Bench, content: Any,
     assert memory.context("", thread_id="new", user_id="u").messages[-1].text == "(empty message)"
 
 
+def test_a_greeting_in_the_list_stands_in_front_of_the_user_s_words(bench: Bench) -> None:
+    memory, model = bench.memory(), Scripted.says("Fine.", "Good.")
+    agent = agent_of(model, memory)
+    for asked in ("How are you?", "And now?"):
+        bench.run(agent, {"messages": [AIMessage("Welcome!"), HumanMessage(asked)]}, configured("t", "u"))
+    starts = [
+        seen[0].text.replace("<said_by_assistant>\nWelcome!\n</said_by_assistant>\n\n", "") for seen in model.seen
+    ]
+    assert [(seen[0].type, start) for seen, start in zip(model.seen, starts, strict=True)] == [
+        ("human", "How are you?"),
+        ("human", "How are you?"),
+    ]
+    assert [one.text for one in memory.history.messages("t")] == [
+        "Welcome!",
+        "How are you?",
+        "Fine.",
+        "And now?",
+        "Good.",
+    ]
+
+
 def test_a_model_that_nobody_asks_is_told_what_it_has_said(bench: Bench) -> None:
     memory, model = bench.memory(), Scripted.says("And?")
     memory.history.append([AIMessage("Welcome!", id="w")], thread_id="t", user_id="u")
