@@ -117,35 +117,41 @@ _COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
 _POOL_EMPTY = "No connection available"  # the message of redis-py's blocking pool
 
 
-def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> errors.RedisReplyError:
-    """Return a refusal of Redis with a remedy; raise other errors, with repeats if `own`. `unsure`: it may have run."""
-    text, cause = _safe_text(error), _safe_cause(error)
-    if isinstance(error, _LOGIN):
-        remedy = "check the user and password in the URL"
-        raise errors.RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
-    if isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
-        problem = "every connection to Redis was in use, so nothing was sent"
-        remedy = "allow more by max_connections=... (in the URL or your client), or wait longer: Memory(timeout=...)"
-        raise errors.RedisConnectionError(problem, remedy=remedy, timed_out=True) from cause
-    if isinstance(error, _LOST):
-        # one timeout may come from a dead connection; after a second one the caller has waited long enough
-        timed_out = any(isinstance(raised, redis_errors.TimeoutError) for raised in (error, error.__cause__))
-        repeats = (1 if timed_out else len(PAUSES)) if own else 0
-        if unsure and not isinstance(error, redis_errors.BusyLoadingError | redis_errors.ClusterDownError):
-            problem = f"Redis did not reply before the connection was lost ({text})"
-            remedy = "the call may have taken effect, so look before you repeat it"
-            raise errors.OutcomeUnknownError(problem, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
-        remedy = _OWN if own else _BORROWED
-        problem = f"Redis cannot be reached ({text})"
-        raise errors.RedisConnectionError(problem, remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
-    if not isinstance(error, redis_errors.ResponseError):
-        problem = f"the Redis client failed ({type(error).__name__}: {text})"
-        raise errors.RedisConnectionError(problem, remedy="see the cause in the traceback") from cause
+def refusal(error: redis_errors.ResponseError) -> errors.RedisReplyError:
+    """Return what Redis has refused, with a remedy; its cause would only say the same."""
+    text = _safe_text(error)
     if removed_code := _CODES.get(type(error)):
         text = f"{removed_code} {text}"
     code = errors.code_of(text)
     is_search = code == "OOM" and not text.startswith(code)  # with search-on-oom fail
-    return errors.RedisReplyError(text, remedy=ANSWER_WHEN_FULL if is_search else _REMEDIES.get(code))
+    refused = errors.RedisReplyError(text, remedy=ANSWER_WHEN_FULL if is_search else _REMEDIES.get(code))
+    refused.__cause__ = None  # so that nobody sees the context, which may hold a password
+    return refused
+
+
+def failure(error: Exception, *, own: bool = False, unsure: bool = False) -> errors.WorkingMemError:
+    """Return the error of a failed round trip, with its cause; it has repeats if `own`. `unsure`: it may have run."""
+    text, kind, repeats, timed_out = _safe_text(error), errors.RedisConnectionError, 0, False
+    if isinstance(error, redis_errors.ResponseError) and not isinstance(error, _LOST):
+        return refusal(error)
+    if isinstance(error, _LOGIN):
+        problem, remedy = f"Redis refused the login ({text})", "check the user and password in the URL"
+    elif isinstance(error, redis_errors.MaxConnectionsError) or text.startswith(_POOL_EMPTY):
+        problem, timed_out = "every connection to Redis was in use, so nothing was sent", True
+        remedy = "allow more by max_connections=... (in the URL or your client), or wait longer: Memory(timeout=...)"
+    elif isinstance(error, _LOST):
+        # one timeout may come from a dead connection; after a second one the caller has waited long enough
+        timed_out = any(isinstance(raised, redis_errors.TimeoutError) for raised in (error, error.__cause__))
+        repeats = (1 if timed_out else len(PAUSES)) if own else 0
+        problem, remedy = f"Redis cannot be reached ({text})", _OWN if own else _BORROWED
+        if unsure and not isinstance(error, redis_errors.BusyLoadingError | redis_errors.ClusterDownError):
+            kind, problem = errors.OutcomeUnknownError, f"Redis did not reply before the connection was lost ({text})"
+            remedy = "the call may have taken effect, so look before you repeat it"
+    else:
+        problem, remedy = f"the Redis client failed ({type(error).__name__}: {text})", "see the cause in the traceback"
+    failed = kind(problem, remedy=remedy, repeats=repeats, timed_out=timed_out)
+    failed.__cause__ = _safe_cause(error)
+    return failed
 
 
 def lost(error: Exception) -> Exception:
@@ -210,7 +216,7 @@ async def perform(client: Any, effect: Send) -> Any:
                 return await _search(client, effect)
         return await _pipelined(client, effect.commands)
     except (*ERRORS, AttributeError, RuntimeError) as error:
-        raise refused(lost(error), unsure=effect.at_most_once) from None
+        raise failure(lost(error), unsure=effect.at_most_once)  # noqa: B904 - it has its cause
 
 
 async def _everywhere(client: Any, effect: Send) -> dict[str, list[Any] | errors.RedisConnectionError]:
@@ -260,8 +266,8 @@ async def _pipelined(client: Any, commands: Sequence[Command]) -> list[Any]:
             pipe.execute_command(*command, **_RAW)
         replies = await _done(pipe.execute(raise_on_error=False))
     for index, reply in enumerate(replies):
-        if isinstance(reply, redis_errors.ResponseError):
-            replies[index] = refused(reply)
+        if isinstance(reply, redis_errors.ResponseError) and not isinstance(reply, _LOST):
+            replies[index] = refusal(reply)
         elif isinstance(reply, Exception):
             raise reply
     return replies

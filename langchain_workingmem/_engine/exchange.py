@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 from redis import exceptions as redis_errors
 
-from langchain_workingmem._engine.clients import ERRORS, lost, refused
+from langchain_workingmem._engine.clients import ERRORS, failure, lost, refusal
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Send
@@ -36,7 +36,7 @@ def exchange(client: Any, effect: Send) -> list[Any]:
                 convert = dict.get(client.response_callbacks, command[0])
                 replies.append(reply if convert is None else convert(reply))
             except redis_errors.ResponseError as error:
-                replies.append(refused(error))
+                replies.append(refusal(error))
     except BaseException as error:
         if connection is not None:
             connection.disconnect()
@@ -45,7 +45,7 @@ def exchange(client: Any, effect: Send) -> list[Any]:
             if connection is None:  # a signal handler raised in a handshake: the pool keeps the connection, half made
                 pool.disconnect(inuse_connections=False)
             raise
-        raise refused(error, own=True, unsure=effect.at_most_once and connection is not None) from None
+        raise failure(error, own=True, unsure=effect.at_most_once and connection is not None)  # noqa: B904
     pool.release(connection)
     return replies
 
@@ -74,7 +74,7 @@ async def aexchange(client: Any, effect: Send) -> list[Any]:
                         convert = dict.get(client.response_callbacks, command[0])
                         replies.append(reply if convert is None else convert(reply))
                     except redis_errors.ResponseError as error:
-                        replies.append(refused(error))
+                        replies.append(refusal(error))
         finally:
             connection.socket_timeout = seconds
     except BaseException as error:
@@ -85,6 +85,6 @@ async def aexchange(client: Any, effect: Send) -> list[Any]:
             error = redis_errors.TimeoutError("Timeout reading from socket")
         if not isinstance(error, Exception):
             raise
-        raise refused(lost(error), own=True, unsure=effect.at_most_once and connection is not None) from None
+        raise failure(lost(error), own=True, unsure=effect.at_most_once and connection is not None)  # noqa: B904
     await pool.release(connection)
     return replies

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.asyncio
 
-from langchain_workingmem._engine.clients import at_once, check_url, client_of, perform, refused
+from langchain_workingmem._engine.clients import at_once, check_url, client_of, failure, perform
 from langchain_workingmem._engine.exchange import aexchange, exchange
 from langchain_workingmem._engine.plan import Call, Send, Sleep, with_each
 from langchain_workingmem.checks import check_time
@@ -316,7 +316,7 @@ async def _in_turn(client: Any, effect: Send) -> list[Any]:
         async with asyncio.timeout(pool.timeout):
             await pool.turns.acquire()
     except TimeoutError:
-        raise refused(redis.exceptions.MaxConnectionsError()) from None
+        raise failure(redis.exceptions.MaxConnectionsError()) from None
     try:
         return await aexchange(client, effect)
     finally:

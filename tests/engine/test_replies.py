@@ -12,7 +12,7 @@ import redis.exceptions
 import redis.sentinel
 
 from langchain_workingmem import RedisConnectionError
-from langchain_workingmem._engine.clients import refused as of_redis
+from langchain_workingmem._engine.clients import failure, refusal
 from langchain_workingmem.embedded import EmbeddedRedis
 
 LOGIN = "username=ann,password=hunter2"
@@ -30,7 +30,7 @@ def raised(error: Exception, *, unsure: bool = False) -> RedisConnectionError:
         raise error
     except redis.exceptions.RedisError as seen:
         with pytest.raises(RedisConnectionError) as caught:
-            of_redis(seen, own=True, unsure=unsure)
+            raise failure(seen, own=True, unsure=unsure)  # noqa: B904 - it has its cause
     return caught.value
 
 
@@ -55,7 +55,7 @@ def test_an_error_without_arguments_is_passed_on_with_its_cause() -> None:
 
 def test_a_server_that_does_not_know_how_one_logs_in_shows_no_login() -> None:
     reply = "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'ann' 'hunter2' "
-    text = str(of_redis(redis.exceptions.ResponseError(reply)))
+    text = str(refusal(redis.exceptions.ResponseError(reply)))
     assert "hunter2" not in text
     assert "ann" not in text
 
@@ -84,13 +84,13 @@ SAID = {
 
 @pytest.mark.parametrize("reply", SAID)
 def test_one_code_stands_for_every_wording(reply: str) -> None:
-    assert of_redis(redis.ResponseError(reply)).code == SAID[reply]
+    assert refusal(redis.ResponseError(reply)).code == SAID[reply]
 
 
 def refused(client: Any, *command: Any) -> str:
     with pytest.raises(redis.ResponseError) as caught:
         client.execute_command(*command)
-    return of_redis(caught.value).code
+    return refusal(caught.value).code
 
 
 def test_the_codes_of_a_missing_index_and_of_one_that_exists(raw: Any, prefix: str) -> None:

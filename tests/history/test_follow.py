@@ -101,3 +101,12 @@ def test_what_the_caller_could_not_see_stays_where_its_edited_question_was_super
     entries = [Entry("q1", "q1"), Entry("a1", "a1"), Entry("q2", "q3")]
     found = follow(entries, "list", Known(facts=facts, next_seq=4, next_seq_when_read=3))
     assert (found.drop, found.bring_back, found.new) == ([], [1], [2])
+
+
+def test_an_answer_in_front_of_a_stored_question_is_none_of_the_examples() -> None:
+    writers = "bblllll"
+    stored = [("q1", "a1", "q2", "a2", "q3", "a3", "q4")[at] for at in range(7)]
+    facts = [Facts(at * STRIDE, words, 1, 0, writers[at], "", words, "") for at, words in enumerate(stored)]
+    sent = [Entry(None, "a1"), Entry("q4", "q4"), Entry(None, "a9")]
+    found = follow(sent, "list", Known(facts=facts, next_seq=7 * STRIDE, next_seq_when_read=7 * STRIDE))
+    assert (found.drop, found.new) == ([], [2])

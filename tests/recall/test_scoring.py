@@ -162,3 +162,9 @@ def test_numbers_are_read_to_eleven_digits_and_small_ones_whole(values: list[flo
     assert read(keys) == pytest.approx(expected, abs=1e-10, rel=1e-10, nan_ok=True)
     scores: list[bytes | None] = [b"%.17g" % (50 + one) for one in values if one is not None]
     assert read(scores) == pytest.approx([50 + one for one in values if one is not None], abs=1e-9)
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_the_excerpt_of_a_question_with_a_number_is_the_chunk_that_has_its_words(numbered: bool) -> None:
+    near, words = [one(1, 0.9, chunk=0), one(1, 0.5, chunk=1)], [one(1, 3.0, chunk=1)]
+    assert [found.chunk for found in ranked_by(near, words, numbered=numbered)] == [int(numbered)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem._engine.clients import refused as read_refusal
+from langchain_workingmem._engine.clients import refusal
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.store import RedisMemoryStore
@@ -83,4 +83,4 @@ def test_it_reaches_no_keys_of_others_and_no_settings(grant: Grant, raw: Any, pr
         for command in attempts:
             with pytest.raises(redis.ResponseError) as refused:
                 user.execute_command(*command)
-            assert read_refusal(refused.value).code == "NOPERM", command
+            assert refusal(refused.value).code == "NOPERM", command

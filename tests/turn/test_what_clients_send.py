@@ -106,3 +106,28 @@ def test_a_list_of_which_the_middle_was_cut_out_loses_nothing(plain: Memory, hea
         assert shown == [*talk, asked]
         talk += [asked, f"A{number}"]
         assert client.turn(sent, talk[-1], asks=False, saves=None if saves_all else [asked]) == talk
+
+
+def saved(memory: Memory, *lists: str) -> str:
+    """Save lists, one after the other; return what is stored then."""
+    client, stored = Client(memory), list[str]()
+    for words in lists:
+        *sent, answer = words.split()
+        stored = client.turn(sent, answer, asks=False)
+    return " ".join(stored)
+
+
+@pytest.mark.parametrize(
+    ("lists", "stored"),
+    [
+        # saved once more, as after a lost reply
+        (["e1 A1 q B", "e1 A1 r C", "e1 A1 q B r C", "e1 A1 q B r C"], "e1 A1 q B r C"),
+        (["q A", "q A q A", "q A q A"], "q A q A"),
+        # the last answer and a question that has followed the same words before
+        (["q A", "q A r B", "q A r B s A", "A r C"], "q A r B s A r C"),
+        # several new turns behind examples, of which one is an old one word for word
+        (["e1 A1 q B", "e1 A1 t T", "e1 A1 r C", "e1 A1 n N t T s D"], "e1 A1 q B t T r C n N t T s D"),
+    ],
+)
+def test_a_list_that_agrees_in_two_ways_hides_nothing(plain: Memory, lists: list[str], stored: str) -> None:
+    assert saved(plain, *lists) == stored
