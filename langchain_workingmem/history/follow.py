@@ -273,7 +273,7 @@ class _Comparison:
         best = self._longest_agreement(rest[0])
         front = {index: fact for index, fact in best.items() if fact.writer == IN_FRONT}
         behind = [index for index in rest if index not in (front or best)]
-        if not behind or not self.current or self.last_answer in best:
+        if not behind or not self.current:
             return best
         if not is_one_turn(self.entries[index] for index in behind):
             # examples, or the thread's beginning, then a window; or older turns in front of the thread: these are refused

@@ -82,17 +82,18 @@ def test_a_question_that_is_asked_again_behind_fixed_messages_is_a_new_turn(
     make_memory: Make, front: list[str], *, is_agent: bool
 ) -> None:
     client = Client(make_memory())
-    agent = agent_of(Scripted.says("A0", "A1", "A2", "A3"), client.memory)
-    asked = ["hi", "nuts make me ill", "hi", "what can I eat?"]
-    for number, question in enumerate(asked):
+    asked = {"hi": "Hello!", "nuts make me ill": "Noted.", "what can I eat?": "Rice."}
+    order = ["hi", "nuts make me ill", "hi", "what can I eat?", "hi"]
+    agent = agent_of(Scripted.says(*map(asked.__getitem__, order)), client.memory)
+    for question in order:
         sent = [*front, question]
         if is_agent:
             given = [SystemMessage("Be kind."), *messages(sent)]
             agent.invoke({"messages": given}, configured(client.ids["thread_id"], "u"))
         else:
-            client.turn(sent, f"A{number}")
+            client.turn(sent, asked[question])
     stored = [message.text for message in client.memory.history.messages(client.ids["thread_id"])]
-    assert stored == [*front, *(word for number, question in enumerate(asked) for word in (question, f"A{number}"))]
+    assert stored == [*front, *(words for question in order for words in (question, asked[question]))]
 
 
 @pytest.mark.parametrize("saves_all", [False, True])
