@@ -17,7 +17,8 @@ Hard cases: q question, a answer, t tool traffic, + of a program, - superseded, 
   q1 r a1                q2 r                      r stands behind a newer question, as reminders do: no branch begins
   q1 t t a1 +a9 q2 a2    a1? q2?                   a2 is superseded; all in front of a1, and a program's a9, stay
   q1 a1 q2 a2            q1?                       a single message without an id is new, but for the thread's newest
-  e1 e2 q1 a1            e1? e2? q2?               a list began with e1 e2 (IN_FRONT), perhaps examples: no branch
+  e1 e2 q1 a1 q2 a2      e1? e2? q1?               a list began with e1 e2 (IN_FRONT), perhaps examples: q1 is new, too
+  q1 a1 q2 a2 q3 a3      q1? a1? q3? a3? q4?       a window of the newest counts: q2 a2 were trimmed, and stay
   q2 a2                  q1? a1? q2? a2?           it begins before the thread: refused
   q1 a1 q2 a2 (state)    q1 a1 q2 a2 q1? a1? q3?   its client sent a whole list: the last copy counts, q3 is a branch
   q1 a1 q2 a2 (state)    q2                        its checkpoints are lost: q2 is stored again, as a new state
@@ -248,17 +249,7 @@ class _Comparison:
             return {0: self.current[-1]}  # asked again, as nobody has answered
         if placed := matched.keys() - self.reminders:
             matched |= self._agreement(min(placed), matched[min(placed)])
-        # in front of a stored id, but behind what the thread began with, older turns are matched by their words alone
-        began = zip(entries, (fact.spoken for fact in self.current if fact.writer == IN_FRONT), strict=False)
-        begin = sum(1 for _ in takewhile(lambda pair: pair[0].words == pair[1], began))
-        end = self.by_id[last].seq if self.by_id and self.kind == "list" else inf
-        earlier = [fact for fact in (*self.current[::-1], *self.superseded[::-1]) if fact.writer != IN_FRONT]
-        for index in reversed(range(begin, last)):
-            if index not in matched:
-                alike = (fact for fact in earlier if fact.seq < end and fact.spoken == entries[index].words)
-                matched |= zip((index,), alike, strict=False)
-            if index in matched and index not in self.reminders and self.kind == "list":  # a state may hold copies
-                end = matched[index].seq
+        matched = self._match_in_front(matched, last)
         # a list with one stored id needs no words; behind a state, a client may add a list without ids
         begin = len(entries) if self.by_id and self.kind == "list" else last + 1
         settled = self.deleted | matched.keys()
@@ -266,6 +257,20 @@ class _Comparison:
         behind = (entries[index] for index in range(min(rest, default=0), len(entries)) if index not in settled)
         if rest and not edit and not is_one_turn(behind):
             matched |= self._match_turns(rest)
+        return matched
+
+    def _match_in_front(self, matched: dict[int, Facts], last: int) -> dict[int, Facts]:
+        """Match by words what stands in front of the `last` stored id, but behind what the thread began with."""
+        began = zip(self.entries, (fact.spoken for fact in self.current if fact.writer == IN_FRONT), strict=False)
+        begin = sum(1 for _ in takewhile(lambda pair: pair[0].words == pair[1], began))
+        end = self.by_id[last].seq if self.by_id and self.kind == "list" else inf
+        earlier = [fact for fact in (*self.current[::-1], *self.superseded[::-1]) if fact.writer != IN_FRONT]
+        for index in reversed(range(begin, last)):
+            if index not in matched:
+                alike = (fact for fact in earlier if fact.seq < end and fact.spoken == self.entries[index].words)
+                matched |= zip((index,), alike, strict=False)
+            if index in matched and index not in self.reminders and self.kind == "list":  # a state may hold copies
+                end = matched[index].seq
         return matched
 
     def _match_turns(self, rest: Sequence[int]) -> dict[int, Facts]:
@@ -280,9 +285,8 @@ class _Comparison:
             for index in behind:
                 window = self._longest_agreement(index)
                 is_at_end = not {self.first, self.current[-1]}.isdisjoint(window.values())
-                goes_back = (
-                    bool(front) and index == behind[0] and is_one_turn(self.entries[max(window, default=0) + 1 :])
-                )
+                is_before_turn = is_one_turn(self.entries[max(window, default=0) + 1 :])
+                goes_back = bool(front) and index == behind[0] and is_before_turn
                 if len(window) > (not front) and (is_at_end or goes_back):
                     return front | window
             return best

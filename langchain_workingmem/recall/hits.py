@@ -37,7 +37,6 @@ _log = logging.getLogger("langchain_workingmem")
 SECONDS_A_HIT = 1.0  # that an async call of a reranker may take longer for each
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 _COMMON = 3  # characters of words that are everywhere
-_TALK = {"q", "a"}
 
 
 # ---------------------------------------------------------------------- reading
@@ -132,7 +131,7 @@ def read_windows(
         for row in read_rows(shown, decode(thread)):
             if row.record["data"].keys() <= PLAIN or is_readable(row):
                 windows.rows[thread, row.place] = row
-                if row.record["kind"] in _TALK:
+                if row.record["kind"]:  # no tool traffic
                     talk.add((thread, row.place))
     for (thread, middle), pair in sides.items():
         if (thread, middle) in windows.rows:
