@@ -166,6 +166,9 @@ class _Comparison:
         self.facts = sorted(known.facts, key=lambda fact: fact.seq)
         self.current = [fact for fact in self.facts if fact.spoken and fact.is_current]  # without tool traffic
         self.superseded = [fact for fact in self.facts if fact.spoken and not fact.is_current]
+        self.by_words = defaultdict[str, list["Facts"]](list)  # current ones in front, and the newest in front
+        for fact in (*reversed(self.current), *reversed(self.superseded)):
+            self.by_words[fact.spoken].append(fact)
         self.first = self.current[0] if self.current and known.is_all else None  # of the thread
         self.versions = defaultdict[str | None, list["Facts"]](list)  # by id, the one that counts first
         for fact in sorted(self.facts, key=lambda fact: (not fact.is_current, -fact.seq)):
@@ -264,10 +267,10 @@ class _Comparison:
         began = zip(self.entries, (fact.spoken for fact in self.current if fact.writer == IN_FRONT), strict=False)
         begin = sum(1 for _ in takewhile(lambda pair: pair[0].words == pair[1], began))
         end = self.by_id[last].seq if self.by_id and self.kind == "list" else inf
-        earlier = [fact for fact in (*self.current[::-1], *self.superseded[::-1]) if fact.writer != IN_FRONT]
         for index in reversed(range(begin, last)):
             if index not in matched:
-                alike = (fact for fact in earlier if fact.seq < end and fact.spoken == self.entries[index].words)
+                places = self.by_words[self.entries[index].words]
+                alike = (fact for fact in places if fact.seq < end and fact.writer != IN_FRONT)
                 matched |= zip((index,), alike, strict=False)
             if index in matched and index not in self.reminders and self.kind == "list":  # a state may hold copies
                 end = matched[index].seq
@@ -285,8 +288,7 @@ class _Comparison:
             for index in behind:
                 window = self._longest_agreement(index)
                 is_at_end = not {self.first, self.current[-1]}.isdisjoint(window.values())
-                is_before_turn = is_one_turn(self.entries[max(window, default=0) + 1 :])
-                goes_back = bool(front) and index == behind[0] and is_before_turn
+                goes_back = front and index == behind[0] and is_one_turn(self.entries[max(window, default=0) + 1 :])
                 if len(window) > (not front) and (is_at_end or goes_back):
                     return front | window
             return best
@@ -300,15 +302,14 @@ class _Comparison:
         seen = (fact for fact in reversed(self.current) if not fact.is_from_program and self.known.could_see(fact))
         newest = next((fact.seq for fact in seen), inf)
         has_answer = any(entry.letter == "a" for entry in self.entries[start:])
-        for first in (*reversed(self.current), *reversed(self.superseded)):
-            if first.spoken == self.entries[start].words:
-                agreed = self._agreement(start, first)
-                reaches_newest = first.is_current and any(fact.seq >= newest for fact in agreed.values())
-                is_long = has_answer and (len(agreed) > 1 or first is self.first)
-                # a last turn that is not stored to its end is new, even with words of an older one
-                length = sum(index < self.turn_at or self.last_answer in agreed for index in agreed)
-                if (reaches_newest or is_long) and length > longest:
-                    best, longest = agreed, length
+        for first in self.by_words[self.entries[start].words]:
+            agreed = self._agreement(start, first)
+            reaches_newest = first.is_current and any(fact.seq >= newest for fact in agreed.values())
+            is_long = has_answer and (len(agreed) > 1 or first is self.first)
+            # a last turn that is not stored to its end is new, even with words of an older one
+            length = sum(index < self.turn_at or self.last_answer in agreed for index in agreed)
+            if (reaches_newest or is_long) and length > longest:
+                best, longest = agreed, length
         return best
 
     def _agreement(self, start: int, first: Facts) -> dict[int, Facts]:

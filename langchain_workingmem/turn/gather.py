@@ -102,8 +102,7 @@ class TurnPlans:
         for index, message in enumerate(originals):
             if counts[message.id or ""] > 1:  # caches and fakes repeat ids, which tell nothing then
                 originals[index] = message.model_copy(update={"id": None})
-        has_extras = any(message.additional_kwargs for message in originals)
-        return _unsourced(originals, kind, {*appeared}) if has_extras else originals
+        return _unsourced(originals, kind, {*appeared})
 
     def gather(
         self,
