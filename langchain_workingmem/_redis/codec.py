@@ -153,7 +153,6 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     """Prepare one message with an id."""
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
     text = to_utf8(structured_text(message) if structured else words_in(message))
-    name = to_utf8(str(message.name)) if message.name else ""
     labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
     words = words_digest(message, structured=structured)
     is_from_memory = message.type == "tool" and is_memory_tool(message.name)
@@ -167,7 +166,7 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
         labels=labels,
         metadata=metadata,
         length=count_tokens(text),
-        author=author_tag(name, message.type),
+        author=author_tag(to_utf8(str(message.name)) if message.name else "", message.type),
         words=words,
         weight=weight_of([message]),
         chunks=[text[start:end] for start, end in chunks],

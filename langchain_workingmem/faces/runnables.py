@@ -28,7 +28,7 @@ from langchain_workingmem.history import History
 from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.recall.question import Query, check_argument_names
 from langchain_workingmem.recall.search import search_messages
-from langchain_workingmem.turn.assemble import Audience, Turn, assemble, question
+from langchain_workingmem.turn.assemble import Audience, Turn, assemble, is_users, question
 from langchain_workingmem.turn.gather import Notes, read_history
 
 if TYPE_CHECKING:
@@ -163,7 +163,10 @@ def load_node(
         turn = yield from core.with_fallback(reading, Turn(*ids, kind=kind), "the graph goes on without memory")
         if not read_only and limits.saves and turn.known is not None:
             core.state.local(Notes).note(ids[0], question(messages), turn.known)
-        audience = Audience(read_only=read_only or limits.read_only, for_model=True)
+        # what the caller's list begins with stays in a state, as it is not stored yet
+        first = [message for message in messages if not isinstance(message, SystemMessage)][:1]
+        for_model = into != "messages" or all(map(is_users, first))
+        audience = Audience(read_only=read_only or limits.read_only, for_model=for_model)
         context = assemble(core.state, plans.history, turn, messages, audience)
         if into != "messages":
             return {into: context}

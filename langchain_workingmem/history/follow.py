@@ -177,7 +177,6 @@ class _Comparison:
         self.edited: list[int] = []  # indexes of those that say something else now
         self.deleted: set[int] = set()  # indexes of what was deleted
         self.need_ids: list[int] = []  # indexes of answers whose ids others have
-        self.last_answer = len(entries) - 1 if entries and entries[-1].letter == "a" else -1  # index, if it is the end
         self._match_ids(entries)
 
     def _match_ids(self, entries: Sequence[Entry]) -> None:
@@ -278,37 +277,52 @@ class _Comparison:
 
     def _match_turns(self, rest: Sequence[int]) -> dict[int, Facts]:
         """Match by words several turns without ids: they agree with the thread from their beginning on, or are new."""
+        window = self._newest_window(rest)
+        if rest[0] in window:
+            return window
         best = self._longest_agreement(rest[0])
         front = {index: fact for index, fact in best.items() if fact.writer == IN_FRONT}
-        behind = [index for index in rest if index not in (front or best)]
-        if not behind or not self.current:
-            return best
-        if not is_one_turn(self.entries[index] for index in behind):
-            # examples, or the thread's beginning, then a window; or older turns in front of the thread: these are refused
-            for index in behind:
-                window = self._longest_agreement(index)
-                is_at_end = not {self.first, self.current[-1]}.isdisjoint(window.values())
-                goes_back = front and index == behind[0] and is_one_turn(self.entries[max(window, default=0) + 1 :])
-                if len(window) > (not front) and (is_at_end or goes_back):
-                    return front | window
-            return best
-        newest = max((fact.seq for fact in best.values()), default=inf)
-        is_older = any(fact.spoken.startswith("q") and fact.seq > newest for fact in self.current)
-        return front if front and is_older else best  # examples, then a new turn, even with words of an older one
+        behind = [index for index in rest if index not in front]
+        if not is_one_turn(self.entries[index] for index in rest if index not in best):
+            if window:  # examples, or the thread's beginning, then its newest messages
+                return front | window
+            older = self._longest_agreement(behind[0]) if front else {}
+            if older and is_one_turn(self.entries[max(older) + 1 :]):
+                return front | older
+            if not best and self.kind == "list" and self.first:  # they begin before the thread, and are refused
+                begins = (index for index in rest[1:] if self.entries[index].words == self.first.spoken)
+                return next((agreed for index in begins if len(agreed := self._agreement(index, self.first)) > 1), {})
+        elif front and behind:  # examples, then what agrees in two places, or a new turn with words of an older one
+            newest = max(fact.seq for fact in best.values())
+            is_older = any(fact.spoken.startswith("q") and fact.seq > newest for fact in self.current)
+            if behind[0] in window or (is_older and is_one_turn(self.entries[index] for index in behind)):
+                return front | window
+        return best
+
+    def _newest_window(self, rest: Sequence[int]) -> dict[int, Facts]:
+        """Return which of these entries are the thread's newest messages: in front of new turns, or all of them."""
+        newest = [fact for fact in reversed(self.current) if self.known.could_see(fact)]
+        for count in range(len(rest), 0, -1):
+            window, left = dict[int, "Facts"](), [*rest[:count]]
+            for fact in newest:
+                if left and self.entries[left[-1]].words == fact.spoken:
+                    window[left.pop()] = fact
+                elif not (left and fact.is_from_program):  # notes are skipped
+                    break
+            if window and (rest[count - 1] < self.turn_at or rest[0] in window):
+                return window
+        return {}
 
     def _longest_agreement(self, start: int) -> dict[int, Facts]:
         """Return how the list agrees with the thread from `start` on: far enough, and of equal places the last."""
         best, longest = dict[int, "Facts"](), -1
-        seen = (fact for fact in reversed(self.current) if not fact.is_from_program and self.known.could_see(fact))
-        newest = next((fact.seq for fact in seen), inf)
         has_answer = any(entry.letter == "a" for entry in self.entries[start:])
-        for first in self.by_words[self.entries[start].words]:
+        for first in self.by_words[self.entries[start].words] if has_answer else ():
             agreed = self._agreement(start, first)
-            reaches_newest = first.is_current and any(fact.seq >= newest for fact in agreed.values())
-            is_long = has_answer and (len(agreed) > 1 or first is self.first)
-            # a last turn that is not stored to its end is new, even with words of an older one
-            length = sum(index < self.turn_at or self.last_answer in agreed for index in agreed)
-            if (reaches_newest or is_long) and length > longest:
+            length = sum(
+                index < self.turn_at for index in agreed
+            )  # the last turn is new, even with words of an older one
+            if (len(agreed) > 1 or first is self.first) and length > longest:
                 best, longest = agreed, length
         return best
 

@@ -274,7 +274,6 @@ def save_turn(
     else:
         raise ThreadConflictError(thread_id)
     pairs = zip(changed, reply["seqs"], strict=False)
-    # the tokens up to it are not known here: `has_lost_its_past` alone reads them, and of older messages
     facts = [Facts(seq, new.words, new.weight, 0, new.writer, "", new.id, "") for new, seq in pairs if seq >= 0]
     known = (known or Known()).with_written(facts, followed, reply["version"])
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP_SIZE], title_model)

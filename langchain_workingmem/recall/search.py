@@ -84,8 +84,6 @@ def search(
     One round trip. One more where it shows an author whom the question names and who was unknown, and where the chunks
     of a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
-    import numpy as np
-
     if query.threads is not None:
         if query.scope == "user":
             ids = yield from find_threads(state, query.user_id or "", query.threads)
@@ -121,7 +119,7 @@ def search(
         threshold=query.threshold or 0.0,
     )
     ranking = make_ranking(candidates)
-    distinct = min(len(ranking.order), np.unique(ranking.similarities).size)  # copies of a text have the same
+    distinct = min(len(ranking.order), len({*ranking.similarities.tolist()}))  # copies of a text have the same
     is_crowded = len(ranking.order) < query.sought + extra or distinct < max(LEAST_RANKED, query.sought)
     if candidates.has_more and is_crowded and depth < DEEPEST:
         depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
@@ -208,8 +206,7 @@ def recall_for_turn(
         learned = state.indexes.scale
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
         if floor is None and len(ranking.order) >= FEWEST and state.claim("floor"):
-            # slow: nobody waits for a paid model at the end of a process
-            yield Spawn(learn_scale(state, anew=False), slow=True, task="scale")
+            yield Spawn(learn_scale(state, anew=False), slow=True, task="scale")  # nobody waits for a paid model
     hide(ranking)
     gates = [Gate(query, ranking, floor)]
     if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:

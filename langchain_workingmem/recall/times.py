@@ -52,7 +52,7 @@ _PHRASE = re.compile(
 )
 _HINTS = ("19", "20", "ago", "day", "last", "past", "this", *(name[:3] for name in _NAMES))  # each phrase has one
 _BEFORE_MONTH = re.compile(
-    r"\b(?:in|since|till|until|by|during|around|early|late|mid|last|past|this|from|of)[\s-]+$", re.IGNORECASE
+    r"\b(?:in|since|till|until|by|during|around|early|late|mid|last|past|from|of)[\s-]+$", re.IGNORECASE
 )
 
 
@@ -99,9 +99,7 @@ def _read(match: re.Match[str], now: datetime) -> _Period | None:
         period = _date(now, int(groups["alone"]))
     else:
         day, year, start = groups["day"] or groups["after"], groups["year"], match.start("month")
-        before = _BEFORE_MONTH.search(match.string, max(0, start - 12), start)
-        is_verb = match["month"] in ("may", "march") and before and before[0].lower().startswith("this")
-        if day or year or (before and not is_verb):
+        if day or year or _BEFORE_MONTH.search(match.string, max(0, start - 12), start):
             period = _date(now, int(year) if year else None, _MONTHS[groups["month"]], int(day) if day else None)
     return period and (period[0], max(period[1], now) if groups["since"] else period[1])
 

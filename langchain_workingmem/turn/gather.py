@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import chain, dropwhile, islice, takewhile
 from math import inf
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -320,9 +321,7 @@ def _recalled(
         texts = [str(message.text) for message in (*turn.history, *turn.messages) if is_users(message)]
         return next((text for text in reversed(texts) if text.strip() and text != query.text), "")
 
-    def hide(found: Ranking) -> None:
-        found.hide(encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
-
+    hide = methodcaller("hide", encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
     result = yield from traced(recall_for_turn(core, query, ranking, hide, followed_up, extra), query.text)
     repeated = {row.place for row in result.rows if row.place in hidden_seqs or row.place >= turn.question_seq}
     rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in repeated]

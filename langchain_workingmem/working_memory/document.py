@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from difflib import SequenceMatcher, unified_diff
 from functools import cached_property, reduce
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_workingmem._text.unicode import is_utf8
@@ -143,23 +143,15 @@ class TextFormat:
             return self.apply(user, guest, "append")
         labels = {_labelled(line)[0] for line in self.template.splitlines()}  # of fields; "- 10:30 tea" has none
         labels |= {label for label, value in map(_labelled, (*user.splitlines(), *guest.splitlines())) if not value}
-
-        def fields(text: str) -> Iterator[tuple[str, str, str]]:
-            heading = ""
-            for line in text.splitlines():
-                label, value = _labelled(line)
-                heading = line if line.startswith("#") else heading
-                yield f"{heading}\n{label}" if label in labels else line, value, line
-
-        theirs, own, lines = dict[str, dict[str, None]](), {*user.splitlines()}, list[str]()
-        for key, _, line in fields(guest):
-            theirs.setdefault(key, {})[line] = None
-        for key, value, line in fields(user):
-            same = theirs.pop(key, {})
-            # of a field that comes several times, all are kept
-            others = [other for other in same if other not in own] if len(same) > 1 else []
-            lines += [line, *others] if value else same or [line]
-        return check_size("\n".join([*lines, *chain(*theirs.values())]), self._max_bytes)
+        counts = Counter(_labelled(line)[0] for line in guest.splitlines())
+        labels -= {label for label, count in counts.items() if count > 1}  # what comes several times is no field
+        theirs = {label if (label := _labelled(line)[0]) in labels else line: line for line in guest.splitlines()}
+        lines = []
+        for line in user.splitlines():
+            label, value = _labelled(line)
+            guest_line = theirs.pop(label if label in labels else line, line)
+            lines.append(line if value else guest_line)
+        return check_size("\n".join([*lines, *theirs.values()]), self._max_bytes)
 
 
 class JsonFormat:
