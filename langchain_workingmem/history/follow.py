@@ -309,7 +309,7 @@ class _Comparison:
                     window[left.pop()] = fact
                 elif not (left and fact.is_from_program):  # notes are skipped
                     break
-            if window and (rest[count - 1] < self.turn_at or rest[0] in window):
+            if window and (min(window) < self.turn_at or rest[0] in window):
                 return window
         return {}
 
