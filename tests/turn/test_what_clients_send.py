@@ -126,9 +126,26 @@ def saved(memory: Memory, *lists: str) -> str:
         (["q A", "q A q A", "q A q A"], "q A q A"),
         # the last answer and a question that has followed the same words before
         (["q A", "q A r B", "q A r B s A", "A r C"], "q A r B s A r C"),
+        # the last turn, which is an older one word for word, and a new one
+        (["e1 A1 q B", "e1 A1 r C", "e1 A1 q B", "e1 A1 q B s D"], "e1 A1 q B r C q B s D"),
         # several new turns behind examples, of which one is an old one word for word
         (["e1 A1 q B", "e1 A1 t T", "e1 A1 r C", "e1 A1 n N t T s D"], "e1 A1 q B t T r C n N t T s D"),
     ],
 )
 def test_a_list_that_agrees_in_two_ways_hides_nothing(plain: Memory, lists: list[str], stored: str) -> None:
     assert saved(plain, *lists) == stored
+
+
+@pytest.mark.parametrize("is_note", [False, True])
+def test_what_others_have_said_meanwhile_is_no_end_of_a_window(plain: Memory, is_note: bool) -> None:
+    client = Client(plain)
+    for words in ("e1 A1 q B", "e1 A1 q B r C"):
+        *sent, answer = words.split()
+        client.turn(sent, answer)
+    sent = ["e1", "A1", "r", "C", "s"]
+    if not is_note:
+        plain.context(messages(sent), **client.ids)
+    others = plain.history.append if is_note else plain.save_turn
+    others(messages(["Note"] if is_note else ["other", "Note"]), **client.ids)
+    stored = client.turn(sent, "D", asks=is_note)
+    assert stored == ["e1", "A1", "q", "B", "r", "C", *(["Note"] if is_note else ["other", "Note"]), "s", "D"]
