@@ -52,7 +52,8 @@ _PHRASE = re.compile(
 )
 _HINTS = ("19", "20", "ago", "day", "last", "past", "this", *(name[:3] for name in _NAMES))  # each phrase has one
 _BEFORE_MONTH = re.compile(
-    r"\b(?:in|since|till|until|by|during|around|early|late|mid|last|past|from|of)[\s-]+$", re.IGNORECASE
+    r"\b(?:in|since|till|until|by|during|around|early|late|mid|last|past|from|of|this(?!\s+(?-i:may|mar|march)$))[\s-]+\w+$",
+    re.IGNORECASE,
 )
 
 
@@ -98,8 +99,8 @@ def _read(match: re.Match[str], now: datetime) -> _Period | None:
     elif groups["alone"]:
         period = _date(now, int(groups["alone"]))
     else:
-        day, year, start = groups["day"] or groups["after"], groups["year"], match.start("month")
-        if day or year or _BEFORE_MONTH.search(match.string, max(0, start - 12), start):
+        day, year, (start, end) = groups["day"] or groups["after"], groups["year"], match.span("month")
+        if day or year or _BEFORE_MONTH.search(match.string, max(0, start - 12), end):
             period = _date(now, int(year) if year else None, _MONTHS[groups["month"]], int(day) if day else None)
     return period and (period[0], max(period[1], now) if groups["since"] else period[1])
 

@@ -51,6 +51,7 @@ def named(question: str, now: datetime = NOW) -> list[str]:
         ("What did I say on Monday?", "2024-01-08"),
         ("since May", "2023-05-01..2024-01-12"),
         ("in may", "2023-05-01..2023-05-31"),
+        ("this June", "2023-06-01..2023-06-30"),
         ("this year", "2024-01-01..2024-01-12"),
         *((other, "") for other in ("May I go?", "in 5 minutes", "version 0.5.2023 or 2023-00-05", "next May")),
         *((other, "") for other in ("this may last a day", "¿Qué hice ayer?", "last fr\u0131day in apr\u0131l")),
