@@ -319,9 +319,8 @@ class _Comparison:
         has_answer = any(entry.letter == "a" for entry in self.entries[start:])
         for first in self.by_words[self.entries[start].words] if has_answer else ():
             agreed = self._agreement(start, first)
-            length = sum(
-                index < self.turn_at for index in agreed
-            )  # the last turn is new, even with words of an older one
+            # The last turn is new, even with words of an older one.
+            length = sum(index < self.turn_at for index in agreed)
             if (len(agreed) > 1 or first is self.first) and length > longest:
                 best, longest = agreed, length
         return best
