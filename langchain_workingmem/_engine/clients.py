@@ -72,7 +72,7 @@ def client_of(library: Any, url: str, timeout: timedelta, connect: timedelta) ->
         url,
         max_connections=64,
         timeout=timeout.total_seconds(),  # of a caller for a free connection
-        # RESP3 replies of Search are nested maps, and take 40 % longer to read
+        # RESP3 replies of Search are nested maps, and take 40 % longer to read (200 candidates: 957 against 681 us)
         protocol=2,
         socket_timeout=timeout.total_seconds(),
         socket_connect_timeout=min(connect, timeout).total_seconds(),

@@ -62,7 +62,7 @@ def check_limits(limits: PerCall, plans: TurnPlans) -> PerCall:
     limit, options, recall = plans.history.last_messages, plans.core.state.recall, limits.recall or {}
     if limits.last_messages is not None:
         at_least(limits.last_messages, 0, f"{_PATH}['last_messages']", LARGEST if limit is None else limit)
-    if options is not None and recall.get("top_k") is not None:  # a recall that is off is refused in `Turn.gather`
+    if options is not None and recall.get("top_k") is not None:  # a recall that is off is refused in `TurnPlans.gather`
         at_least(recall["top_k"], 1, f"{_PATH}['recall']['top_k']", options.top_k)
     if options is not None and recall.get("scope") is not None:
         one_of(recall["scope"], sorted({"thread", options.scope}), f"{_PATH}['recall']['scope']")
