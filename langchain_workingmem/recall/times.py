@@ -52,8 +52,7 @@ _PHRASE = re.compile(
 )
 _HINTS = ("19", "20", "ago", "day", "last", "past", "this", *(name[:3] for name in _NAMES))  # each phrase has one
 _BEFORE_MONTH = re.compile(
-    r"\b(?:in|since|till|until|by|during|around|early|late|mid|last|past|from|of|this(?!\s+(?-i:may|mar|march)$))[\s-]+\w+$",
-    re.IGNORECASE,
+    r"(?i)\b(?:in|since|till|until|by|during|around|early|late|mid|last|past|from|of|this(?!\s+(?-i:may|mar|march)$))[\s-]+\w+$"
 )
 
 
