@@ -236,18 +236,23 @@ class ThreadRows(NamedTuple):
     ) -> Plan[list[int] | None]:
         """Write rows; return the id of each, 0 where a message is covered. None: messages were deleted since `read`.
 
-        If the first row is refused, nothing is done and [] returned: so a call with a lost reply can be repeated.
+        If the first row is refused, nothing is done and [] returned, unless this call wrote it, and the reply was lost.
         `drop`: ids of rows; `clear` drops all; `activate` shows what waits. Two round trips, again if others write.
         """
         keys, tag, user_id = self.state.keys, encode(self.thread_id), self.user_id or ""
         tombstone, threads = keys.of_user(user_id).tombstone, keys.rows_of_user(user_id, self.kind)
         newest = max([row.body.get("at", 0) for row in rows], default=0)
         noting: list[Command] = [("ZADD", threads, "GT", newest, tag)] if rows else []
+        ids, sent = list[int](), dict[str, bytes]()
         for _ in range(ATTEMPTS):
             version, stamp, change = yield from self._begin(rows)
-            ids = [change.add(row) for row in rows]
-            if stamp != read.stamp or ids[:1] == [0]:
-                return None if stamp != read.stamp else []
+            before, ids = ids, [change.add(row) for row in rows]
+            if stamp != read.stamp:
+                return None
+            if ids[:1] == [0]:  # somebody else was faster, or an earlier attempt was written
+                [stored] = (yield from send(("HMGET", keys.of(self.thread_id).rows, *sent))) if sent else [[]]
+                return before if stored == [*sent.values()] else []
+            sent = {f"b:{id}": body.encode() for id, body in change.bodies.items()}
             for head in [head for head in change.heads.values() if head.kind == self.kind]:
                 head.waits = head.waits and not activate
                 if clear or head.id in drop:

@@ -191,15 +191,10 @@ def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[
 
 
 def recall_for_turn(
-    core: Core,
-    query: Query,
-    ranking: Ranking,
-    hide: Callable[[Ranking], None],
-    followed_up: Callable[[], str],
-    extra: int,
+    core: Core, query: Query, ranking: Ranking, hide: Callable[[Ranking], None], earlier: Callable[[], str], extra: int
 ) -> Plan[RecallResult]:
     """Choose the hits of a turn, but for what it has to `hide`, and fetch their windows. One round trip, two for a
-    follow-up: a short text with no near hit may have `followed_up` what the user said before; both are searched, too.
+    follow-up: a short text with no near hit may follow up what the user said `earlier`; both are searched, too.
     """
     state, floor = core.state, None
     if query.threshold is None and state.recalling.index.distance != "l2":  # l2 has another scale, so no floor
@@ -213,9 +208,9 @@ def recall_for_turn(
         bar = max(floor.alone, ALONE * gates[0].bar)
         near = [hit for hit in islice(ranking, query.sought) if hit.similarity >= bar]
         has_near = any(hit.similarity <= _SAME or hit.tokens != tokens for hit in near)  # not only a copy of the text
-        if not has_near and (earlier := followed_up()):
+        if not has_near and (before := earlier()):
             try:
-                joint, _ = yield from search(state, replace(query, before=earlier), extra=extra)
+                joint, _ = yield from search(state, replace(query, before=before), extra=extra)
                 hide(joint)
                 gates.append(Gate(query, joint, floor))
             except EMBEDDING_ERRORS as error:

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
 from langchain_workingmem.derived import NewRow, Ranges, ThreadRows, export_rows, restore_rows
-from tests.helpers.plans import meanwhile
+from tests.helpers.plans import meanwhile, twice
 from tests.helpers.threads import append, said
 from tests.helpers.types import Make
 
@@ -44,6 +44,18 @@ def told(plain: Memory) -> list[int]:
 
 def about(text: str, seqs: list[int], covers: list[int] | None = None, **more: Any) -> NewRow:
     return NewRow(body(text), seqs, seqs if covers is None else covers, **more)
+
+
+def test_a_commit_knows_its_rows_again_if_their_reply_was_lost_but_not_those_of_another(
+    plain: Memory, told: list[int]
+) -> None:
+    rows = ThreadRows(plain._core.state, "t", "u", "log")
+    read = plain._core.run(rows.read())
+    new = [about("first", told[:2]), about("second", told[2:4])]
+    assert plain._core.run(twice(rows.commit(read, new))) == [1, 2]
+    assert plain._core.run(twice(rows.commit(read, new))) == []
+    assert plain._core.run(twice(rows.commit(read, [about("other", told[:2])]))) == []
+    assert shown(plain) == ["first", "second"]
 
 
 def test_a_restored_row_that_is_refused_keeps_no_other_out(plain: Memory, told: list[int]) -> None:

@@ -15,7 +15,7 @@ from langchain_workingmem.errors import OutcomeUnknownError
 from langchain_workingmem.working_memory.store import WorkingMemory
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
-from tests.helpers.plans import plan_of
+from tests.helpers.plans import plan_of, twice
 from tests.helpers.proxy import Fault
 from tests.helpers.types import Make
 
@@ -31,17 +31,6 @@ def test_a_lost_reply_to_what_must_not_happen_twice_is_called_unknown(
     outcome = make_bench().try_out(ALONE[name], Fault("close", "reply", 1))
     assert isinstance(outcome.error, OutcomeUnknownError)
     assert "may have taken effect" in str(outcome.error)
-
-
-def twice(plan: Plan[Any]) -> Plan[Any]:
-    """Send everything a second time, as after a lost reply."""
-    effect = next(plan)
-    while True:
-        try:
-            reply = yield effect
-            effect = plan.send((yield effect) if isinstance(effect, Send) else reply)
-        except StopIteration as done:
-            return done.value
 
 
 def test_a_turn_without_ids_whose_reply_was_lost_is_stored_once(plain: Memory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from langchain_workingmem._engine.plan import Plan
+from langchain_workingmem._engine.plan import Plan, Send
 
 
 def plan_of(operation: Any, memory: Any, *args: Any, **options: Any) -> Any:
@@ -23,3 +23,14 @@ def meanwhile(plan: Plan[Any], event: Callable[[Any], object]) -> Plan[Any]:
             reply = yield effect
     except StopIteration as done:
         return done.value
+
+
+def twice(plan: Plan[Any]) -> Plan[Any]:
+    """Send everything a second time, as after a lost reply."""
+    effect = next(plan)
+    while True:
+        try:
+            reply = yield effect
+            effect = plan.send((yield effect) if isinstance(effect, Send) else reply)
+        except StopIteration as done:
+            return done.value
