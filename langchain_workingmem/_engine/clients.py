@@ -118,10 +118,10 @@ _POOL_EMPTY = "No connection available"  # the message of redis-py's blocking po
 
 
 def refusal(error: redis_errors.ResponseError) -> errors.RedisReplyError:
-    """Return what Redis has refused, with a remedy; its cause would only say the same."""
-    text = _safe_text(error)
-    if removed_code := _CODES.get(type(error)):
-        text = f"{removed_code} {text}"
+    """Return what Redis has refused, with a remedy; its cause would only say the same. Raise what says "lost"."""
+    if isinstance(error, _LOST):
+        raise error
+    text = f"{_CODES.get(type(error), '')} {_safe_text(error)}".lstrip()
     code = errors.code_of(text)
     is_search = code == "OOM" and not text.startswith(code)  # with search-on-oom fail
     refused = errors.RedisReplyError(text, remedy=ANSWER_WHEN_FULL if is_search else _REMEDIES.get(code))
@@ -266,7 +266,7 @@ async def _pipelined(client: Any, commands: Sequence[Command]) -> list[Any]:
             pipe.execute_command(*command, **_RAW)
         replies = await _done(pipe.execute(raise_on_error=False))
     for index, reply in enumerate(replies):
-        if isinstance(reply, redis_errors.ResponseError) and not isinstance(reply, _LOST):
+        if isinstance(reply, redis_errors.ResponseError):
             replies[index] = refusal(reply)
         elif isinstance(reply, Exception):
             raise reply

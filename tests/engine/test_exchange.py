@@ -180,6 +180,22 @@ def test_what_must_not_happen_twice_is_unknown_where_a_connection_ends(
     return runner.close()
 
 
+@pytest.mark.both_faces
+def test_a_reply_that_a_master_is_missing_counts_as_a_lost_connection(few: str, prefix: str, face: str) -> None:
+    down = "return redis.call('INCR', KEYS[1]) == 1 and redis.error_reply('CLUSTERDOWN The cluster is down') or 'up'"
+    called = ("EVAL", down, 1, f"{prefix}:called")
+
+    async def talk() -> None:
+        async with running(few) as runner:
+            assert await runner.run(attempt(called, ("ECHO", "x"))) == [b"up", b"x"]
+
+    if face == "async":
+        return asyncio.run(talk())
+    runner = sync_runner(few)
+    assert runner.run(attempt(called, ("ECHO", "x"))) == [b"up", b"x"]
+    return runner.close()
+
+
 def once(command: Command) -> Any:
     return (yield Send((command,), at_most_once=True))
 
