@@ -14,7 +14,7 @@ from functools import cache, partial
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.plan import Call
+from langchain_workingmem._engine.plan import LONG, Call, compute
 from langchain_workingmem.errors import EmbeddingError, ModelError, OptionError, WorkingMemError
 from langchain_workingmem.options import EMBEDDING_TIMEOUT
 
@@ -99,10 +99,11 @@ class Embedder:
         declared = getattr(embeddings, "embeds_alike", None)
         self._alike: bool | None = declared if isinstance(declared, bool) else None  # None: not known yet
 
-    def embed(self, texts: Sequence[str], *, query: bool = False, fresh: bool = False) -> Call[Vectors]:
+    def embed(self, texts: Sequence[str], *, query: bool = False, fresh: bool = False) -> Plan[Vectors]:
         """Embed texts, questions with `query`, as an array (texts, dimensions). `fresh`: past the cache."""
-        model = self.embeddings
-        known: dict[str, Vectors] = {}
+        import numpy as np
+
+        model, known = self.embeddings, dict[str, "Vectors"]()
         if model is None:
             raise OptionError("semantic recall needs an embedding model", remedy="pass embeddings=... to Memory")
         with self._lock:
@@ -113,79 +114,55 @@ class Embedder:
                     known[text] = self._cache[key]
         missing = [text for text in dict.fromkeys(texts) if text not in known]
 
-        def call() -> Vectors:
-            answer: Sequence[Sequence[float]] = ()
-            if missing:
-                try:
-                    answer = [model.embed_query(text) for text in missing] if query else model.embed_documents(missing)
-                except Exception as error:  # a model may raise anything
-                    raise _EMBEDDING.failed(error) from error
-            return self._read(texts, known, missing, answer, query=query)
+        def ask() -> Sequence[Sequence[float]]:
+            try:
+                return [model.embed_query(text) for text in missing] if query else model.embed_documents(missing)
+            except Exception as error:  # a model may raise anything
+                raise _EMBEDDING.failed(error) from error
 
-        async def ask() -> list[list[float]]:
+        async def asked() -> Sequence[Sequence[float]]:
             if query:
                 return [await model.aembed_query(text) for text in missing]
             return await model.aembed_documents(missing)
 
-        async def acall() -> Vectors:
+        if missing:
             seconds = self._timeout + SECONDS_A_TEXT * len(missing)
-            answer = await _EMBEDDING.answer(ask, seconds) if missing else ()
-            read = partial(self._read, texts, known, missing, answer, query=query)
-            if len(missing) <= MANY_TEXTS:
-                return read()
-            import asyncio
-
-            return await asyncio.to_thread(read)
-
-        return Call(call, acall)
+            answer: Any = yield Call(ask, partial(_EMBEDDING.answer, asked, seconds))
+            accept = partial(self._accept, missing, answer, known, query=query)
+            vectors = yield from compute(accept, len(missing) * LONG // MANY_TEXTS)
+            if len(missing) == len(texts):
+                return vectors
+            known |= zip(missing, vectors, strict=True)
+        return np.array([known[text] for text in texts])
 
     def dimensions(self) -> Plan[int]:
         """Embed a text to learn the dimensions of the model."""
         vectors = yield from self.embed(["How large are the vectors?"], fresh=True)
         return int(vectors.shape[1])
 
-    def _read(
-        self,
-        texts: Sequence[str],
-        known: dict[str, Vectors],
-        missing: Sequence[str],
-        answer: Sequence[Sequence[float]],
-        *,
-        query: bool,
-    ) -> Vectors:
-        """Return the vectors of all texts: `known` ones, and those of the model, which are checked and cached."""
+    def _accept(self, texts: Sequence[str], answer: Any, known: Mapping[str, Vectors], *, query: bool) -> Vectors:
+        """Check what the model has given for texts, and cache it, beside what was `known` of others.
+
+        A text that was embedded both ways tells whether the model embeds questions and documents alike.
+        """
         import numpy as np
 
-        if not missing:
-            return np.array([known[text] for text in texts])
         try:
             with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
                 vectors = np.array(answer, dtype=np.float32)
         except (TypeError, ValueError, OverflowError) as error:
             raise _EMBEDDING.failed(error) from error
-        sizes = {len(vector) for vector in known.values()} | {vectors.shape[-1]} if vectors.ndim == 2 else set()
-        if vectors.shape[:1] != (len(missing),) or len(sizes) != 1 or not vectors.size:
-            with self._lock:
-                self._cache.clear()  # it is unknown which size is wrong
-            problem = f"the embedding model gave an array of shape {vectors.shape} for {len(missing)} texts"
-            raise EmbeddingError(problem, remedy="check the model: its vectors must be flat and of one size")
-        if not np.isfinite(vectors).all():
-            raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
-        if self._size:
-            self._remember(missing, vectors, query=query)
-        if len(missing) == len(texts):
-            return vectors
-        known |= zip(missing, vectors, strict=True)
-        return np.array([known[text] for text in texts])
-
-    def _remember(self, texts: Sequence[str], vectors: Vectors, *, query: bool) -> None:
-        """Cache vectors, and learn from those of a text that was embedded both ways whether the two are alike."""
-        import numpy as np
-
         with self._lock:
-            if next((len(vector) for vector in self._cache.values()), None) not in {None, vectors.shape[1]}:
+            is_array = vectors.ndim == 2 and len(vectors) == len(texts) and vectors.size > 0
+            if not is_array or any(len(vector) != vectors.shape[1] for vector in known.values()):
+                self._cache.clear()  # it is unknown which size is wrong
+                problem = f"the embedding model gave an array of shape {vectors.shape} for {len(texts)} texts"
+                raise EmbeddingError(problem, remedy="check the model: its vectors must be flat and of one size")
+            if not np.isfinite(vectors).all():
+                raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
+            if next(map(len, self._cache.values()), vectors.shape[1]) != vectors.shape[1]:
                 self._cache.clear()  # the model has another size now
-            for text, vector in zip(texts, vectors, strict=True):
+            for text, vector in zip(texts, vectors, strict=True) if self._size else ():
                 copy, twin = vector.copy(), self._cache.get((not query, text))  # a view would keep the whole array
                 # every model may embed an empty text as zeros
                 if self._alike is None and twin is not None and copy.any():
@@ -196,6 +173,7 @@ class Embedder:
                 self._cache.move_to_end((query and not self._alike, text))
             while len(self._cache) > self._size:
                 self._cache.popitem(last=False)
+        return vectors
 
 
 def name_of(embeddings: Embeddings) -> str:

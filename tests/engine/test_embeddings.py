@@ -9,7 +9,6 @@ import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -19,7 +18,9 @@ from langchain_tests.integration_tests import EmbeddingsIntegrationTests
 
 from langchain_workingmem import LocalEmbeddings, MultilingualEmbeddings, OptionError, embeddings
 from langchain_workingmem._engine.calls import Embedder
+from langchain_workingmem._engine.run import runners
 from langchain_workingmem.embeddings import embedding_model
+from langchain_workingmem.options import TIMEOUT
 
 
 @cache
@@ -171,6 +172,7 @@ def test_a_text_is_embedded_once_where_the_model_embeds_questions_as_documents(f
     embedder = Embedder(model, 100)
     for text in ("one", "two"):
         for query in (True, False, True):
-            call: Any = embedder.embed((text,), query=query)
-            call.call() if face == "sync" else asyncio.run(call.acall())
+            plan = embedder.embed((text,), query=query)
+            runner, async_runner = runners("redis://localhost:1", None, None, TIMEOUT, TIMEOUT)
+            runner.run(plan) if face == "sync" else asyncio.run(async_runner.run(plan))
     assert model.calls == asked
