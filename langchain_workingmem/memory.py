@@ -33,7 +33,7 @@ from langchain_workingmem.recall import Recall
 from langchain_workingmem.recall.question import check_argument_names
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.turn.assemble import Audience, assemble, question
-from langchain_workingmem.turn.gather import Notes, TurnPlans
+from langchain_workingmem.turn.gather import TurnPlans
 from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory.store import WorkingMemory
 
@@ -164,7 +164,7 @@ class Memory(SetUpOnEntry):
             create=create_index,
         )
         runs: Any = {"runner": runner, "async_runner": async_runner}
-        self._core = core = Core(state=state, new_id=lambda: token_hex(16), on_error=on_error, **runs)
+        self._core = core = Core(state=state, new_id=partial(token_hex, 16), on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
             wing("keeping").install(state)
         self.threads = Threads(core)
@@ -256,7 +256,7 @@ class Memory(SetUpOnEntry):
         turn = yield from plans.gather(listed, (thread_id, user_id), limits)
         if not read_only and turn.known is not None:
             branch = turn.followed if turn.followed.changes_branch else None
-            core.state.local(Notes).note(thread_id, question(listed), replace(turn.known, branch=branch))
+            plans.notes.note(thread_id, question(listed), replace(turn.known, branch=branch))
         return assemble(core.state, plans.history, turn, listed, Audience(read_only=read_only))
 
     acontext = twin(context)
@@ -275,16 +275,17 @@ class Memory(SetUpOnEntry):
 
         One round trip; one more for several turns that `context` has not read, two more where ids are stored already.
         """
-        listed = yield from self._plans.read_unmarked(messages, thread_id, user_id)
-        core, user_message = self._core, question(listed)
-        known = (notes := core.state.local(Notes)).take(thread_id, user_message)
+        core, plans = self._core, self._plans
+        listed = yield from plans.read_unmarked(messages, thread_id, user_id)
+        user_message = question(listed)
+        known = plans.notes.take(thread_id, user_message)
         # if the context has found the question stored, an answer is stored only as long as that is there
         stored_ids = {facts.id for facts in known.facts} if known is not None else set[str]()
         id = user_message.id if user_message is not None and user_message.id in stored_ids else None
         saving = save_turn(core, listed, thread_id, user_id, known=known, question_id=id, keeps_all=True)
         stored, saved = yield from saving
         if known is not None and saved is not None:
-            notes.note(thread_id, user_message, replace(saved, next_seq_when_saved=saved.next_seq, branch=None))
+            plans.notes.note(thread_id, user_message, replace(saved, next_seq_when_saved=saved.next_seq, branch=None))
         return stored
 
     asave_turn = twin(save_turn)

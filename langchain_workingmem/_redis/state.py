@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
@@ -34,6 +34,7 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 MOST_ENTRIES = 1000  # entries
+MOST_USERS = 10_000  # whose authors are remembered
 
 
 class Recent(Generic[K, V]):
@@ -53,7 +54,11 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set an entry."""
-        self.change(key, lambda _: value)
+        with self._lock:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            if len(self._entries) > self._most:
+                self._entries.popitem(last=False)
 
     def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
         """Replace an entry by what `make` returns for it, and return that; None removes the entry. Atomic."""
@@ -172,6 +177,7 @@ class MemoryState:
     closed: bool = False  # then calls raise, and a long background plan ends after what it is doing
     parts: list[Part] = field(default_factory=list)
     done: dict[str, object] = field(default_factory=dict)  # what is done once in a process
+    authors: Recent[str, frozenset[str]] = field(default_factory=partial(Recent, MOST_USERS))  # of each user, as tags
     shown_documents: ShownDocuments = field(default_factory=ShownDocuments)
     shown_messages: Recent[str | None, ShownMessages] = field(default_factory=Recent)  # by thread, the last ones
     _local: dict[type, object] = field(default_factory=dict)

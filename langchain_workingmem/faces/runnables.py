@@ -29,7 +29,7 @@ from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.recall.question import Query, check_argument_names
 from langchain_workingmem.recall.search import search_messages
 from langchain_workingmem.turn.assemble import Audience, Turn, assemble, is_users, question
-from langchain_workingmem.turn.gather import Notes, read_history
+from langchain_workingmem.turn.gather import read_history
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -162,7 +162,7 @@ def load_node(
         reading = plans.gather(messages, ids, limits, kind=kind, left_out=left_out)
         turn = yield from core.with_fallback(reading, Turn(*ids, kind=kind), "the graph goes on without memory")
         if not read_only and limits.saves and turn.known is not None:
-            core.state.local(Notes).note(ids[0], question(messages), turn.known)
+            plans.notes.note(ids[0], question(messages), turn.known)
         # what the caller's list begins with stays in a state, as it is not stored yet
         first = [message for message in messages if not isinstance(message, SystemMessage)][:1]
         for_model = into != "messages" or all(map(is_users, first))
@@ -208,17 +208,17 @@ def save_node(plans: TurnPlans, find_ids: Callable[..., Ids]) -> RunnableLambda[
 
     def save(state_messages: Sequence[BaseMessage], ids: tuple[str, str], kind: Kind) -> Plan[None]:
         messages = [*filter(is_storable, (yield from plans.read_unmarked(state_messages, *ids, kind)))]
-        notes, user_message = core.state.local(Notes), question(messages)
+        user_message = question(messages)
         yield from save_turn(
             core,
             messages,
             *ids,
             kind=kind,
-            known=notes.take(ids[0], user_message),
+            known=plans.notes.take(ids[0], user_message),
             left_out=Marks(core.state.secret, *ids).left_out(state_messages),
             structured=structured_answers(messages, is_over=True),
         )
-        notes.drop(ids[0], user_message)
+        plans.notes.drop(ids[0], user_message)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = required_ids(find_ids(config))

@@ -16,7 +16,6 @@ from langchain_workingmem import checks
 from langchain_workingmem._redis.filters import DECLARED, Filter, check_declared, labels_of
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, build_filter, distinct_words
-from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.unicode import UNSPACED, WORD, keep_ends, to_utf8
 from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.errors import IdError, OptionError
@@ -181,18 +180,6 @@ _RUN = re.compile(f"[{UNSPACED}]{{2,}}")  # one character may be part of any wor
 # `\b`, but for words that are written without spaces; and "'s" belongs to a name
 _NAME = rf"(?<![^\W{UNSPACED}])({{}})(?:['\u2019]s)?(?![^\W{UNSPACED}])"
 _COUPLE, _MOST_AUTHORS = 2, 200  # authors of a user; among more, as in a public channel, names tell nothing
-_USERS = 10_000  # whose authors are remembered
-
-
-class Authors(Recent[str, frozenset[str]]):
-    """The authors of each user, as tags, from the messages that searches have returned; "" is a user without a name."""
-
-    def __init__(self) -> None:
-        super().__init__(_USERS)
-
-    def note(self, user_id: str, authors: set[str]) -> frozenset[str]:
-        """Remember authors of a user, and return all that are known."""
-        return self.change(user_id, lambda known: frozenset(authors).union(known or ()) or None) or frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.hits import hits_of, read_hits, result_of
-from langchain_workingmem.recall.question import Authors, Terms
+from langchain_workingmem.recall.question import Terms
 from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, USERS, Candidates, Position, rank
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
@@ -91,18 +91,18 @@ def search(
             thread = yield from get_thread(state, query.thread_id or "", query.user_id)
             ids = [thread.id] if thread and query.threads.matches(thread.metadata) else []
         query = replace(query, where={**query.where, "thread_ids": ids})
-    options, authors = state.recalling, state.local(Authors)
-    owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
-    known, is_hybrid = authors.get(owner) or frozenset(), options.search == "hybrid"
+    options, owner = state.recalling, query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
+    known, is_hybrid = state.authors.get(owner) or frozenset(), options.search == "hybrid"
     least = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
     # of what is asked for, half may be copies or further chunks of a message
     depth = min(max(least, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
     terms = Terms.of(options, query, known)
     vector = yield from state.embedder.embed([terms.text], query=True)
     candidates, replies = yield from _candidates(state, query, terms, vector, depth, others)
-    seen_authors = {"" if author in USERS else author.decode() for author in {*candidates.authors}}
+    seen_authors = frozenset("" if author in USERS else author.decode() for author in {*candidates.authors})
     if seen_authors - known:  # authors whom this process did not know
-        before, terms = terms, Terms.of(options, query, known := authors.note(owner, seen_authors))
+        known = state.authors.change(owner, lambda before: seen_authors.union(before or ())) or known
+        before, terms = terms, Terms.of(options, query, known)
         if (terms.text, terms.words) != (before.text, before.words):
             vector = yield from state.embedder.embed([terms.text], query=True)
             candidates, _ = yield from _candidates(state, query, terms, vector, depth)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.state import ShownMessages
+from langchain_workingmem._redis.state import ShownDocument, ShownMessages
 from langchain_workingmem._text.messages import (
     attachment,
     attachments,
@@ -130,7 +130,7 @@ def assemble(
     text = "" if question_at is None else str(conversation[question_at].text).strip()
     state.shown_messages.put(turn.thread_id, ShownMessages(seen_ids, text))
     if turn.working_memory is not None:
-        state.shown_documents.note(turn.thread_id, turn.working_memory.key, turn.working_memory.text)
+        state.shown_documents.put((turn.thread_id, turn.working_memory.key), ShownDocument(turn.working_memory.text))
     # copies are marked, so that whoever saves them saves what they stand for
     originals = [*turn.history, *messages, *present]
     unchanged, by_id = {*map(id, originals)}, {message.id: message for message in originals if message.id}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, dropwhile, islice, takewhile
 from math import inf
 from operator import methodcaller
@@ -88,6 +88,7 @@ class TurnPlans:
 
     core: Core
     history: HistoryOptions
+    notes: Notes = field(default_factory=Notes)
 
     def read_unmarked(
         self,

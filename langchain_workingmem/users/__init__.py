@@ -19,7 +19,6 @@ from langchain_workingmem._redis.state import Operations, operation, twin, wing
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
-from langchain_workingmem.recall.question import Authors
 from langchain_workingmem.threads import CURSOR, transfer
 from langchain_workingmem.threads.copies import check_saver, own_method
 from langchain_workingmem.usage.counting import count_command, read_usage
@@ -198,7 +197,7 @@ def delete(state: MemoryState, user_id: str, token: str, saver: Any = None) -> P
             "call users.delete() again"
         )
         raise
-    state.local(Authors).pop(user_id)
+    state.authors.pop(user_id)
     return DeletionReport(user_id=user_id, checkpoints=deletion.checkpoints, verified=verified, **deletion.counts)
 
 
@@ -286,7 +285,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
         raise
     yield from send(_tombstone(state, source, "lift", mark, token))
     for user_id in (source, into):
-        state.local(Authors).pop(user_id)
+        state.authors.pop(user_id)
     return MergeReport(source=source, into=into, **{**counts, **moved})
 
 

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem.recall.question import Authors
 
 
 @pytest.fixture
@@ -23,11 +22,11 @@ def busy() -> Iterator[None]:
 
 @pytest.mark.usefixtures("busy")
 def test_no_author_is_lost_when_threads_learn_at_once() -> None:
-    authors = Authors()
+    authors: Recent[str, frozenset[str]] = Recent()
     names = [f"name{at}" for at in range(1_000)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: authors.note("u", {name}), names))
-    assert authors.note("u", set()) == {*names}
+        list(pool.map(lambda name: authors.change("u", lambda before: frozenset((name, *(before or ())))), names))
+    assert authors.get("u") == frozenset(names)
 
 
 def test_many_threads_lose_nothing_and_only_what_was_used_last_is_kept() -> None:
