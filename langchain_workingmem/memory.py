@@ -20,6 +20,7 @@ from langchain_workingmem.history.save import save_turn
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
     TIMEOUT,
+    UNLIMITED,
     FileOptions,
     HistoryOptions,
     OnError,
@@ -245,12 +246,13 @@ class Memory(SetUpOnEntry):
         Cost: two round trips, one without recall, a third (and a second call of the embedding model) for a short
         question that follows up (docs/recall.md), and for the first one that names one of several authors.
         """
-        core, plans = self._core, self._plans
-        check_argument_names(arguments)
-        if recall is not None and (names := sorted({name for name, value in arguments.items() if value} - {"now"})):
-            raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
-        recalling: Any = arguments if recall is None else recall
-        limits = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
+        core, plans, limits = self._core, self._plans, UNLIMITED
+        if arguments or (recall, last_messages, working_memory) != (None, None, True):
+            check_argument_names(arguments)
+            if recall is not None and (names := sorted({name for name, value in arguments.items() if value} - {"now"})):
+                raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")
+            recalling: Any = arguments if recall is None else recall
+            limits = PerCall(recall=recalling, working_memory=working_memory, last_messages=last_messages)
         sent = [HumanMessage(messages)] if isinstance(messages, str) else messages
         listed = yield from plans.read_unmarked(sent, thread_id, user_id)
         turn = yield from plans.gather(listed, (thread_id, user_id), limits)

@@ -151,6 +151,9 @@ class PerCall:
         return self.persist and not self.read_only
 
 
+UNLIMITED = PerCall()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryOptions:
     """Which of a thread's messages a turn shows.

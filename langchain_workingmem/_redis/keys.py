@@ -77,7 +77,10 @@ class ThreadKeys(NamedTuple):
 
 
 class UserKeys(NamedTuple):
-    """The keys of one user beside its threads, wings' data too: deletion and export walk them."""
+    """The keys of one user beside its threads, wings' data too: deletion and export walk them.
+
+    The first three are those of its working memory, as scripts take them.
+    """
 
     tombstone: str  # STRING
     memory: str  # HASH: working memory
@@ -89,11 +92,6 @@ class UserKeys(NamedTuple):
     texts: str  # HASH
     notes: str  # HASH
     done: str  # HASH: calls done
-
-    @property
-    def of_memory(self) -> tuple[str, str, str]:
-        """Return the tombstone, and the keys of its working memory."""
-        return self.tombstone, self.memory, self.revisions
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -200,7 +198,7 @@ class Facts(NamedTuple):
     @property
     def spoken(self) -> str:
         """Return the words by which a list is compared, without the sign of a refusal; empty for all but talk."""
-        return "" if self.is_structured else self.words.rstrip("!")
+        return "" if self.words.startswith("as") else self.words.rstrip("!")
 
     @property
     def is_from_program(self) -> bool:

@@ -94,9 +94,10 @@ class Query:
 
         A turn has both limits of the options; `max_tokens` of a search is its only one. Days are of `zone` or `now`.
         """
-        check_argument_names(arguments)
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
+        if arguments:
+            check_argument_names(arguments)
         passed: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
         passed |= {name: CHECKS[name](value, name) for name, value in passed.items() if name in CHECKS}
         for name, id in (("thread_id", thread_id), ("user_id", user_id)):

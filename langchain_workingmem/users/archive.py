@@ -424,12 +424,12 @@ class _Memory(_Revision):
                 raise OptionError(f"revision {number} follows {last} before {self.revision}", remedy=KEEP_ORDER)
 
     def write(self, context: Import) -> Plan[None]:
-        keys: tuple[str, ...] = context.state.keys.of_user(context.owner).of_memory
+        keys: tuple[str, ...] = context.state.keys.of_user(context.owner)[:3]
         if self.thread_id is not None:
             keys = context.state.keys.of(self.thread_id)
         revisions = [[str(revision.revision), revision.fields()] for revision in self.revisions]
         fields = [*self.fields(), *(("kept", self.kept) if self.kept else ())]
-        scope_key = ScopeKey(keys, self.thread_id, context.owner)
+        scope_key = ScopeKey(keys, keys[-2], self.thread_id, context.owner)
         status, _ = yield from run_memory(context.state, scope_key, fields=fields, revisions=revisions)
         if status == "written":
             context.counts.update(working_memories=1, revisions=len(revisions))

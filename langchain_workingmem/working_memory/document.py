@@ -67,7 +67,7 @@ class TextFormat:
 
     def is_empty(self, document: str) -> bool:
         """Tell whether a document holds nothing, or only lines of the template."""
-        return all(_squeezed(line) in self._blank for line in document.splitlines())
+        return {"".join(line.split()) for line in document.splitlines()} <= self._blank
 
     def is_foreign(self, document: str) -> bool:
         """Tell whether a document was written along a schema; free text takes anything."""

@@ -48,13 +48,9 @@ class ScopeKey(NamedTuple):
     """Where a working memory is stored."""
 
     keys: Sequence[str]  # the thread's, or of the user: tombstone, memory, revisions; both end with the last two
+    key: str  # of the memory itself
     thread_id: str | None = None  # None: the memory of a user
     user_id: str | None = None
-
-    @property
-    def key(self) -> str:
-        """Return the key of the memory itself."""
-        return self.keys[-2]
 
     @classmethod
     def of(cls, state: MemoryState, thread_id: str | None, user_id: str | None) -> Self:
@@ -65,8 +61,10 @@ class ScopeKey(NamedTuple):
             missing = f"{scope}_id"
             raise errors.IdError(f"working memory of a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         if scope == "thread":
-            return cls(state.keys.of(id), id, user_id)
-        return cls(state.keys.of_user(id).of_memory, None, id)
+            keys = state.keys.of(id)
+            return cls(keys, keys.memory, id, user_id)
+        own = state.keys.of_user(id)
+        return cls(own[:3], own.memory, None, id)
 
 
 def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ScopeKey]:
@@ -90,15 +88,15 @@ def read_commands(scope_key: ScopeKey, *command: str | int) -> list[Command]:
 
 def read_state(state: MemoryState, scope_key: ScopeKey, replies: Sequence[Any]) -> WorkingMemoryState:
     """Read a working memory from the replies to `read_commands`."""
-    _check_owner(scope_key, replies)
+    if scope_key.thread_id is not None:
+        _check_owner(scope_key.thread_id, scope_key.user_id, replies)
     return state_of(state, scope_key, as_dict(replies[0]))
 
 
-def _check_owner(scope_key: ScopeKey, replies: Sequence[Any]) -> None:
-    if (thread_id := scope_key.thread_id) is not None:
-        scripts.check_owner(replies[1], thread_id, scope_key.user_id)
-        if replies[1] is None and replies[0]:  # Redis has evicted who owns it
-            raise errors.ThreadDamagedError(thread_id)
+def _check_owner(thread_id: str, user_id: str | None, replies: Sequence[Any]) -> None:
+    scripts.check_owner(replies[1], thread_id, user_id)
+    if replies[1] is None and replies[0]:  # Redis has evicted who owns it
+        raise errors.ThreadDamagedError(thread_id)
 
 
 def state_of(state: MemoryState, scope_key: ScopeKey, row: Row) -> WorkingMemoryState:
@@ -134,7 +132,8 @@ def revisions_of(
     """Read kept revisions, the newest first. One round trip."""
     commands = read_commands(scope_key, "XREVRANGE", scope_key.keys[-1], newest, oldest, "COUNT", limit)
     replies = yield from send(*commands)
-    _check_owner(scope_key, replies)
+    if scope_key.thread_id is not None:
+        _check_owner(scope_key.thread_id, scope_key.user_id, replies)
     return [state_of(state, scope_key, as_dict(fields)) for _, fields in replies[0]]
 
 
