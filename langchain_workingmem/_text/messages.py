@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, CUT, count_tokens, length, visible
-from langchain_workingmem._text.values import canonical, from_micros, to_minute, zone_name
+from langchain_workingmem._text.values import canonical, to_minute, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -168,7 +168,8 @@ def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
 def talk_kind(message: BaseMessage) -> str:
     """Return q for what a user says, a for an answer of the model; empty for tool traffic."""
     if isinstance(message, AIMessage):
-        return "" if tool_call_ids(message) else "a"
+        has_calls = message.tool_calls or message.invalid_tool_calls
+        return "" if has_calls or (message.additional_kwargs.get("function_call") and tool_call_ids(message)) else "a"
     if isinstance(message, ChatMessage):
         return "q" if message.role in {"user", "human"} else "a"
     return "q" if isinstance(message, HumanMessage) else ""
@@ -284,7 +285,7 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
             author = f' name="{escape(name[:_NAME])}"' if name else ""
             if "&" in text or "<" in text or ">" in text:
                 text = escape(text, quote=False)
-            time = f"{to_minute(from_micros(row.record['at']), zone)} {zone_label}"
+            time = f"{to_minute(row.record['at'], zone)} {zone_label}"
             lines.append(f'<message role="{ROLES.get(role, role)}"{author} time="{time}">{text}</message>')
         elements.append("\n".join([*lines, "</conversation>"]))
     return elements

@@ -144,7 +144,9 @@ _ALIKE = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10
     {"ø": "o", "ł": "l", "đ": "d", "ı": "i", "ς": "σ", "ß": "ss", "œ": "oe", "æ": "ae"}
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
-_QUESTION = re.compile("[?\u037e\u055e\u061f\u1367\u203d\u2047-\u2049\u2cfa\u2cfb\u2e2e\ua60f\ua6f7\ufe16\ufe56\uff1f]")
+QUESTION_MARK = re.compile(
+    "[?\u037e\u055e\u061f\u1367\u203d\u2047-\u2049\u2cfa\u2cfb\u2e2e\ua60f\ua6f7\ufe16\ufe56\uff1f]"
+)
 # What matches as a whole, as it is named by digits or an address: 10.0.0.1, ORD-2024-0815, ann@example.com; no dates.
 _LETTER, _JOINT = f"[^\\W_{UNSPACED}]", "[.:/@+_-]"
 _EXACT = re.compile(
@@ -182,11 +184,6 @@ def as_searched(text: str, *, whole: bool = False) -> str:
     if text.isascii():
         return text
     return _UNSPACED.sub(lambda run: f" {' '.join(map(add, run[0], run[0][1:])) or run[0]} ", text)
-
-
-def asks(text: str) -> bool:
-    """Tell whether a text has a question mark, of any script."""
-    return "?" in text or (not text.isascii() and bool(_QUESTION.search(text)))
 
 
 # ---------------------------------------------------------------------- surrogates

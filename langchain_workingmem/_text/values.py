@@ -115,8 +115,10 @@ def in_zone(moment: datetime, zone: ZoneInfo | None) -> datetime:
         return moment
 
 
-def to_minute(moment: datetime, zone: ZoneInfo | None = None) -> str:
-    """Write a time, in UTC as in `2026-11-20 17:47`."""
+def to_minute(moment: datetime | int, zone: ZoneInfo | None = None) -> str:
+    """Write a time, or microseconds, in UTC as in `2026-11-20 17:47`."""
+    if isinstance(moment, int):
+        moment = EPOCH + timedelta(0, 0, moment)
     moment = moment if moment.tzinfo is (zone or UTC) else in_zone(moment, zone)
     return moment.isoformat(" ", "minutes")[:16]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._text.messages import message_text
 from langchain_workingmem._text.unicode import keep_ends, visible
-from langchain_workingmem._text.values import from_micros, to_minute
+from langchain_workingmem._text.values import to_minute
 from langchain_workingmem.keeping.values import leaves
 from langchain_workingmem.observations.worker import escaped, role_of
 from langchain_workingmem.working_memory.document import JsonFormat
@@ -132,7 +132,7 @@ def shown_document(
         for number, (path, leaf) in enumerate(leaves(form, text).items(), 1):
             numbers[f"v{number}"] = path
             noted = values.get(path)
-            time = from_micros(noted["since"]) if noted else written
+            time = noted["since"] if noted else written
             since = f' since="{to_minute(time, zone)[:10]}"' if time else ""
             value = escaped(json.dumps(leaf.value, ensure_ascii=False))
             shown.append(f'<value n="v{number}" path="{escape(visible(path))}"{since}>{value}</value>')

@@ -10,7 +10,7 @@ import orjson
 
 from langchain_workingmem._text.messages import opening_tag
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem._text.values import from_micros, to_minute
+from langchain_workingmem._text.values import to_minute
 from langchain_workingmem.working_memory.document import JsonFormat
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def working_memory_block(
     ]
     if options.show_since and current.kept:
         values = orjson.loads(current.kept)["values"].items()
-        days = [f"{to_minute(from_micros(value['since']), zone)[:10]} {path}" for path, value in values]
+        days = [f"{to_minute(value['since'], zone)[:10]} {path}" for path, value in values]
         lines += ["<known_since>", escape(visible("\n".join(days)), quote=False), "</known_since>"]
     if update and form.is_foreign(text):
         lines.append(_OTHER_FORM)
