@@ -52,12 +52,7 @@ class Entry(NamedTuple):
 
     id: str | None
     words: str  # q or a and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
-    is_structured: bool = False
-
-    @property
-    def letter(self) -> str:
-        """Return q for a question, a for an answer, also a structured one; empty for tool traffic."""
-        return self.words[:1] or "a" * self.is_structured
+    letter: str  # q for a question, a for an answer, also a structured one; empty for tool traffic; or AS_STORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +242,11 @@ class _Comparison:
         matched = {index: fact for index, fact in self.by_id.items() if index != last or not edit}
         if self.kind == "part":
             return matched
-        if self.kind == "list" and self.current and entries == [Entry(None, self.current[-1].spoken)]:
+        if (
+            self.kind == "list"
+            and self.current
+            and [entry[:2] for entry in entries] == [(None, self.current[-1].spoken)]
+        ):
             return {0: self.current[-1]}  # asked again, as nobody has answered
         if placed := matched.keys() - self.reminders:
             matched |= self._agreement(min(placed), matched[min(placed)])

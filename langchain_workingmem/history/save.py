@@ -324,8 +324,11 @@ def _give_ids(core: Core, batch: list[Draft], entries: list[Entry], followed: Fo
 
 def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
-    spoken, is_structured = AS_STORED if MARK in message.additional_kwargs else words, words.startswith("as")
-    return Entry(id and check_id(id, "message id"), "" if is_structured else spoken, is_structured)
+    id = id and check_id(id, "message id")
+    if words.startswith("as"):
+        return Entry(id, "", "a")
+    spoken = AS_STORED if MARK in message.additional_kwargs else words
+    return Entry(id, spoken, spoken[:1])
 
 
 def after_write(

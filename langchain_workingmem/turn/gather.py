@@ -252,7 +252,7 @@ def _follow_list(core: Core, turn: Turn, messages: Sequence[BaseMessage], entrie
     turn.question_seq = followed.seqs.get(question_at, inf)
     # what a provider has refused; but the present turn is sent again whole, as its tools have run
     marked = {index for index, seq in followed.seqs.items() if stored[seq].is_refused}
-    start = turn_start(entries, marked)
+    start = turn_start(entries, marked) if marked else 0
     refused = {ids[index] for index in marked if index < start or start < 0}
     stays = {*followed.seqs, *followed.new}
     deleted = {ids[index] for index in range(question_at) if ids[index] in known.deleted and index not in stays}

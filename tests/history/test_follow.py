@@ -79,7 +79,7 @@ def test_a_list_means(
         else:
             facts.append(Facts(at * STRIDE, words.strip("t"), 1, at, writer, "", id, "", text[0] != "-"))
     pairs = (text.partition("=") for text in sent.split())
-    entries = [Entry(id or None, words.strip("t")) for words, _, id in pairs]
+    entries = [Entry(id or None, words.strip("t"), words.strip("t")[:1]) for words, _, id in pairs]
     known = Known(facts=facts, next_seq=end, next_seq_when_read=(seen + 1) * STRIDE, deleted=deleted)
     found = follow(entries, kind, known)
     assert [at // STRIDE - 1 for at in found.drop] == drop
@@ -92,13 +92,15 @@ def test_a_list_means(
 
 def test_a_list_that_begins_before_the_thread_is_older() -> None:
     facts = [Facts(at * STRIDE, words, 1, 0, "l", "", words, "") for at, words in enumerate(("q2", "a2"))]
-    assert follow([Entry(None, words) for words in ("q1", "a1", "q2", "a2")], "list", Known(facts=facts)).is_older
+    assert follow(
+        [Entry(None, words, words[0]) for words in ("q1", "a1", "q2", "a2")], "list", Known(facts=facts)
+    ).is_older
 
 
 def test_what_the_caller_could_not_see_stays_where_its_edited_question_was_superseded_meanwhile() -> None:
     stored = ("q1", True), ("a1", False), ("q2", False), ("a3", True)  # another client has asked q1 again
     facts = [Facts(at, words, 1, 0, "l", "", words, "", current) for at, (words, current) in enumerate(stored)]
-    entries = [Entry("q1", "q1"), Entry("a1", "a1"), Entry("q2", "q3")]
+    entries = [Entry("q1", "q1", "q"), Entry("a1", "a1", "a"), Entry("q2", "q3", "q")]
     found = follow(entries, "list", Known(facts=facts, next_seq=4, next_seq_when_read=3))
     assert (found.drop, found.bring_back, found.new) == ([], [1], [2])
 
@@ -107,6 +109,6 @@ def test_an_answer_in_front_of_a_stored_question_is_none_of_the_examples() -> No
     writers = "bblllll"
     stored = [("q1", "a1", "q2", "a2", "q3", "a3", "q4")[at] for at in range(7)]
     facts = [Facts(at * STRIDE, words, 1, 0, writers[at], "", words, "") for at, words in enumerate(stored)]
-    sent = [Entry(None, "a1"), Entry("q4", "q4"), Entry(None, "a9")]
+    sent = [Entry(None, "a1", "a"), Entry("q4", "q4", "q"), Entry(None, "a9", "a")]
     found = follow(sent, "list", Known(facts=facts, next_seq=7 * STRIDE, next_seq_when_read=7 * STRIDE))
     assert (found.drop, found.new) == ([], [2])
