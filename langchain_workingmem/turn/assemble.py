@@ -182,8 +182,10 @@ def choose_shown(
         present = [message for message in present if id(message) in kept_ids]
     if turn.limit is not None:
         options = replace(options, max_tokens=min(options.max_tokens or turn.limit, turn.limit))
-    past = in_order(stored, turn.seqs, recent)
-    if options.roles is not None or options.exclude_tools is True or any(_excluded(past, options)):
+    past = in_order(stored, turn.seqs, recent) if stored and recent else [*stored, *recent]
+    if options.roles is not None or (
+        options.exclude_tools is not False and any(getattr(message, "tool_calls", ()) for message in past)
+    ):
         past = without_excluded(past, options, present, turn.totals, {message.id for message in recent})
     if options.media != "all":
         end = media_begin([*past, *present], options.media)

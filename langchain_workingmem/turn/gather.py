@@ -18,15 +18,15 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import LONG, compute, send
 from langchain_workingmem._redis.codec import as_messages, is_readable, is_storable, read_rows
-from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS
+from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
 from langchain_workingmem._text.messages import structured_answers, words_digest
-from langchain_workingmem._text.sending import Marks, provider_valid
+from langchain_workingmem._text.sending import MARK, Marks, provider_valid
 from langchain_workingmem.history.follow import Entry, Known, follow, last_question, turn_start
 from langchain_workingmem.history.read import with_media
-from langchain_workingmem.history.save import entry_of, known_in, list_head, unmarked
+from langchain_workingmem.history.save import entry_of, known_in, list_head
 from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.search import recall_for_turn, search
 from langchain_workingmem.turn.assemble import (
@@ -99,12 +99,18 @@ class TurnPlans:
         appeared: Iterable[str | None] = (),
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
-        originals = yield from unmarked(self.core.state, as_messages(messages), thread_id, check_id(user_id, "user_id"))
+        state, listed = self.core.state, as_messages(messages)
+        check_id(thread_id, "thread_id")
+        if state.secret is None and any(MARK in message.additional_kwargs for message in listed):
+            yield from check_layout(state)
+        originals = Marks(state.secret, thread_id, check_id(user_id, "user_id")).unmarked(listed)
         counts = Counter(message.id for message in originals if message.type == "ai" and message.id)
         for index, message in enumerate(originals):
             if counts[message.id or ""] > 1:  # caches and fakes repeat ids, which tell nothing then
                 originals[index] = message.model_copy(update={"id": None})
-        return _unsourced(originals, kind, {*appeared})
+        if any("lc_source" in message.additional_kwargs for message in originals):
+            _take_source_off(originals, kind, {*appeared})
+        return originals
 
     def gather(
         self,
@@ -125,8 +131,8 @@ class TurnPlans:
         turn = Turn(*ids, kind, state.zone(*ids, limits.timezone), messages, left_out, limits.recall is False)
         storable = [message for message in messages if is_storable(message)]
         structured = structured_answers(storable, is_over=False)
-        digests = [words_digest(message, structured=id(message) in structured) for message in storable]
-        entries = [entry_of(message, message.id, words) for message, words in zip(storable, digests, strict=True)]
+        words = [words_digest(message, structured=id(message) in structured) for message in storable]
+        entries = [entry_of(message, message.id, digest) for message, digest in zip(storable, words, strict=True)]
         turn.head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
         for part in state.parts:
             part.narrow(turn.head)
@@ -166,20 +172,19 @@ class TurnPlans:
         for part, commands, answers in zip(state.parts, part_calls, part_replies, strict=True):
             reads_again |= yield from part.gathered(state, turn, commands, answers)
 
-        if reads_again:  # without what the list has left behind, and without another look for its words
-            turn.head |= {"said": 0, "spoken": None} | ({"question": None} if turn.followed.again else {})
-            turn.head["without"] = [*turn.abandoned, *(turn.head.get("without") or ())] or None
-            (new_reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **turn.head))
-            turn.seqs = {message.id: turn.seqs[message.id] for message in storable if message.id in turn.seqs}
-            turn.reply = read_reply(new_reply, *ids)
-            rows = _stored_messages(turn, entries, new_reply[1])
-        turn.history = yield from _with_shown_media(state, turn, options, rows)
+        if reads_again:
+            rows = yield from _read_again(state, turn, storable, entries)
+        is_plain = turn.size <= LONG and not any("media" in row.record for row in rows)
+        shown = (
+            [row.message for row in rows] if is_plain else (yield from _with_shown_media(state, turn, options, rows))
+        )
+        turn.history = shown
         if query is not None and ranking is not None and len(ranking.order):
             turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
         return turn
 
 
-def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> list[BaseMessage]:
+def _take_source_off(messages: list[BaseMessage], kind: Kind, appeared: Container[str | None]) -> None:
     """Take LangChain's `lc_source` off what the user says in this turn: a client may have written it."""
     backwards = reversed(range(len(messages)))
     if kind == "state":  # its last message that did not appear in the run
@@ -193,7 +198,6 @@ def _unsourced(messages: list[BaseMessage], kind: Kind, appeared: Container[str 
         if isinstance(message, HumanMessage) and "lc_source" in message.additional_kwargs:
             extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
             messages[index] = message.model_copy(update={"additional_kwargs": extras})
-    return messages
 
 
 # ---------------------------------------------------------------------- reading
@@ -290,14 +294,23 @@ def _stored_messages(turn: Turn, entries: Sequence[Entry], bodies: Sequence[byte
     return read_rows(kept, turn.thread_id, make=turn.size <= LONG)
 
 
+def _read_again(
+    state: MemoryState, turn: Turn, messages: Sequence[BaseMessage], entries: Sequence[Entry]
+) -> Plan[list[StoredMessage]]:
+    """Read the history without what the list has left behind, and without another look for its words. One round trip."""
+    turn.head |= {"said": 0, "spoken": None} | ({"question": None} if turn.followed.again else {})
+    turn.head["without"] = [*turn.abandoned, *(turn.head.get("without") or ())] or None
+    (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **turn.head))
+    turn.seqs = {message.id: turn.seqs[message.id] for message in messages if message.id in turn.seqs}
+    turn.reply = read_reply(reply, turn.thread_id, turn.user_id)
+    return _stored_messages(turn, entries, reply[1])
+
+
 def _with_shown_media(
     state: MemoryState, turn: Turn, options: HistoryOptions, rows: Sequence[StoredMessage]
 ) -> Plan[list[BaseMessage]]:
     """Return the messages, older media only named. One round trip where media that are shown lie beside the bodies."""
-    media_rows = [row for row in rows if "media" in row.record]
-    if not media_rows and turn.size <= LONG:
-        return [row.message for row in rows]
-    if media_rows:
+    if media_rows := [row for row in rows if "media" in row.record]:
         listed = [message for message in turn.messages if not isinstance(message, SystemMessage)]
         conversation = in_order([row.message for row in rows if is_readable(row)], turn.seqs, listed)
         shown = {message.id for message in conversation[media_begin(conversation, options.media) :]}
