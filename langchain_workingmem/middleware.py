@@ -336,7 +336,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         hidden = {name for name in own_tools if faces.forbidden(call.limits, name)}
         # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
         marks = Marks(self._core.state.secret, *call.ids)
-        messages = [marks.original(message) for message in request.messages]
+        messages = marks.unmarked(request.messages, own=True)
         audience = Audience(
             read_only=self._read_only or call.limits.read_only,
             for_model=True,

@@ -194,11 +194,6 @@ class RecallResult(Pictured):
     rows: list[StoredMessage] = field(default_factory=list)  # the merged windows, each message once, by time
 
     @property
-    def titles(self) -> dict[str, str | None]:
-        """Return the titles of the threads, by id."""
-        return {hit.thread_id: hit.thread_title for hit in self.hits}
-
-    @property
     def messages(self) -> list[BaseMessage]:
         """Return the merged windows: each message once, in chronological order."""
         return [row.message for row in self.rows]

@@ -324,20 +324,14 @@ recall_listener: ContextVar[Callable[[Any], object] | None] = ContextVar("recall
 
 def traced(plan: Plan[T], query: str) -> Plan[T]:
     """Show recall as a retriever run to callbacks and LangSmith; return the plan itself if nobody listens."""
-    # the usual case outside of a chain; configuring a manager takes time
-    return plan if plan_wrapper is None and not is_heard() else _with_run(plan, query)
-
-
-def is_heard() -> bool:
-    """Tell whether LangChain calls us in a run, or LangSmith traces; neither is imported to learn that (0.3 s)."""
     runs = getattr(sys.modules.get("langchain_core.runnables.config"), "var_child_runnable_config", None)
-    if runs is not None and runs.get() is not None:  # None while a thread imports it
-        return True
-    if "langsmith.run_trees" not in sys.modules and not _is_asked():
-        return False
-    from langsmith.utils import tracing_is_enabled
+    is_heard = runs is not None and runs.get() is not None  # in a run; None while a thread imports it
+    if not is_heard and ("langsmith.run_trees" in sys.modules or _is_asked()):  # not imported to learn that (0.3 s)
+        from langsmith.utils import tracing_is_enabled
 
-    return bool(tracing_is_enabled())
+        is_heard = bool(tracing_is_enabled())
+    # the usual case outside of a chain; configuring a manager takes time
+    return _with_run(plan, query, is_heard=is_heard) if is_heard or plan_wrapper is not None else plan
 
 
 @cache  # as LangSmith reads the environment once
@@ -345,7 +339,7 @@ def _is_asked() -> bool:
     return any(os.environ.get(f"{name}_TRACING{end}") for name in ("LANGSMITH", "LANGCHAIN") for end in ("", "_V2"))
 
 
-def _with_run(plan: Plan[Any], query: str) -> Plan[Any]:
+def _with_run(plan: Plan[Any], query: str, *, is_heard: bool) -> Plan[Any]:
     from langchain_core.runnables import config
 
     name = "semantic_recall"
@@ -358,7 +352,7 @@ def _with_run(plan: Plan[Any], query: str) -> Plan[Any]:
         manager = config.get_async_callback_manager_for_config(config.ensure_config())
         return manager.handlers and await manager.on_retriever_start({"name": name}, query, name=name)
 
-    run = (yield from Call(begin, abegin)) if is_heard() else None
+    run = (yield from Call(begin, abegin)) if is_heard else None
     try:
         result = yield from plan
     except Exception as error:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, CUT, count_tokens, length, visible
-from langchain_workingmem._text.values import canonical, to_minute, zone_name
+from langchain_workingmem._text.values import canonical, to_minute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -94,11 +94,6 @@ def attachments(message: BaseMessage) -> list[str]:
 _DIGITS = 12  # of the digest: 48 bits, enough within one thread
 
 
-def words_in(message: BaseMessage) -> str:
-    """Return the text of a message; LangChain's own `text` takes 2 us, and a turn asks often."""
-    return message.content if isinstance(message.content, str) else str(message.text)
-
-
 def has_content(message: BaseMessage) -> bool:
     """Tell whether a message holds content that a provider would accept."""
     if isinstance(message.content, str):
@@ -150,7 +145,7 @@ def structured_text(message: BaseMessage) -> str:
         for call_args in args
         for name, value in call_args.items()
     )
-    return "\n".join(filter(None, (words_in(message), *lines)))
+    return "\n".join(filter(None, (str(message.text), *lines)))
 
 
 def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
@@ -158,7 +153,7 @@ def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
     kind, content = "as" if structured else talk_kind(message), message.content
     if not kind or not (structured or (content.strip() if isinstance(content, str) else has_content(message))):
         return ""
-    text = (structured_text(message) if structured else words_in(message)).strip()
+    text = (structured_text(message) if structured else str(message.text)).strip()
     if kind == "q" and not isinstance(content, str):
         blocks = [block for block in content if isinstance(block, dict) and block.get("type") != "text"]
         text = f"{text}\0{(canonical(blocks) or b'').decode()}" if blocks else text
@@ -241,7 +236,7 @@ def message_text(message: BaseMessage, *, whole: bool = False) -> str:
         return message.content  # nearly all of them
     calls = calls if whole else [call for call in calls if not is_memory_tool(call["name"])]
     lines = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
-    return "\n".join(filter(None, [words_in(message), *attachments(message), *lines])) or (
+    return "\n".join(filter(None, [str(message.text), *attachments(message), *lines])) or (
         "[content without text]" if message.content else ""
     )
 
@@ -263,7 +258,7 @@ def row_text(row: Any, *, searched: bool = False) -> str:
         return content
     if not searched:
         return message_text(row.message)
-    return structured_text(row.message) if row.record["kind"] == "a" else words_in(row.message)
+    return structured_text(row.message) if row.record["kind"] == "a" else str(row.message.text)
 
 
 def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
@@ -272,9 +267,10 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
     Messages have their role, and their time in `zone`, None: UTC. Windows of `thread_id`, where the question is asked,
     say that they are from earlier in it. Threads without a title are numbered, as ids tell a model nothing.
     """
-    numbers, elements, zone_label = count(1), [], zone_name(zone)
+    numbers, elements = count(1), []
+    titles = {hit.thread_id: hit.thread_title for hit in result.hits}
     for id, windows in result.windows().items():
-        label = (result.titles.get(id) or f"conversation {next(numbers)}")[:_TITLE]
+        label = (titles.get(id) or f"conversation {next(numbers)}")[:_TITLE]
         origin = f' excerpt="{_HERE}"' if id == thread_id else ""
         lines = [f'<conversation label="{escape(label)}"{origin}>']
         for row in [row for window in windows for row in (None, *window)][1:]:
@@ -285,7 +281,7 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
             author = f' name="{escape(name[:_NAME])}"' if name else ""
             if "&" in text or "<" in text or ">" in text:
                 text = escape(text, quote=False)
-            time = f"{to_minute(row.record['at'], zone)} {zone_label}"
+            time = to_minute(row.record["at"], zone, named=True)
             lines.append(f'<message role="{ROLES.get(role, role)}"{author} time="{time}">{text}</message>')
         elements.append("\n".join([*lines, "</conversation>"]))
     return elements

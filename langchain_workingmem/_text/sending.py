@@ -80,15 +80,25 @@ class Marks:
         marked = (message for message in messages if MARK in message.additional_kwargs)
         return frozenset(seq for message in marked for seq in (self._read(message) or {}).get("left_out") or ())
 
-    def unmarked(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-        """Return messages as they were before memory changed them, without those that memory has put in."""
-        pairs = [(message, self._read(message) if MARK in message.additional_kwargs else {}) for message in messages]
-        return [_former(message, kept) for message, kept in pairs if "inserted" not in (kept or ())]
+    def unmarked(self, messages: Iterable[BaseMessage], *, own: bool = False) -> list[BaseMessage]:
+        """Return messages as they were before memory changed them, without those that memory has put in.
 
-    def original(self, message: BaseMessage) -> BaseMessage:
-        """Return a message as it was before this memory changed it; what another memory here has made of it stays."""
-        kept = self._read(message, own=True) if MARK in message.additional_kwargs else {}
-        return message if kept is None and self._read(message) is not None else _former(message, kept)
+        `own`: as they were before this memory changed them: what another one here has made of them stays.
+        """
+        originals = list["BaseMessage"]()
+        for message in messages:
+            kept = self._read(message, own=own) if MARK in message.additional_kwargs else {}
+            if "inserted" in (kept or ()) and not own:
+                continue
+            is_anothers = kept is None and own and self._read(message) is not None
+            if is_anothers or (kept is not None and "content" not in kept):
+                originals.append(message)
+                continue
+            # a mark that nobody has signed is left out, too
+            extras = {key: value for key, value in message.additional_kwargs.items() if key != MARK}
+            former = {name: value for name, value in (kept or {}).items() if name in {"content", "name"}}
+            originals.append(message.model_copy(update={**former, "additional_kwargs": extras}))
+        return originals
 
     def _read(self, message: BaseMessage, *, own: bool = False) -> dict[str, Any] | None:
         """Return what a mark keeps that this memory has signed, or, without `own`, another one of this process."""
@@ -107,15 +117,6 @@ class Marks:
         scope = [None, None, content] if "inserted" in kept else [self.thread_id, user_id, None]
         text = canonical([*scope, id, kept]) or token_bytes()  # what cannot be written has no right mark
         return hmac.new(secret, text, hashlib.sha256).hexdigest()[:32]
-
-
-def _former(message: BaseMessage, kept: dict[str, Any] | None) -> BaseMessage:
-    """Return a message as it was, by what its mark keeps; a mark that nobody has signed is left out."""
-    if kept is not None and "content" not in kept:
-        return message
-    extras = {key: value for key, value in message.additional_kwargs.items() if key != MARK}
-    former = {name: value for name, value in (kept or {}).items() if name in {"content", "name"}}
-    return message.model_copy(update={**former, "additional_kwargs": extras})
 
 
 # ---------------------------------------------------------------------- what providers accept

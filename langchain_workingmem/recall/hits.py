@@ -146,9 +146,10 @@ def _reranked(
     from langchain_workingmem._engine import calls
 
     # with what was said before: an answer is understood with its question
-    recalled = [as_hit(hit, windows, windows.around[hit.position][0][::-1], (), windows.rows) for hit in hits]
+    fronts = replace(windows, around={position: [sides[0], []] for position, sides in windows.around.items()})
+    recalled = in_windows(hits, fronts, windows.rows, windows.rows)
     size = sum(len(str(row.record["data"]["content"])) for row in windows.rows.values())
-    documents = yield from compute(RecallResult(hits=recalled).to_documents, size)
+    documents = yield from compute(recalled.to_documents, size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from calls.rerank(reranker, query.text, documents, seconds)
     by_id = {(recall_hit.thread_id, recall_hit.message.id): hit for recall_hit, hit in zip(recalled, hits, strict=True)}
@@ -201,29 +202,20 @@ def in_windows(
     for hit in hits:
         sides = ([position for position in side if position not in repeats] for side in windows.around[hit.position])
         front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
-        recalled.append(as_hit(hit, windows, front[::-1], back, shown))
+        recalled.append(
+            RecallHit(
+                thread_id=shown[hit.position].thread_id,
+                score=hit.score,
+                similarity=min(hit.similarity, 1.0),  # long vectors by "ip" have more
+                words=hit.words,
+                thread_title=windows.titles[hit.position[0]],
+                rows=[shown[position] for position in (*reversed(front), hit.position, *back)],
+                at=len(front),
+            )
+        )
         positions.update((hit.position,), front, back)
     ordered = sorted((rows[position].record["at"], position) for position in positions)
     return RecallResult(hits=recalled, rows=[shown[position] for _, position in ordered])
-
-
-def as_hit(
-    hit: Ranked,
-    windows: Windows,
-    front: Sequence[Position],
-    back: Sequence[Position],
-    shown: Mapping[Position, StoredMessage],
-) -> RecallHit:
-    """Build a hit with its window, in order."""
-    return RecallHit(
-        thread_id=shown[hit.position].thread_id,
-        score=hit.score,
-        similarity=min(hit.similarity, 1.0),  # long vectors by "ip" have more
-        words=hit.words,
-        thread_title=windows.titles[hit.position[0]],
-        rows=[shown[position] for position in (*front, hit.position, *back)],
-        at=len(front),
-    )
 
 
 # ---------------------------------------------------------------------- the budget

@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, compress, islice
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.plan import Plan, Spawn, compute, send
@@ -30,7 +31,7 @@ from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, U
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
 
@@ -98,7 +99,11 @@ def search(
     depth = min(max(least, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
     terms = Terms.of(options, query, known)
     vector = yield from state.embedder.embed([terms.text], query=True)
-    candidates, replies = yield from _candidates(state, query, terms, vector, depth, others)
+    candidates, replies = yield from search_with_repair(
+        partial(_candidates, state, query, terms, vector, depth, others),
+        partial(state.indexes.refresh, vector.shape[1]),
+        create=state.indexes.create,
+    )
     seen_authors = frozenset("" if author in USERS else author.decode() for author in {*candidates.authors})
     if seen_authors - known:  # authors whom this process did not know
         known = state.authors.change(owner, lambda before: seen_authors.union(before or ())) or known
@@ -115,7 +120,7 @@ def search(
         authors={author.encode() for author in terms.authors} if names_authors else USERS,
         bonus=options.weights.author if names_authors else BY_USER,
         times=terms.times,
-        now=to_micros(query.now),
+        now=to_micros(query.now) if terms.times else inf,
         threshold=query.threshold or 0.0,
     )
     ranking = make_ranking(candidates)
@@ -136,10 +141,15 @@ def _candidates(
     depth: int,
     others: Sequence[Command] = (),
 ) -> Plan[tuple[Candidates, list[Any]]]:
-    """Search, beside `others`; repair an index that was dropped or rebuilt. One round trip."""
+    """Search, beside `others`. One round trip."""
     import numpy as np
 
-    indexes, index_name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
+    indexes, index_name, dims, distance = (
+        state.indexes,
+        state.keys.vectors_index,
+        vector.shape[1],
+        state.recalling.index.distance,
+    )
     if not indexes.threads_ready:
         yield from indexes.ready()
     if indexes.dims != dims:
@@ -149,19 +159,14 @@ def _candidates(
     needed = {"message": query.exclude, "created_at": terms.times, "metadata": query.unsure is not None}
     fields = [field for field, is_needed in needed.items() if is_needed]
 
-    def commands() -> Plan[list[Any]]:
-        # anew after a repair, which may find an index of another number type
-        packed = queries.pack(vector, indexes.dtype, state.recalling.index.distance)[0]
-        searches = [queries.vector_search(index_name, packed, condition, depth, fields) for condition in conditions]
-        if terms.words:
-            searches.append(queries.word_search(index_name, terms.words, where, depth, fields))
-        return send(*searches, *others)
-
-    replies = yield from search_with_repair(commands, partial(indexes.refresh, dims), create=indexes.create)
+    packed = queries.pack(vector, indexes.dtype, distance)[0]
+    searches = [queries.vector_search(index_name, packed, condition, depth, fields) for condition in conditions]
+    if terms.words:
+        searches.append(queries.word_search(index_name, terms.words, where, depth, fields))
+    replies = yield from send(*searches, *others)
     keys, values, rows, near_count = list[bytes](), list[Any](), list[Any](), 0
-    search_count = len(conditions) + bool(terms.words)
-    for index, reply in enumerate(replies[:search_count]):
-        metric = state.recalling.index.distance if index < len(conditions) else None
+    for index, reply in enumerate(replies[: len(searches)]):
+        metric = distance if index < len(conditions) else None
         new_keys, new_values, new_rows = queries.columns(reply, metric, content=bool(fields))
         keys, rows, near_count = keys + new_keys, rows + new_rows, near_count + len(new_keys) * bool(metric)
         values.append(new_values)
@@ -172,7 +177,7 @@ def _candidates(
         kept, details = yield from compute(partial(_passing, query, keys, rows), work)
         times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
         keys, scores, near_count = [*compress(keys, kept)], scores[kept], sum(kept[:near_count])
-    return Candidates.read(keys, scores, near_count, times, has_more=has_more), replies[search_count:]
+    return Candidates.read(keys, scores, near_count, times, has_more=has_more), replies[len(searches) :]
 
 
 def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[list[bool], list[dict[bytes, Any]]]:
@@ -191,10 +196,10 @@ def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[
 
 
 def recall_for_turn(
-    core: Core, query: Query, ranking: Ranking, hide: Callable[[Ranking], None], earlier: Callable[[], str], extra: int
+    core: Core, query: Query, ranking: Ranking, hidden: tuple[bytes, Collection[int], float], before: str, extra: int
 ) -> Plan[RecallResult]:
-    """Choose the hits of a turn, but for what it has to `hide`, and fetch their windows. One round trip, two for a
-    follow-up: a short text with no near hit may follow up what the user said `earlier`; both are searched, too.
+    """Choose the hits of a turn, but for what `Ranking.hide` hides, and fetch their windows. One round trip, two for a
+    follow-up: a short text with no near hit may follow up what the user said `before`; both are searched, too.
     """
     state, floor = core.state, None
     if query.threshold is None and state.recalling.index.distance != "l2":  # l2 has another scale, so no floor
@@ -202,23 +207,25 @@ def recall_for_turn(
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
         if floor is None and len(ranking.order) >= FEWEST and state.claim("floor"):
             yield Spawn(learn_scale(state, anew=False), slow=True, task="scale")  # nobody waits for a paid model
-    hide(ranking)
+    ranking.hide(*hidden)
+    is_short = (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS
+    nearest = [*islice(ranking, query.sought)] if is_short and before else []
     gates = [Gate(query, ranking, floor)]
-    if floor and (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS:
+    if floor and is_short and before:
         bar = max(floor.alone, ALONE * gates[0].bar)
-        near = [hit for hit in islice(ranking, query.sought) if hit.similarity >= bar]
+        near = [hit for hit in nearest if hit.similarity >= bar]
         has_near = any(hit.similarity <= _SAME or hit.tokens != tokens for hit in near)  # not only a copy of the text
-        if not has_near and (before := earlier()):
+        if not has_near:
             try:
                 joint, _ = yield from search(state, replace(query, before=before), extra=extra)
-                hide(joint)
+                joint.hide(*hidden)
                 gates.append(Gate(query, joint, floor))
             except EMBEDDING_ERRORS as error:
                 if core.on_error == "raise":
                     raise
                 _log.warning("%s; this turn goes without what its question follows up", error)
-    rankings = [gate.narrowed() for gate in gates]
-    picks, windows = yield from read_hits(state, query, *rankings, at_least=LOOKED_THROUGH if gates[0].numbers else 0)
+    least, rankings = LOOKED_THROUGH if gates[0].numbers else 0, [gate.ranking for gate in gates]
+    picks, windows = yield from read_hits(state, query, *rankings, at_least=least)
     direct, *followed = (gate.passing(pick, windows) for gate, pick in zip(gates, picks, strict=True))
     # half of the direct hits, then those of the follow-up, then the rest of the direct ones
     half = (query.sought + 1) // 2 if followed else query.sought
@@ -228,7 +235,7 @@ def recall_for_turn(
 
 
 class Gate:
-    """Which hits of a search a turn shows.
+    """Which hits of a search a turn shows; the ranking keeps those that may pass.
 
     Those above the bar, of a time that the question names, or with a number of it, such as that of an order. And of
     what has a question mark the best two outside of each other's windows. Without a floor everything passes.
@@ -239,13 +246,9 @@ class Gate:
         self.bar = 0.0 if floor is None else floor.shown if self.guaranteed else _bar(ranking, floor.shown)
         words = queries.distinct_words(query.text, whole=True) if any(map(str.isdigit, query.text)) else ()
         self.numbers = frozenset(word for word in words if any(map(str.isdigit, word)))
-
-    def narrowed(self) -> Ranking:
-        """Return the ranking with only those that may pass."""
-        ranking, bar = self.ranking, 0.0 if self.guaranteed else self.bar
-        kept = (ranking.similarities >= bar) | (ranking.timely == 1) | ((ranking.words > 0) & bool(self.numbers))
-        ranking.order = ranking.order[kept[ranking.order]]
-        return ranking
+        bar = 0.0 if self.guaranteed else self.bar
+        may_pass = (ranking.similarities >= bar) | (ranking.timely == 1) | ((ranking.words > 0) & bool(self.numbers))
+        ranking.order = ranking.order[may_pass[ranking.order]]
 
     def passing(self, hits: Sequence[Ranked], windows: Windows) -> list[Ranked]:
         """Return the hits that pass, those with a number of the question first."""

@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import chain, dropwhile, islice, takewhile
 from math import inf
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -330,13 +329,11 @@ def _recalled(
     shown_ids = turn.hidden_ids.union([message.id or "" for message in (*past, *present)])
     hidden_seqs = {*turn.followed.drop, *(turn.seqs[id] for id in shown_ids if id in turn.seqs)}
 
-    def earlier() -> str:
-        """Return what the user said before; a question that was asked twice follows up what stood before it."""
-        texts = [str(message.text) for message in (*turn.history, *turn.messages) if is_users(message)]
-        return next((text for text in reversed(texts) if text.strip() and text != query.text), "")
-
-    hide = methodcaller("hide", encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
-    result = yield from traced(recall_for_turn(core, query, ranking, hide, earlier, extra), query.text)
+    # what the user said before; a question that was asked twice follows up what stood before it
+    said = (str(message.text) for message in reversed((*turn.history, *turn.messages)) if is_users(message))
+    before = next((text for text in said if text.strip() and text != query.text), "")
+    hidden = (encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
+    result = yield from traced(recall_for_turn(core, query, ranking, hidden, before, extra), query.text)
     repeated = {row.place for row in result.rows if row.place in hidden_seqs or row.place >= turn.question_seq}
     rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in repeated]
     return replace(result, rows=rows)

@@ -238,7 +238,7 @@ def test_what_would_be_refused_again_is_a_refusal_and_what_is_too_long_an_overfl
 ASKED = [f"{owner}_TRACING{version}" for owner in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2")]
 
 
-HEARD = "from langchain_workingmem._engine.calls import is_heard"
+HEARD = "from langchain_workingmem._engine.calls import traced"
 CASES: dict[str, tuple[str, dict[str, str], str]] = {
     "nobody, and nothing is imported": ("print({'langchain_core', 'langsmith'} & {*sys.modules})", {}, "set() False"),
     "the environment": ("", {"LANGSMITH_TRACING": "true"}, "True"),
@@ -251,6 +251,6 @@ def test_who_asks_for_traces_is_heard(who: str) -> None:
     """In a process of its own, whose environment is that of the test without what asks for traces."""
     code, asked, expected = CASES[who]
     environment = {name: value for name, value in os.environ.items() if name not in ASKED} | asked
-    words = [sys.executable, "-c", f"import sys\n{HEARD}\n{code}\nprint(is_heard())"]
+    words = [sys.executable, "-c", f"import sys\n{HEARD}\n{code}\nprint(traced(None, '') is not None)"]
     done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout.split() == expected.split()
